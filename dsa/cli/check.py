@@ -38,10 +38,10 @@ from dsa.cli.command_line import (
     max_states_option,
     param_option,
     parse_parameters,
+    print_json,
     require_file,
     require_folder,
     say,
-    tell_json,
 )
 from dsa.edge.document_files import locate, read_document
 from dsa.errors import CODES, MOST_TOLD, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
@@ -233,7 +233,7 @@ _VERDICT_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow"}
 _VERDICT_WIDTH = len("VIOLATED")
 
 
-def tell(file: str, document: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
+def print_result(file: str, document: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
     """Print the result of checking a document."""
     diagnostics = (*document.diagnostics, *(report.diagnostics if report else ()))
     for diagnostic in diagnostics[:MOST_TOLD]:
@@ -250,14 +250,14 @@ def tell(file: str, document: DocumentReading, report: CheckReport | None, *, tr
     places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
         if not result.standing:
-            _tell_property(place, result, report, traces)
-    _tell_waiting(report)
+            _print_property(place, result, report, traces)
+    _print_unjudged(report)
     if report.rests:
         say(f"{file}: rests in: {', '.join(report.rests)}")
     say(f"{file}: {totals_text(diagnostics, report)}")
 
 
-def _tell_waiting(report: CheckReport) -> None:
+def _print_unjudged(report: CheckReport) -> None:
     """Print in one line which properties are not judged because of an error, which has to be fixed first."""
     results = [result for result in report.properties if result.standing]
     if results:
@@ -267,7 +267,7 @@ def _tell_waiting(report: CheckReport) -> None:
         say(_coloured_verdict("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
 
-def _tell_property(place: str, result: PropertyResult, report: CheckReport, traces: int) -> None:
+def _print_property(place: str, result: PropertyResult, report: CheckReport, traces: int) -> None:
     explored_values = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
     at = "; ".join(filter(None, map(show_values, result.values)))
     where = f"  at {at}" if at and (result.values != explored_values or result.verdict != "HOLDS") else ""
@@ -401,19 +401,19 @@ def command(
     results = []
     for file in files:
         results.append(_check_file(file, options))
-        _tell(results[-1], options, is_for_people=not json_wanted and not sarif_wanted)
+        _print_file(results[-1], options, is_for_people=not json_wanted and not sarif_wanted)
         _save(results[-1], folder, certificate, itf=itf)
     if json_wanted or sarif_wanted:
-        tell_json(as_sarif(results) if sarif_wanted else as_json(results))
+        print_json(as_sarif(results) if sarif_wanted else as_json(results))
     sys.exit(max(result.code(strict=strict) for result in results))
 
 
-def _tell(result: FileResult, options: _Options, *, is_for_people: bool) -> None:
+def _print_file(result: FileResult, options: _Options, *, is_for_people: bool) -> None:
     """Print the result of checking a file, or why it cannot be read."""
     if result.fault is not None:
         say(str(result.fault), err=True)
     elif is_for_people:
-        tell(result.file, result.document, result.report, traces=options.traces)
+        print_result(result.file, result.document, result.report, traces=options.traces)
         if options.module is not None and result.report is not None:
             say(result.unbound or f"{result.file}: {options.module} binds all that it needs")
 

@@ -242,7 +242,7 @@ class JsonCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as fault:
             if wants_json:
-                tell_json(self.fault_json(None, fault))
+                print_json(self.fault_json(None, fault))
             raise
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
@@ -256,7 +256,7 @@ class JsonCommand(click.Command):
         except (DsaError, OSError, click.ClickException) as raised:
             fault = raised
         if ctx.params.get("json_wanted"):
-            tell_json(self.fault_json(ctx, fault))
+            print_json(self.fault_json(ctx, fault))
         raise fault
 
     def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:  # noqa: ARG002  (for `RunCommand`)
@@ -267,7 +267,7 @@ class JsonCommand(click.Command):
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def tell_json(report: dict[str, Any]) -> None:
+def print_json(report: dict[str, Any]) -> None:
     """Print a report as one JSON object."""
     say(json.dumps(report, indent=2))
 

@@ -7,11 +7,11 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.command_line import JsonCommand, tell_json
+from dsa.cli.command_line import JsonCommand, print_json
 from dsa.cli.ledger_view import terminal
 from dsa.cli.run import RunRequest, default_specification
 from dsa.cli.run_options import RunOptions, run_options, runs_option, watching_options
-from dsa.cli.run_view import FinishedRun, headline, performed_report, show
+from dsa.cli.run_view import FinishedRun, finished_report, headline, show
 from dsa.edge.document_files import load, locate, read_text
 from dsa.runs.setup import MachineDocument
 
@@ -46,7 +46,7 @@ def command(seed: int, root: str, options: RunOptions) -> None:
     outcomes = [finished_run.rest.outcome for finished_run in finished_runs]
     code = int(outcomes != [expected_outcome for _, expected_outcome, _ in DEMO_RUNS])
     if options.json_wanted:
-        tell_json({"runs": [performed_report(each).to_json() for each in finished_runs], "exit_code": code})
+        print_json({"runs": [finished_report(each).to_json() for each in finished_runs], "exit_code": code})
     sys.exit(code)
 
 

@@ -30,8 +30,8 @@ from dsa.cli.command_line import (
     max_states_option,
     param_option,
     parse_parameters,
+    print_json,
     say,
-    tell_json,
 )
 from dsa.cli.replay import difference_as_json, difference_lines
 from dsa.cli.run_options import machine_record, open_run_folder
@@ -227,9 +227,9 @@ def command(
     """
     diff = _compare_files((old, new), root, parameters, max_states, time_limit)
     if json_wanted:
-        tell_json(as_json(diff))
+        print_json(as_json(diff))
     else:
-        tell(diff)
+        print_diff(diff)
     sys.exit(exit_code(diff, by_runs=root is not None))
 
 
@@ -265,7 +265,7 @@ _HEADINGS: dict[Aspect, str] = {"control": "control", "content": "the same contr
 _LONGEST = 60
 
 
-def tell(diff: Diff) -> None:
+def print_diff(diff: Diff) -> None:
     """Print the differences."""
     for line in change_lines(diff.changes):
         _say(line)

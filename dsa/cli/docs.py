@@ -9,7 +9,7 @@ import attrs
 import click
 
 from dsa.checks.report import counted_text
-from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, print_json, say
 from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
 
 
@@ -30,13 +30,13 @@ def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
             if page.is_stale:
                 page.write()
     if json_wanted:
-        tell_json(_as_json(drafts, is_written=not only_check and not faulty))
+        print_json(_as_json(drafts, is_written=not only_check and not faulty))
     else:
-        _tell(drafts, only_check=only_check)
+        _print_result(drafts, only_check=only_check)
     sys.exit(EXIT_UNREADABLE if faulty else int(only_check and any(page.is_stale for page in drafts)))
 
 
-def _tell(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
+def _print_result(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     faults = [fault for page in drafts for fault in page.faults]
     for fault in faults:
         say(str(fault), err=True)
@@ -49,10 +49,10 @@ def _tell(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
             say(f"wrote {page.path}: {', '.join(map(_name, stale))}")
         for state in stale if only_check else ():
             say(f"{page.path}:{state.block.line}: {_name(state)} is stale")
-    _tell_counts(drafts, only_check=only_check)
+    _print_counts(drafts, only_check=only_check)
 
 
-def _tell_counts(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
+def _print_counts(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     blocks = [state for page in drafts for state in page.blocks]
     if not blocks:
         counts_text = f"no blocks in {counted_text(len(drafts), 'page', 'pages')}"

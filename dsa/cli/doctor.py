@@ -17,7 +17,7 @@ from typing import Any, Literal
 import attrs
 import click
 
-from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import JsonCommand, json_option, print_json, say
 from dsa.cli.run_options import runs_option
 from dsa.edge import probes
 from dsa.edge.document_files import shipped
@@ -82,7 +82,7 @@ def command(root: str, *, json_wanted: bool) -> None:
         if not json_wanted:
             _say(fact)
     if json_wanted:
-        tell_json({f.name: {"state": f.state, "text": f.text, **f.more} for f in facts})
+        print_json({f.name: {"state": f.state, "text": f.text, **f.more} for f in facts})
     if any(fact.state == "broken" for fact in facts):
         sys.exit(1)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import JsonCommand, json_option, print_json, say
 from dsa.edge.document_files import read_text
 from dsa.edge.replacement import replace_file
 from dsa.lang import formatted
@@ -23,13 +23,13 @@ def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
         replace_file(path, text.encode("utf-8"), texts[path].encode("utf-8"))
     if json_wanted:
         files_told = [{"file": str(path), "changed": path in new_texts} for path in texts]
-        tell_json({"files": files_told, "written": not only_check})
+        print_json({"files": files_told, "written": not only_check})
     else:
-        _tell(texts, new_texts, only_check=only_check)
+        _print_result(texts, new_texts, only_check=only_check)
     sys.exit(int(only_check and bool(new_texts)))
 
 
-def _tell(files: dict[Path, str], new_texts: dict[Path, str], *, only_check: bool) -> None:
+def _print_result(files: dict[Path, str], new_texts: dict[Path, str], *, only_check: bool) -> None:
     for path in new_texts:
         say(f"{'would format' if only_check else 'formatted'} {path}")
     verb = ("is" if only_check else "was") if len(files) == 1 else ("are" if only_check else "were")

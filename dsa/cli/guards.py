@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, print_json, say
 from dsa.edge.plugins import Packages, PluginKind
 from dsa.guards.guard_kinds import KINDS, OWN, PACKAGES
 from dsa.runs.bindings import FROM_FILE, import_kinds
@@ -47,7 +47,7 @@ def command_for(
             raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, kinds_by_name)}")
         selection = [kinds_by_name[name] for name in sorted(kinds_by_name) if kind in (None, name)]
         if json_wanted:
-            tell_json({"kinds": [_as_json(each) for each in selection], "faults": faults})
+            print_json({"kinds": [_as_json(each) for each in selection], "faults": faults})
         for line in () if json_wanted else _kind_lines(selection):
             say(line)
         for fault in faults:

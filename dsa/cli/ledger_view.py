@@ -16,8 +16,8 @@ import attrs
 from rich.console import Console
 
 from dsa.cli.command_line import patient, printable
-from dsa.cli.run_options import line
-from dsa.cli.runs import how, started_at
+from dsa.cli.run_options import shell_command
+from dsa.cli.runs import started_at, status_text
 from dsa.data_use import uses
 from dsa.expr import show_value
 from dsa.runs.archive import RunRecord
@@ -214,7 +214,7 @@ def story(record: RunRecord, root: Path, summary: RunSummary, *, after: int = 0)
             yield _resumption_text(attrs.evolve(entry, effects=()), Intents())
     yield from ["", *lines] if lines else []
     yield ""
-    yield from now(record, root, summary)
+    yield from status_lines(record, root, summary)
 
 
 def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
     end = _page_end(entries, after)
     yield from event_lines(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
     if end < len(entries):
-        more = line("show", root / record.run.run_id, "--after", str(end))
+        more = shell_command("show", root / record.run.run_id, "--after", str(end))
         yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` goes on"
 
 
@@ -380,7 +380,7 @@ def _verdict(entry: ledger.VerdictEntry) -> str:
     return f"{entry.step} attempt {entry.attempt}: {entry.word} ({guards}){feedback}"
 
 
-def due(deadline_ms: int) -> str:
+def due_text(deadline_ms: int) -> str:
     """Return the time of a deadline; one beyond the calendar is given in milliseconds."""
     try:
         return f"{datetime.fromtimestamp(deadline_ms // 1000, tz=UTC):%Y-%m-%d %H:%M:%S}.{deadline_ms % 1000:03} UTC"
@@ -391,12 +391,12 @@ def due(deadline_ms: int) -> str:
 # -- how it stands ----------------------------------------------------------------------------------------------------
 
 
-def now(record: RunRecord, root: Path, summary: RunSummary) -> Iterator[str]:
+def status_lines(record: RunRecord, root: Path, summary: RunSummary) -> Iterator[str]:
     """Yield how a run stands, what it waits for, what is in doubt, and the commands to decide it."""
     current = summary if summary.status in BY_THE_STORE else summary_of_record(record)
     run, status, directory = record.run, record.status, root / record.run.run_id
     facts = [
-        ("now", how(current)),
+        ("now", status_text(current)),
         ("state", run.configuration.state),
         ("values", show_values(run.values.items())),
     ]
@@ -410,23 +410,23 @@ def now(record: RunRecord, root: Path, summary: RunSummary) -> Iterator[str]:
     if cached_count:
         cache_text = f"{cached_count} of {len(calls)} calls had given their steps when the run was resumed last"
         facts.append(("cached", cache_text))
-    facts += [("asked", questions_text(run) or ""), *to_do(record)]
+    facts += [("asked", questions_text(run) or ""), *to_do_items(record)]
     facts += [
-        ("timer", f"{event} of {source}, due {due(deadline_ms)}")
+        ("timer", f"{event} of {source}, due {due_text(deadline_ms)}")
         for (source, event), deadline_ms in status.left.timers.items()
     ]
     if status.kind in {"stopped", "cut off"} or current.status == "interrupted":
-        facts.append(("go on", line("resume", directory)))
+        facts.append(("go on", shell_command("resume", directory)))
     if status.kind == "waiting":
         review = review_of(run)
         facts += [("review", f"{review.step} attempt {review.attempt} waits for a person")] if review else []
         facts += [("send", send_line(run, directory))] if places(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
-    yield from doubts(run, status.doubts, directory)
+    yield from doubt_lines(run, status.doubts, directory)
 
 
-def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
+def to_do_items(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Yield what is pending in a run under way, or else what resuming the run does."""
     run, status = record.run, record.status
     if status.kind == "under way":
@@ -462,9 +462,9 @@ def send_line(run: Run, directory: Path) -> str:
     if len(events_by_place) == 1:
         read = any(use.reference.event == event and use.reference.path for use in uses(run.machine))
         data = "--data JSON" if read else "[DATA]"
-        return f"{line('send', directory, event, at=next(iter(events_by_place)))} {data}"
+        return f"{shell_command('send', directory, event, at=next(iter(events_by_place)))} {data}"
     places_text = "; ".join(f"{', '.join(events)}: {place}" for place, events in events_by_place.items())
-    return f"{line('send', directory, event, at='PLACE')} [DATA]  ({places_text})"
+    return f"{shell_command('send', directory, event, at='PLACE')} [DATA]  ({places_text})"
 
 
 def question_of(entry: ledger.ResultEntry) -> str:
@@ -483,7 +483,7 @@ def doubt_text(run: Run, intents: Sequence[Intent]) -> str:
     return ", ".join(f"{name} {key}" for key, name in doubted_keys(run, intents).items())
 
 
-def doubts(run: Run, intents: Sequence[Intent], directory: Path) -> Iterator[str]:
+def doubt_lines(run: Run, intents: Sequence[Intent], directory: Path) -> Iterator[str]:
     """Yield for each effect in doubt, or each call in it, what is not known, and the commands that decide it."""
     open_effects = _open_effects(run) if intents else {}
     for key in doubted_keys(run, intents):
@@ -493,8 +493,8 @@ def doubts(run: Run, intents: Sequence[Intent], directory: Path) -> Iterator[str
             else _call_in_doubt(open_effects.values(), key, directory)
         )
         yield f"in doubt: {heading}"
-        ways = [("it has not happened", line("resume", directory, "--retry", key)), *gave]
-        ways.append(("it has failed", line("resume", directory, "--fail", key)))
+        ways = [("it has not happened", shell_command("resume", directory, "--retry", key)), *gave]
+        ways.append(("it has failed", shell_command("resume", directory, "--fail", key)))
         width = max(len(way) for way, _ in ways)
         yield from (f"  {way:<{width}}  {command}" for way, command in ways)
 
@@ -512,17 +512,17 @@ def _effect_in_doubt(run: Run, open_effect: InFlight, directory: Path) -> tuple[
     )
     answers = run.machine.answers.get(intent.effect)
     if answers is None:
-        ways = [("it has happened", line("resume", directory, "--done", key))]
+        ways = [("it has happened", shell_command("resume", directory, "--done", key))]
     else:
-        ways = [(f"it gave {event}", line("send", directory, event, "--answers", key)) for event in answers]
+        ways = [(f"it gave {event}", shell_command("send", directory, event, "--answers", key)) for event in answers]
     return f"{intent.effect} {key}{place} was under way when the run was cut off{within}", ways
 
 
 def _call_in_doubt(open_effects: Iterable[InFlight], key: str, directory: Path) -> tuple[str, list[tuple[str, str]]]:
     """Return a sentence about a call in doubt, and the command for each possible result."""
     call = next(call for each in open_effects for at, call in undecided_calls(each).items() if at == key)
-    gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
-    ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]
+    gave = f"{shell_command('send', directory, 'action_result', '--answers', key)} --data JSON"
+    ways = [("it has happened", shell_command("resume", directory, "--done", key)), ("it gave something", gave)]
     return f"{call.policy} {key} was under way when the run was cut off: {shortened(call.payload)}", ways
 
 

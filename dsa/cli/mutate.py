@@ -22,8 +22,8 @@ from dsa.cli.command_line import (
     max_states_option,
     param_option,
     parse_parameters,
+    print_json,
     say,
-    tell_json,
 )
 from dsa.edge.document_files import load
 from dsa.edge.processes import spread
@@ -70,7 +70,7 @@ def command(
     except ValueError as fault:
         raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", EXIT_UNREADABLE) from None
     if json_wanted:
-        tell_json(_as_json(file, strength))
+        print_json(_as_json(file, strength))
     else:
         for line in _result_lines(file, strength):
             say(line)

@@ -19,7 +19,7 @@ from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, re
 from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
 from dsa.checks.odds.retry_target import TargetResult, curve, varied
 from dsa.checks.odds.run_odds import SUCCEEDED, RunOdds
-from dsa.cli.command_line import JsonCommand, ProgressLine, json_option, param_option, parse_parameters, say, tell_json
+from dsa.cli.command_line import JsonCommand, ProgressLine, json_option, param_option, parse_parameters, print_json, say
 from dsa.cli.run_options import open_run_folder
 from dsa.cli.run_view import story_lines
 from dsa.edge.document_files import load, read_text
@@ -126,7 +126,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
     if picture:
         say(f"wrote {picture}" if has_plot else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
     if json_wanted:
-        tell_json(as_json(file, answer))
+        print_json(as_json(file, answer))
     else:
         say(show(answer))
     sys.exit(int(answer.failed or not has_plot))

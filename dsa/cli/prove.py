@@ -10,7 +10,7 @@ from dsa.checks.certificate.certificate_writer import certify_proofs
 from dsa.checks.proof.conclusion import Gap, spoken
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive
 from dsa.checks.proof.prover import Proof, ProofReport, prove
-from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, require_file, say, tell_json
+from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, print_json, require_file, say
 from dsa.cli.verify import write_certificate
 from dsa.edge.document_files import read_document
 from dsa.errors import MachineError
@@ -44,7 +44,7 @@ def command(file: str, *, json_wanted: bool, time_limit: float | None, certifica
         with ProgressLine("writing the certificate"):
             write_certificate(certificate, document.machine, lambda certifier: certify_proofs(certifier, report))
     if json_wanted:  # at the end, because a failure before prints an object of its own
-        tell_json(_as_json(file, report))
+        print_json(_as_json(file, report))
     sys.exit(0 if report.proved else 1)
 
 

@@ -17,7 +17,7 @@ import click
 from dsa.checks.monitor import MonitorResult, Replay, replay
 from dsa.checks.places import rows_at, show_false, show_row
 from dsa.cli.check import places_of, steps_as_json
-from dsa.cli.command_line import EXIT_UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, print_json, say
 from dsa.cli.draw import place_in, read_record
 from dsa.cli.ledger_view import outcome_text
 from dsa.cli.run_options import exit_on_faults, machine_record, recorded_run, replay_record, runs_option
@@ -48,7 +48,7 @@ def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> in
         raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
     result = replay(load(files[0]), read_record(trace))
     if json_wanted:
-        tell_json(_as_json(files[0], trace, result))
+        print_json(_as_json(files[0], trace, result))
     else:
         _say_replay(files[0], trace, result)
     return int(result.failed)

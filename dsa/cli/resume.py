@@ -17,21 +17,21 @@ import click
 from dsa.checks.search.engine import SearchLimits
 from dsa.cli.command_line import CommandExit, say
 from dsa.cli.diff import without_claims
-from dsa.cli.ledger_view import terminal, to_do
+from dsa.cli.ledger_view import terminal, to_do_items
 from dsa.cli.replay import difference_lines
 from dsa.cli.run import machine_document, progress_of, resuming_of
 from dsa.cli.run_options import (
     RunOptions,
     exit_on_faults,
-    line,
     open_run_folder,
     recorded_run,
     replay_record,
     run_options,
     runs_option,
+    shell_command,
     watching_options,
 )
-from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, tell
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, print_result
 from dsa.edge.document_files import load, read_text
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError, OccurrenceError
@@ -225,12 +225,12 @@ def command(
         finished_run = _report_finished(record, folder, json_wanted=options.json_wanted)
     else:
         is_told = options.shows_nothing or decisions or record.first.name == POLICY  # its calls are printed one by one
-        for _, what in () if is_told else to_do(record):
+        for _, what in () if is_told else to_do_items(record):
             say(f"going on with {what}")
         finished_run = go_on(record, folder, RunInput(decisions=decisions), Manner(options, take, machine))
         if own is not None and finished_run.rest.kind == "waiting":  # the decisions are recorded, and people talk on
             sys.exit(own(record.run.run_id, folder, options, take=take))
-        tell(finished_run, terminal(), json_wanted=options.json_wanted)
+        print_result(finished_run, terminal(), json_wanted=options.json_wanted)
     sys.exit(exit_code(finished_run.rest))
 
 
@@ -249,7 +249,7 @@ def _report_finished(record: RunRecord, root: Path, *, json_wanted: bool) -> Fin
     """Print that a run is finished; return its result."""
     finished_run = read_finished_run(record, root)
     if json_wanted:
-        tell(finished_run, terminal(), json_wanted=True)
+        print_result(finished_run, terminal(), json_wanted=True)
     else:
         say(f"run {record.run.run_id} is finished: {record.run.outcome}")
     return finished_run
@@ -288,6 +288,6 @@ def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
     answers = () if open_effect is None else record.run.machine.answers.get(open_effect.intent.effect, ())
     if open_effect is not None and answers:
         event = answers[0] if len(answers) == 1 else "EVENT"
-        way = line("send", root / record.run.run_id, event, "--answers", key)
+        way = shell_command("send", root / record.run.run_id, event, "--answers", key)
         which = "" if len(answers) == 1 else f", EVENT one of {', '.join(answers)}"
         raise click.UsageError(f"{open_effect.intent.effect} {key} has answers: say which it gave, with `{way}`{which}")

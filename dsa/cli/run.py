@@ -25,9 +25,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dsa.cli.command_line import note_run, printable, read_data, require_text, say
-from dsa.cli.ledger_view import CallDisplay, due, terminal
+from dsa.cli.ledger_view import CallDisplay, due_text, terminal
 from dsa.cli.run_options import RunOptions, RunWatchers, exit_on_faults, run_options, runs_option, watching_options
-from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, tell
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, print_result
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
@@ -165,7 +165,7 @@ class Progress:
         for timer in timers if outside and not self._quiet else ():
             if isinstance(timer, ArmTimer):
                 waits = f"waiting in {self._state} for: {', '.join(outside)}"
-                message = f"{waits}; {timer.event} is due {due(at_ms + timer.duration_ms)}"
+                message = f"{waits}; {timer.event} is due {due_text(at_ms + timer.duration_ms)}"
                 self._console.print(Text(printable(message)), soft_wrap=True)
 
     def _add_artifact(self, entry: ledger.ArtifactEntry) -> None:
@@ -366,7 +366,7 @@ def command(
     finished_run = RunRequest(
         MachineDocument(machine, read_text(document), document), specification_data, Path(root), seed
     ).run(options, console, prints_model=True)
-    tell(finished_run, console, json_wanted=options.json_wanted)
+    print_result(finished_run, console, json_wanted=options.json_wanted)
     sys.exit(exit_code(finished_run.rest))
 
 

@@ -270,11 +270,11 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
         ) from error
     except KeyboardInterrupt:
         at = directory()
-        hint = f"; what was done so far is kept in {at}: `{line('resume', at)}` goes on" if at else ""
+        hint = f"; what was done so far is kept in {at}: `{shell_command('resume', at)}` goes on" if at else ""
         raise CommandExit(f"interrupted{hint}", EXIT_INTERRUPTED, directory=at) from None
 
 
-def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
+def shell_command(verb: str, directory: Path, *words: str, at: str = "") -> str:
     """Return a command for the run of a directory, ready to paste. `at` is the place of the question that it answers, maybe in a part of the run."""
     root = directory.parent
     where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]

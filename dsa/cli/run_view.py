@@ -22,9 +22,17 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, printable, silence, tell_json
-from dsa.cli.ledger_view import doubt_text, doubts, questions_text, send_line, spoken_text, step_text, tokens_and_cost
-from dsa.cli.run_options import line, machine_record, open_run_folder
+from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, printable, silence
+from dsa.cli.ledger_view import (
+    doubt_lines,
+    doubt_text,
+    questions_text,
+    send_line,
+    spoken_text,
+    step_text,
+    tokens_and_cost,
+)
+from dsa.cli.run_options import machine_record, open_run_folder, shell_command
 from dsa.data_use import GENERATING_EFFECT
 from dsa.edge.event_loop import run_to_end
 from dsa.edge.images import RenderError, svg
@@ -177,7 +185,7 @@ class RunReport:
         }
 
 
-def performed_report(finished_run: FinishedRun, refusals: Sequence[RefusedEvent] = ()) -> RunReport:
+def finished_report(finished_run: FinishedRun, refusals: Sequence[RefusedEvent] = ()) -> RunReport:
     """Return the report of a run that this command drove until it rests."""
     rest = finished_run.rest
     report = rest_report(rest, finished_run.directory, finished_run.seconds)
@@ -412,13 +420,13 @@ def _why(run: Run) -> str:
     return f" by {what}{f' (line {step.line})' if step.line else ''}{message}"
 
 
-def tell(
+def print_result(
     finished_run: FinishedRun, console: Console, *, json_wanted: bool, refusals: Sequence[RefusedEvent] = ()
 ) -> None:
     """Print how a run ended, for people or for programs; a missing reader is no error."""
     try:
         if json_wanted:
-            tell_json(performed_report(finished_run, refusals).to_json())
+            print_json(finished_report(finished_run, refusals).to_json())
         else:
             show(finished_run, console)
     except BrokenPipeError:
@@ -428,7 +436,9 @@ def tell(
 def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> None:
     """Print how a run ended, its result, its files and its totals."""
     rest, style = finished_run.rest, _STYLES.get(exit_code(finished_run.rest), "bold")
-    for line_text in doubts(rest.run, rest.in_doubt, finished_run.directory) if rest.in_doubt else [headline(rest)]:
+    for line_text in (
+        doubt_lines(rest.run, rest.in_doubt, finished_run.directory) if rest.in_doubt else [headline(rest)]
+    ):
         console.print(Text(printable(line_text), "" if line_text.startswith(" ") else style), soft_wrap=True)
     if code and finished_run.final is not None:
         console.print()
@@ -479,7 +489,7 @@ def _next(finished_run: FinishedRun) -> str | None:
     """Return the command that goes on with the run, unless `show` has printed it already."""
     rest = finished_run.rest
     if rest.kind == "stopped":
-        return line("resume", finished_run.directory)
+        return shell_command("resume", finished_run.directory)
     return send_line(rest.run, finished_run.directory) if rest.waits_for else None
 
 

@@ -237,7 +237,7 @@ def line_of_summary(run_summary: RunSummary) -> RunLine:
     )
 
 
-def how(run_summary: RunSummary) -> str:
+def status_text(run_summary: RunSummary) -> str:
     """Return the status of a run in a few words."""
     return _status_and_text(run_summary)[1]
 

@@ -10,21 +10,21 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, read_data, require_text, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, read_data, require_text, say
 from dsa.cli.ledger_view import refusal_text, terminal
 from dsa.cli.resume import Manner, RunInput, go_on
 from dsa.cli.run_options import (
     RunOptions,
     duration_s,
-    line,
     open_run_folder,
     recorded_run,
     replay_record,
     run_options,
     runs_option,
+    shell_command,
     watching_options,
 )
-from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, exit_code, recorded_report, tell
+from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, exit_code, print_result, recorded_report
 from dsa.declarations import OUTSIDE
 from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
@@ -100,7 +100,7 @@ def command(
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
         say(f"{event} was not sent: first decide what is in doubt", err=True)
-    tell(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
+    print_result(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
     sys.exit(exit_code(finished_run.rest, refusals))
 
 
@@ -156,7 +156,7 @@ def _post(
     code = EXIT_WAITING if outcome is None else int(bool(refusals))
     if options.json_wanted:
         waits = message if outcome is None else None
-        tell_json(attrs.evolve(report, exit_code=code, refusals=refusals, message_id=waits).to_json())
+        print_json(attrs.evolve(report, exit_code=code, refusals=refusals, message_id=waits).to_json())
     elif outcome is None:
         say(f"{occurrence.event} is posted, not taken yet: {report.holder} holds the run")
     elif not refusals:
@@ -175,10 +175,10 @@ def _say_refused(refusals: Iterable[RefusedEvent], run: Run, directory: Path) ->
             continue
         now = places(run).get(name)
         if now is None:
-            hint = f"the run does not ask for {name} now: {line('show', directory)} shows its questions"
+            hint = f"the run does not ask for {name} now: {shell_command('show', directory)} shows its questions"
         else:
-            answer = line("send", directory, name, at=now)
-            hint = f"the run asks question {now} now, not {at}: look at it ({line('show', directory)}), and answer with {answer}"
+            answer = shell_command("send", directory, name, at=now)
+            hint = f"the run asks question {now} now, not {at}: look at it ({shell_command('show', directory)}), and answer with {answer}"
         say(hint, err=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, say
 from dsa.cli.ledger_view import story, terminal
 from dsa.cli.run import display_of
 from dsa.cli.run_options import exit_on_faults, machine_record, open_run_folder, recorded_run, runs_option
@@ -69,7 +69,7 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
     folder = Path(root)
     stored_run = recorded_run(folder, run)
     if json_wanted:
-        tell_json(_report(folder, stored_run).to_json())
+        print_json(_report(folder, stored_run).to_json())
     elif form is None:
         with exit_on_faults(folder):
             record = machine_record(stored_run)

@@ -17,7 +17,7 @@ import click
 from dsa.checks.certificate.certificate_proofs import require_same_steps
 from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, spelled
 from dsa.checks.report import CheckReport
-from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, say, tell_json
+from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, print_json, say
 from dsa.declarations import show
 from dsa.edge.document_files import load, read_text
 from dsa.errors import DocumentError
@@ -105,7 +105,7 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
         for what, sentence in required_claims.items()
         if what not in {j.what for j in verdicts}
     ]
-    _tell(certificate, file, content, [*verdicts, *missing], json_wanted=json_wanted)
+    _print_verdicts(certificate, file, content, [*verdicts, *missing], json_wanted=json_wanted)
     refused_count = sum(each.verdict == "refused" for each in verdicts)
     if refused_count or (missing and not allow_missing):
         if json_wanted:
@@ -113,14 +113,14 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
         raise CommandExit(f"{certificate}: {_summary(refused_count, len(missing))}", 1)
 
 
-def _tell(
+def _print_verdicts(
     path: str, file: str | None, content: dict[str, Any], verdicts: list[KernelVerdict], *, json_wanted: bool
 ) -> None:
     heading = f"{content['machine'].partition(chr(10))[0]} {content['digest']}"
     accepted = [each.sentence for each in verdicts if each.verdict in {"certified", "not established"}]
     if json_wanted:
         claims = [{"verdict": each.verdict, "said": each.sentence} for each in verdicts]
-        tell_json(
+        print_json(
             {
                 "certificate": path,
                 "file": file,

@@ -6,7 +6,7 @@ import click
 
 from dsa.checks.explanation import ValuationCase, Why, why
 from dsa.checks.places import RowView, line_of
-from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, say, tell_json
+from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, print_json, say
 from dsa.edge.document_files import load
 from dsa.expr import Outcome
 
@@ -34,7 +34,7 @@ def command(
     values = {name: value for name, value in values_by_name.items() if name not in verdicts}
     explanation = why(machine, event, state, values, verdicts)
     if json_wanted:
-        tell_json({"file": file, "machine": machine.name, "parameters": machine.constants, **_as_json(explanation)})
+        print_json({"file": file, "machine": machine.name, "parameters": machine.constants, **_as_json(explanation)})
     else:
         say(explanation.show())
 

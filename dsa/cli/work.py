@@ -11,9 +11,9 @@ from dsa.cli.run_options import (
     WatchOptions,
     budget_option,
     exit_on_faults,
-    line,
     read_model,
     runs_option,
+    shell_command,
     watching_options,
 )
 from dsa.cli.run_view import RunReport, headline, rest_report
@@ -98,7 +98,7 @@ def command(
                 faults.extend([taken] if taken.rest is None else [])
             doubtful_runs = [each.run for each in await runs.list(status="in doubt", machine=machine)]
             if doubtful_runs and not quiet:
-                first = line("show", Path(root) / doubtful_runs[0])
+                first = shell_command("show", Path(root) / doubtful_runs[0])
                 message = f"{plural(len(doubtful_runs), 'run')} in doubt: a person has to say what happened; look at the first with `{first}`"
                 say(message, err=True)
 

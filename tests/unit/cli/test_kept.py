@@ -8,7 +8,7 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.command_line import CommandExit
-from dsa.cli.run_options import exit_on_faults, find, line
+from dsa.cli.run_options import exit_on_faults, find, shell_command
 from dsa.errors import DocumentError
 from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.run_store import HeldError, StoreError
@@ -106,5 +106,5 @@ def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
 
 
 def test_commands_to_paste_name_the_folder_where_it_is_not_the_usual_one():
-    assert line("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
-    assert line("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"
+    assert shell_command("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
+    assert shell_command("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"
