@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
     from dsa.runs.handle import RunHandle
-    from dsa.runs.runs import Runs, open_runs, run
+    from dsa.runs.runs import Runs, TakeUp, Worker, open_runs, run
     from dsa.runs.setup import Options
-    from dsa.runs.worker import TakeUp, Worker
     from dsa.runtime.policy.policies import (
         Action,
         PolicyContext,
@@ -40,9 +39,8 @@ _NAMES = {
     "dsa.machine": ("Machine",),
     "dsa.semantics": ("Configuration", "Occurrence", "Refusal", "Taken", "start", "step"),
     "dsa.runs.handle": ("RunHandle",),
-    "dsa.runs.runs": ("Runs", "open_runs", "run"),
+    "dsa.runs.runs": ("Runs", "TakeUp", "Worker", "open_runs", "run"),
     "dsa.runs.setup": ("Options",),
-    "dsa.runs.worker": ("TakeUp", "Worker"),
     "dsa.runtime.run_store": ("Posted",),
     "dsa.runtime.timeline": ("Moment", "Piece"),
     "dsa.runtime.policy.policies": (

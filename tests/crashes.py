@@ -36,7 +36,7 @@ class Breaking:
         self.journal, self.countdown, self.late, self.is_dead = journal, countdown, late, False
         self.run, self.epoch, self.head = RUN, 0, b""
 
-    def append(self, entries, *rest, **taking):
+    def append(self, entries, *rest, **options):
         if self.is_dead:
             raise Crash
         if not entries:
@@ -45,7 +45,7 @@ class Breaking:
         self.is_dead = self.countdown == 0
         if self.is_dead and not self.late:
             raise Crash
-        self.journal.append(entries, *rest, **taking)
+        self.journal.append(entries, *rest, **options)
         if self.is_dead:
             raise Crash
 

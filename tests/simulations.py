@@ -14,7 +14,7 @@ from property.test_driver import BUSY_MACHINES
 from repository import ROOT, SMALL
 
 from dsa.cli.run import machine_document
-from dsa.cli.sim import SimArguments, told
+from dsa.cli.sim import SimArguments, seed_story_lines
 from dsa.edge.document_files import load, shipped
 from dsa.lang import dumps, loads
 from dsa.runs.bindings import handlers_of
@@ -161,6 +161,6 @@ if __name__ == "__main__":
     for name in ("dual_state", "workflow", "parcels", "busy", "examples/two_phase_commit"):
         for seed in (3, 40, 1_234, 99_999):
             story = Story(subject(name), seed, telling=True).play()
-            print(*told(SimArguments(name), subject(name), story), sep="\n")
+            print(*seed_story_lines(SimArguments(name), subject(name), story), sep="\n")
             print(*(each if isinstance(each, str) else dump_line(each) for each in story.log), sep="\n")
             print(f"{story.fingerprint:016x}", sorted(map(repr, story.hits)))

@@ -1,8 +1,6 @@
-"""The report of a check as JSON and as SARIF 2.1.0, for programs.
+"""`dsa check FILE...`: find out everything about documents that can be found out without running them.
 
-What `dsa check` found out, as text for people.
-
-`dsa check FILE...`: everything that can be found out about documents without running them.
+The results are printed for people, or as one object of JSON or one log of SARIF 2.1.0 for programs.
 """
 
 import importlib
@@ -30,8 +28,8 @@ from dsa.checks.report import (
 )
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic
 from dsa.cli.command_line import (
+    EXIT_UNREADABLE,
     SECONDS,
-    UNREADABLE,
     ColouredWord,
     JsonCommand,
     ProgressLine,
@@ -40,10 +38,10 @@ from dsa.cli.command_line import (
     max_states_option,
     param_option,
     parse_parameters,
+    print_json,
     require_file,
     require_folder,
     say,
-    tell_json,
 )
 from dsa.edge.document_files import locate, read_document
 from dsa.errors import CODES, MOST_SHOWN, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
@@ -54,49 +52,64 @@ from dsa.trace import Trace, show_events, show_values, to_record
 from dsa.trace_format import step_as_json
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-#: The rules that results about properties belong to.
+#: The rules of results about properties.
 _VERDICTS = {"VIOLATED": "A property is violated.", "UNKNOWN": "A property is not judged."}
-#: The rules that results about whole files belong to.
+#: The rules of results about whole files.
 _FILES = {
     "unreadable": "A file cannot be read as a document.",
-    "unbound": "A module binds a name to what cannot do its work, or to nothing.",
+    "unbound": "A module binds a name to an object that cannot do its work, or to nothing.",
 }
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-#: A file, what was read and found in it, why it could not be read, and what a module does not bind as it must be.
-Checked = tuple[str, DocumentReading, CheckReport | None, DsaError | None, str]
+@attrs.frozen
+class FileResult:
+    """The result of checking one file. `fault` says why it could not be read, `unbound` why a module does not bind its names."""
+
+    file: str
+    document: DocumentReading
+    report: CheckReport | None
+    fault: DsaError | None = None
+    unbound: str = ""
+
+    def code(self, *, strict: bool) -> int:
+        """Return the exit code."""
+        if self.fault is not None:
+            return EXIT_UNREADABLE
+        if self.report is None or self.unbound:
+            return 1
+        has_warning = strict and any(diagnostic.severity == "warning" for diagnostic in self.document.diagnostics)
+        return int(self.report.failed or has_warning)
 
 
-def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
-    """Return what was found in documents as an object; where one cannot be read, it tells the first such failure too."""
-    failures = [fault_as_json(fault) for *_, fault, _ in checked if fault is not None]
-    return {"files": [_file(*each) for each in checked], **(failures[0] if failures else {})}
+def as_json(results: Sequence[FileResult]) -> dict[str, Any]:
+    """Return the results as one object, with the first failure to read a file if there is one."""
+    failures = [fault_as_json(each.fault) for each in results if each.fault is not None]
+    return {"files": [_file(each) for each in results], **(failures[0] if failures else {})}
 
 
-def _file(
-    file: str, reading: DocumentReading, report: CheckReport | None, fault: DsaError | None, unbound: str
-) -> dict[str, Any]:
-    machine = reading.machine
+def _file(result: FileResult) -> dict[str, Any]:
+    document, report = result.document, result.report
+    machine = document.machine
     return {
-        "file": file,
-        "unreadable": None if fault is None else str(fault),
-        "machine": reading.name or None,
+        "file": result.file,
+        "unreadable": None if result.fault is None else str(result.fault),
+        "machine": document.name or None,
         "digest": lang.digest(machine) if machine else None,
         "explorations": [_exploration(exploration) for exploration in report.explorations] if report else [],
-        "diagnostics": [_diagnostic(diagnostic) for diagnostic in _found(reading, report)],
-        "properties": [_property(result) for result in report.properties] if report else [],
+        "diagnostics": [_diagnostic(diagnostic) for diagnostic in _diagnostics(document, report)],
+        "properties": [_property(each) for each in report.properties] if report else [],
         "scenarios": [
-            {"name": result.name, "line": result.line, "ok": result.ok, "message": result.message}
-            for result in (report.scenarios if report else ())
+            {"name": each.name, "line": each.line, "ok": each.ok, "message": each.message}
+            for each in (report.scenarios if report else ())
         ],
         "rests": list(report.rests) if report else [],
-        "unbound": unbound or None,
+        "unbound": result.unbound or None,
     }
 
 
-def _found(reading: DocumentReading, report: CheckReport | None) -> tuple[Diagnostic, ...]:
-    return (*reading.diagnostics, *(report.diagnostics if report else ()))
+def _diagnostics(document: DocumentReading, report: CheckReport | None) -> tuple[Diagnostic, ...]:
+    return (*document.diagnostics, *(report.diagnostics if report else ()))
 
 
 def _exploration(exploration: Exploration) -> dict[str, Any]:
@@ -145,43 +158,46 @@ def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     return [step_as_json(step) for step in to_record(trace, "").steps]
 
 
-def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
-    """Return what was found in documents as one log of SARIF 2.1.0."""
-    results: list[dict[str, Any]] = []
-    for file, reading, report, fault, unbound in checked:
-        if fault is not None:
-            results.append(_result("unreadable", "error", str(fault), None, file))
-        if unbound:
-            results.append(_result("unbound", "error", unbound, None, file))
-        for found in _found(reading, report):
-            text = f"{found.message}. Hint: {found.hint}" if found.hint else found.message
-            results.append(_result(found.code, _LEVELS[found.severity], text, found.span, file))
-        results += [_verdict(result, file) for result in (report.properties if report else ()) if result.failed]
-    told = CODES | _VERDICTS | _FILES
-    rules = [{"id": code, "shortDescription": _message(text)} for code, text in told.items()]
+def as_sarif(results: Iterable[FileResult]) -> dict[str, Any]:
+    """Return the results as one log of SARIF 2.1.0."""
+    findings: list[dict[str, Any]] = []
+    for result in results:
+        file, report = result.file, result.report
+        if result.fault is not None:
+            findings.append(_result("unreadable", "error", str(result.fault), None, file))
+        if result.unbound:
+            findings.append(_result("unbound", "error", result.unbound, None, file))
+        for diagnostic in _diagnostics(result.document, report):
+            text = f"{diagnostic.message}. Hint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
+            findings.append(_result(diagnostic.code, _LEVELS[diagnostic.severity], text, diagnostic.span, file))
+        findings += [_verdict(each, file) for each in (report.properties if report else ()) if each.failed]
+    descriptions = CODES | _VERDICTS | _FILES
+    rules = [{"id": code, "shortDescription": _message(text)} for code, text in descriptions.items()]
     driver = {
         "name": "dsa",
         "version": importlib.import_module("importlib.metadata").version("dual-state-agents"),
         "rules": rules,
     }
-    runs = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
+    runs = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": findings}]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
 
 
 def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
     text = f"{result.verdict}: {result.text}: {result.reason}"
     if result.trace is not None:
-        # 3.11.3: there is no white space for the sake of the layout.
+        # SARIF 3.11.3 allows no white space for the layout.
         text += "\n" + re.sub(" {2,}", ", ", result.trace.show(result.loop))
     span = result.claim.span if result.claim else None
     level = "error" if result.verdict == "VIOLATED" else "warning"
-    found = _result(result.verdict, level, text, span, file)
+    finding = _result(result.verdict, level, text, span, file)
     steps = [step for step in (result.trace.steps if result.trace else ()) if step.row.span is not None]
     if steps:
-        told = [{"message": _message(f"{step.occurrence.event}: {step.state}")} for step in steps]
-        places = [{"location": _location(step.row.span, file) | each} for step, each in zip(steps, told, strict=True)]
-        found["codeFlows"] = [{"threadFlows": [{"locations": places}]}]
-    return found
+        messages = [{"message": _message(f"{step.occurrence.event}: {step.state}")} for step in steps]
+        places = [
+            {"location": _location(step.row.span, file) | each} for step, each in zip(steps, messages, strict=True)
+        ]
+        finding["codeFlows"] = [{"threadFlows": [{"locations": places}]}]
+    return finding
 
 
 def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> dict[str, Any]:
@@ -189,7 +205,7 @@ def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> d
 
 
 def _message(text: str) -> dict[str, str]:
-    """Return a text as SARIF has it (3.11.5): a brace stands for itself when it is doubled, else for an argument."""
+    """Return a text as SARIF 3.11.5 wants it: with doubled braces, because a single one begins an argument."""
     return {"text": text.replace("{", "{{").replace("}", "}}")}
 
 
@@ -197,7 +213,7 @@ def _location(span: Span | None, file: str) -> dict[str, Any]:
     path = span.path if span else file
     place: dict[str, Any] = {"artifactLocation": {"uri": _uri(path)}}
     if span:
-        # 3.30.8: what stands after a line's last character is an empty region, not one beyond the line.
+        # SARIF 3.30.8: a region after the last character of a line is empty; it is not beyond the line.
         last = len(span.text) + 1
         start, end = min(span.column, last), min(max(span.end, span.column + 1), last)
         place["region"] = {"startLine": span.line, "startColumn": start, "endLine": span.line, "endColumn": end}
@@ -207,55 +223,55 @@ def _location(span: Span | None, file: str) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """Return a path as SARIF has it: with slashes, and what no address may hold as its code."""
+    """Return a path as a URI, for SARIF."""
     whole = PurePath(path)
     return whole.as_uri() if whole.is_absolute() else quote(os.fsencode(whole.as_posix()))
 
 
 _VERDICT_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow"}
-#: A verdict takes so many columns, so that what follows is aligned.
+#: The width of the column of verdicts.
 _VERDICT_WIDTH = len("VIOLATED")
 
 
-def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
-    """Print what was found in a document."""
-    found = (*reading.diagnostics, *(report.diagnostics if report else ()))
-    for diagnostic in found[:MOST_SHOWN]:
-        # A note needs no mending, so it takes one line.
+def print_result(file: str, document: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
+    """Print the result of checking a document."""
+    diagnostics = (*document.diagnostics, *(report.diagnostics if report else ()))
+    for diagnostic in diagnostics[:MOST_SHOWN]:
+        # A note needs no fix, so it takes one line.
         text = diagnostic.render()
         say(text.split("\n")[0] if diagnostic.severity == "info" else text)
-    for line in more(found):
+    for line in more(diagnostics):
         say(line)
     if report is None:
-        say(f"{file}: {findings_text(found)}; not a machine")
+        say(f"{file}: {findings_text(diagnostics)}; not a machine")
         return
     for exploration in report.explorations:
         say(f"{file}: {explored_text(exploration)}")
     places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
         if not result.blocking_codes:
-            _tell_property(place, result, report, traces)
-    _tell_waiting(report)
+            _print_property(place, result, report, traces)
+    _print_unjudged(report)
     if report.rests:
         say(f"{file}: rests in: {', '.join(report.rests)}")
-    say(f"{file}: {totals_text(found, report)}")
+    say(f"{file}: {totals_text(diagnostics, report)}")
 
 
-def _tell_waiting(report: CheckReport) -> None:
-    """Say in one line which properties an error keeps from being judged: it is the error that needs mending."""
-    waiting = [result for result in report.properties if result.blocking_codes]
-    if waiting:
-        codes = " and ".join(waiting[0].blocking_codes)
-        are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].blocking_codes) == 1 else "stand"
-        properties = counted_text(len(waiting), "property", "properties")
-        say(_painted("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
+def _print_unjudged(report: CheckReport) -> None:
+    """Print in one line which properties are not judged because of an error, which has to be fixed first."""
+    results = [result for result in report.properties if result.blocking_codes]
+    if results:
+        codes = " and ".join(results[0].blocking_codes)
+        are, stand = "is" if len(results) == 1 else "are", "stands" if len(results[0].blocking_codes) == 1 else "stand"
+        properties = counted_text(len(results), "property", "properties")
+        say(_coloured_verdict("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
 
-def _tell_property(place: str, result: PropertyResult, report: CheckReport, traces: int) -> None:
-    explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
+def _print_property(place: str, result: PropertyResult, report: CheckReport, traces: int) -> None:
+    explored_values = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
     at = "; ".join(filter(None, map(show_values, result.values)))
-    where = f"  at {at}" if at and (result.values != explored or result.verdict != "HOLDS") else ""
-    say(_painted(result.verdict), f"  {place}{result.text}{where}")
+    where = f"  at {at}" if at and (result.values != explored_values or result.verdict != "HOLDS") else ""
+    say(_coloured_verdict(result.verdict), f"  {place}{result.text}{where}")
     if result.condition:
         say(f"{' ' * _VERDICT_WIDTH}  {result.verdict} if {result.condition}")
     for line in _details(result, traces):
@@ -263,19 +279,19 @@ def _tell_property(place: str, result: PropertyResult, report: CheckReport, trac
 
 
 def places_of(spans: Iterable[Span | None]) -> list[str]:
-    """Say for each property in which line it stands; in which document too, where there are several."""
+    """Return a label with the line of each property, and with its document if there are several."""
     spans = list(spans)
     paths = {span.path for span in spans if span}
     short = {PurePath(path).name for path in paths}
-    found = []
+    labels = []
     for span in spans:
         if span is None:
-            found.append("")
+            labels.append("")
         elif len(paths) == 1:
-            found.append(f"line {span.line}: ")
+            labels.append(f"line {span.line}: ")
         else:
-            found.append(f"{PurePath(span.path).name if len(short) == len(paths) else span.path}:{span.line}: ")
-    return found
+            labels.append(f"{PurePath(span.path).name if len(short) == len(paths) else span.path}:{span.line}: ")
+    return labels
 
 
 def _details(result: PropertyResult, traces: int) -> Iterator[str]:
@@ -289,27 +305,27 @@ def _details(result: PropertyResult, traces: int) -> Iterator[str]:
         events = show_events([taken.occurrence for taken in result.trace.steps])
         yield f"for one, by: {events}" if events else "already at the start"
         return
-    yield from _shown(result.trace, result.loop)
+    yield from _trace_lines(result.trace, result.loop)
     for number, (trace, loop) in enumerate(result.more, 2):
         yield f"counterexample {number}, by other rows:"
-        yield from _shown(trace, loop)
+        yield from _trace_lines(trace, loop)
     if result.passing_run is not None:
         yield "the nearest run that passes:"
-        yield from _shown(result.passing_run)
+        yield from _trace_lines(result.passing_run)
 
 
-def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:
+def _trace_lines(trace: Trace, loop: int | None = None) -> Iterator[str]:
     for line in trace.show(loop).split("\n"):
         yield f"  {line}"
 
 
-def _painted(verdict: str) -> ColouredWord:
+def _coloured_verdict(verdict: str) -> ColouredWord:
     return ColouredWord(verdict.ljust(_VERDICT_WIDTH), _VERDICT_COLOURS.get(verdict))
 
 
 @attrs.frozen
 class _Options:
-    """What was asked for besides the files."""
+    """The options of the command."""
 
     values: dict[str, Value] | None
     each_value: bool
@@ -318,26 +334,6 @@ class _Options:
     time_limit_s: float | None
     traces: int
     module: str | None
-
-
-@attrs.frozen
-class _FileResult:
-    """One file and what was found in it; `fault` is why it could not be read, `unbound` what a module does not bind as it must be."""
-
-    file: str
-    reading: DocumentReading
-    report: CheckReport | None
-    fault: DsaError | None = None
-    unbound: str = ""
-
-    def code(self, *, strict: bool) -> int:
-        """Return the exit code."""
-        if self.fault is not None:
-            return UNREADABLE
-        if self.report is None or self.unbound:
-            return 1
-        warned = strict and any(found.severity == "warning" for found in self.reading.diagnostics)
-        return int(self.report.failed or warned)
 
 
 @click.command("check", cls=JsonCommand)
@@ -350,7 +346,7 @@ class _FileResult:
 )
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @max_states_option(MAX_STATES)
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option(
     "--traces",
     type=click.IntRange(min=1),
@@ -370,7 +366,7 @@ class _FileResult:
     "--with",
     "module",
     metavar="MODULE",
-    help="Also look whether this module, by its name or file, binds all names. It is imported; nothing is run.",
+    help="Also check whether this module, by its name or file, binds all names. It is imported; nothing is run.",
 )
 @click.option("--certificate", metavar="OUT", help="Write what HOLDS so that `dsa verify` accepts it.")
 @json_option
@@ -400,27 +396,26 @@ def command(
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
-        sys.exit(importlib.import_module("dsa.cli.replay").replayed(files, trace, json_wanted=json_wanted))
+        sys.exit(importlib.import_module("dsa.cli.replay").replay_trace(files, trace, json_wanted=json_wanted))
     options = _Options(parse_parameters(parameters) or None, each_value, strict, max_states, time_limit, traces, module)
-    checked = []
+    results = []
     for file in files:
-        checked.append(_checked(file, options))
-        _tell(checked[-1], options, is_for_people=not json_wanted and not sarif_wanted)
-        _save(checked[-1], folder, certificate, itf=itf)
+        results.append(_check_file(file, options))
+        _print_file(results[-1], options, is_for_people=not json_wanted and not sarif_wanted)
+        _save(results[-1], folder, certificate, itf=itf)
     if json_wanted or sarif_wanted:
-        each = [(c.file, c.reading, c.report, c.fault, c.unbound) for c in checked]
-        tell_json(as_sarif(each) if sarif_wanted else as_json(each))
-    sys.exit(max(found.code(strict=strict) for found in checked))
+        print_json(as_sarif(results) if sarif_wanted else as_json(results))
+    sys.exit(max(result.code(strict=strict) for result in results))
 
 
-def _tell(found: _FileResult, options: _Options, *, is_for_people: bool) -> None:
-    """Print what was found in a file, or why it cannot be read."""
-    if found.fault is not None:
-        say(str(found.fault), err=True)
+def _print_file(result: FileResult, options: _Options, *, is_for_people: bool) -> None:
+    """Print the result of checking a file, or why it cannot be read."""
+    if result.fault is not None:
+        say(str(result.fault), err=True)
     elif is_for_people:
-        tell(found.file, found.reading, found.report, traces=options.traces)
-        if options.module is not None and found.report is not None:
-            say(found.unbound or f"{found.file}: {options.module} binds all that it needs")
+        print_result(result.file, result.document, result.report, traces=options.traces)
+        if options.module is not None and result.report is not None:
+            say(result.unbound or f"{result.file}: {options.module} binds all that it needs")
 
 
 def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_wanted: bool, sarif_wanted: bool) -> None:
@@ -431,16 +426,16 @@ def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_want
 
 
 def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool) -> None:
-    """Notice before the work what could not be written after it."""
+    """Raise UsageError before the work if its results could not be written."""
     if itf and folder is None:
-        raise click.UsageError("--itf is for --save-traces: it says how they are written")
+        raise click.UsageError("--itf is the format of --save-traces: give both")
     require_folder(folder, "--save-traces")
     require_file(certificate, "--certificate")
 
 
-def _save(found: _FileResult, folder: Path | None, certificate: str | None, *, itf: bool) -> None:
+def _save(result: FileResult, folder: Path | None, certificate: str | None, *, itf: bool) -> None:
     """Write the traces and the certificate that were asked for."""
-    report, machine = found.report, found.reading.machine
+    report, machine = result.report, result.document.machine
     if report is None or machine is None:
         return
     if folder is not None:
@@ -450,35 +445,35 @@ def _save(found: _FileResult, folder: Path | None, certificate: str | None, *, i
         importlib.import_module("dsa.cli.verify").write_verdicts(certificate, machine, report)
 
 
-def _checked(file: str, options: _Options) -> _FileResult:
+def _check_file(file: str, options: _Options) -> FileResult:
     try:
         with ProgressLine("comparing rows") as progress:
-            reading = read_document(file)
-            if reading.machine is None:
-                return _FileResult(file, reading, None)
+            document = read_document(file)
+            if document.machine is None:
+                return FileResult(file, document, None)
             report = check(
-                reading.machine, parameters=options.values, each_value=options.each_value, strict=options.strict, max_states=options.max_states,
+                document.machine, parameters=options.values, each_value=options.each_value, strict=options.strict, max_states=options.max_states,
                 time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
                 traces=options.traces,
             )  # fmt: skip
     except (DocumentError, ParameterError) as fault:
-        return _FileResult(file, DocumentReading(None, ()), None, fault)
-    return _FileResult(file, reading, report, None, _unbound(file, reading.machine, options.module))
+        return FileResult(file, DocumentReading(None, ()), None, fault)
+    return FileResult(file, document, report, None, _unbound(file, document.machine, options.module))
 
 
 def _unbound(file: str, machine: Machine, module: str | None) -> str:
-    """Return what a module does not bind as it must be; empty when all is well, and when there is no module to look at."""
+    """Return the names that a module does not bind as it must; "" if there are none, or there is no module."""
     if module is None:
         return ""
     try:
         importlib.import_module("dsa.runs.bindings").bind(machine, path=locate(file), module=module)
     except MachineError:
-        return ""  # what is wrong with the table is told above
+        return ""  # the report has the errors of the table
     except DsaError as fault:
         return str(fault)
     return ""
 
 
 def _compile(source: str) -> Any:  # noqa: ANN401  (a library of ctypes, which few checks need too)
-    """Compile C text; without a compiler this fails, and another engine does the search."""
+    """Compile C text. Without a compiler this fails, and another engine does the search."""
     return importlib.import_module("dsa.edge.processes").compiled(source)

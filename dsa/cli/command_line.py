@@ -1,16 +1,10 @@
-"""The terminal that a run is shown on. Nothing that it does, or that a model wrote, may end or disguise the run.
+"""Command line: what all commands share to print, to show progress, to end, to write files, and to read options.
 
-Characters that it cannot show are written as escapes, and when nobody reads any more the run goes on unseen.
-
-What a command is doing, on standard error: only on a terminal, and only after a second.
-
-How a command ends that does not come to its own end: a sentence, an exit code, and with `--json` an object.
-
-Files and folders that a command is asked to write: it is noticed before the work what cannot or must not be written.
-
-`-o` never overwrites the document that is read, and what a user goes on editing only with `--force`.
-
-Options that several commands take: `--param NAME=VALUE`, `--max-states N`, `--time-limit S`, and choices.
+All output goes through `say` and `write`. They write characters that the terminal cannot show as escapes, so that no text of a run or a model can end
+or disguise the run; without a reader the run goes on. A `ProgressLine` shows the present activity on standard error: only on a terminal, and only
+after a second. `CommandExit` ends a command with a sentence and an exit code; with `--json`, `JsonCommand` prints an object as well. `require_file`
+and its like check before the work whether files can be written: `-o` never overwrites the document that is read, and a file for users to edit only
+with `--force`. Options of several commands are `--param NAME=VALUE`, `--max-states N`, `--time-limit S`, and words to choose from.
 """
 
 import contextlib
@@ -37,77 +31,77 @@ from dsa.expr import Value
 from dsa.runtime.json_text import canonical_value
 from dsa.text import closest
 
-#: Control characters but tab and line feed, what separates lines elsewhere, what turns the direction of writing, what is not seen, and halves of
-#: surrogate pairs.
+#: Control characters except tab and line feed, line separators of Unicode, characters that change the writing direction, invisible characters, and
+#: halves of surrogate pairs.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-_LOST: list[str] = []
+_LOST_OUTPUT: list[str] = []
 
 
 def printable(text: str) -> str:
-    """Write characters that would steer a terminal as escapes; tabs and line feeds stay."""
+    """Return a text with escapes for the characters that would control a terminal; tabs and line feeds stay."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def patient(stream: TextIO) -> TextIO:
-    """Return a stream that takes every text, whoever still reads."""
+    """Return a stream that accepts every text, even when nobody reads it any more."""
     return cast(TextIO, _Patient(stream))
 
 
 @attrs.frozen
 class ColouredWord:
-    """A word of ours in a colour, where the terminal has colours."""
+    """A word that is printed in a colour, if the terminal has colours."""
 
     text: str
     colour: str | None
 
 
 def say(*parts: str | ColouredWord, err: bool = False) -> None:
-    """Print a line, whatever is in it and whoever still reads; `err`: on standard error. All that commands print goes through here.
+    """Print a line of any text, on standard error with `err`; a missing reader is no error. Everything that commands print goes through here.
 
-    What would steer a terminal, or cannot be seen, is written as an escape.
+    Characters that would control a terminal, or cannot be seen, are written as escapes.
     """
     stream = sys.stderr if err else sys.stdout
-    shown = (printable(part) if isinstance(part, str) else _painted(part, stream) for part in parts)
-    _Patient(stream).write(f"{''.join(shown)}\n")
+    texts = (printable(part) if isinstance(part, str) else _terminal_text(part, stream) for part in parts)
+    _Patient(stream).write(f"{''.join(texts)}\n")
 
 
-def _painted(part: ColouredWord, stream: TextIO | None) -> str:
+def _terminal_text(part: ColouredWord, stream: TextIO | None) -> str:
     has_colours = stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
     return click.style(part.text, fg=part.colour) if has_colours else part.text
 
 
 def write(text: str) -> None:
-    """Write a document or a program on standard output: as it is for a file or a pipe, and so that it steers nothing on a terminal."""
+    """Write a document or a program on standard output: unchanged to a file or a pipe, with escapes to a terminal."""
     is_shown = sys.stdout is not None and sys.stdout.isatty()
     _Patient(sys.stdout).write(printable(text) if is_shown else text)
 
 
 def silence(stream: TextIO | None) -> None:
-    """Send what a stream still holds to nowhere, or the interpreter would fail to write it as it ends."""
+    """Discard the buffer of a stream, which the interpreter would otherwise fail to write when it ends."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), cast(TextIO, stream).fileno())
 
 
 def note_lost(fault: Exception) -> None:
-    """Note that something could not be printed, unless nobody reads any more."""
+    """Record that a text could not be printed, unless the reader has gone."""
     if isinstance(fault, OSError) and not isinstance(fault, BrokenPipeError):
-        _LOST.append(fault.strerror or str(fault))
+        _LOST_OUTPUT.append(fault.strerror or str(fault))
 
 
 def lost_output() -> str | None:
-    """Print what standard output still holds; return the reason why something that was printed is lost, None when nothing is."""
+    """Flush standard output; return why printed text was lost, or None if none was."""
     try:
         sys.stdout.flush()
     except (AttributeError, OSError, ValueError) as fault:
         note_lost(fault)
         silence(sys.stdout)
-    return _LOST[0] if _LOST else None
+    return _LOST_OUTPUT[0] if _LOST_OUTPUT else None
 
 
 class _Patient(io.TextIOBase):
-    """A stream that takes every text, for one that may be closed, full, or unable to encode it."""
+    """A stream that accepts every text, around one that may be closed, full, or unable to encode it."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -123,7 +117,7 @@ class _Patient(io.TextIOBase):
             if self._stream is not None:
                 self._stream.write(encodable)
                 self._stream.flush()
-        except (OSError, ValueError) as fault:  # its reader is gone, the disk is full, it is closed
+        except (OSError, ValueError) as fault:  # the reader has gone, the disk is full, or the stream is closed
             note_lost(fault)
             silence(self._stream)
             self._stream = None
@@ -134,7 +128,7 @@ class _Patient(io.TextIOBase):
         return self._stream is not None and self._stream.isatty()
 
     def fileno(self) -> int:
-        """Return the file descriptor; OSError when there is none."""
+        """Return the file descriptor. Raises OSError if there is none."""
         return super().fileno() if self._stream is None else self._stream.fileno()
 
 
@@ -142,26 +136,26 @@ _QUIET_S, _EVERY_S = 1.0, 0.2
 
 
 def show_line(text: str) -> None:
-    """Show a line in the place of the one before it, on a terminal only; an empty one takes that away."""
+    """Replace the last such line by this one, on a terminal only. An empty line removes it."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
 
 
 class ProgressLine:
-    """Shows what is being done and for how many seconds, from a thread of its own, so that long work need not report.
+    """A line with the present activity and its seconds. A thread of its own shows it, so that long work need not report.
 
-    Calling it takes note of a search: configurations found, and steps from the start.
+    Calling the object records the progress of a search: the configurations found, and the steps from the start.
     """
 
-    def __init__(self, doing: str) -> None:
-        self._doing, self._began_s = doing, time.monotonic()
+    def __init__(self, activity: str) -> None:
+        self._activity, self._began_s = activity, time.monotonic()
         self._search_began_s, self._states = self._began_s, 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the thread, on a terminal."""
         if sys.stderr is not None and sys.stderr.isatty():
             self._thread.start()
         return self
@@ -169,17 +163,17 @@ class ProgressLine:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Take the line away."""
+        """Stop the thread, and remove the line."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def tell(self, doing: str) -> None:
-        """Say what is done now."""
-        self._doing = doing
+    def tell(self, activity: str) -> None:
+        """Set the present activity."""
+        self._activity = activity
 
     def __call__(self, states: int, depth: int) -> None:
-        """Record how far a search is; a count smaller than before is a new search."""
+        """Record the progress of a search. A smaller count than before means a new search."""
         now_s = time.monotonic()
         if states < self._states:
             self._search_began_s = now_s
@@ -190,24 +184,24 @@ class ProgressLine:
     def _show(self) -> None:
         wait_s, is_shown = _QUIET_S, False
         while not self._over.wait(wait_s):
-            taken = f", {time.monotonic() - self._began_s:.0f} s"
-            width = get_terminal_size().columns - len(taken) - 1  # a line that is broken could not be taken away
-            show_line(f"{self._doing[:width]}{taken}")
+            duration = f", {time.monotonic() - self._began_s:.0f} s"
+            width = get_terminal_size().columns - len(duration) - 1  # a line that wraps could not be removed
+            show_line(f"{self._activity[:width]}{duration}")
             wait_s, is_shown = _EVERY_S, True
         if is_shown:
             show_line("")
 
 
-UNREADABLE = 2
-INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+EXIT_UNREADABLE = 2
+EXIT_INTERRUPTED = 130  # as in shells: 128 plus the number of SIGINT
 
 
-#: Where the folder of the run is noted that a command is about.
+#: The key for the run's folder in the context of a command.
 _RUN = "dsa.run"
 
 
 class CommandExit(click.ClickException):
-    """Raised to end a command with a sentence and an exit code. `directory` is that of the run, if there is one."""
+    """Raised to end a command with a sentence and an exit code. `directory` is the run's folder, if there is a run."""
 
     def __init__(self, message: str, exit_code: int, *, directory: Path | None = None) -> None:
         super().__init__(message)
@@ -220,20 +214,20 @@ class CommandExit(click.ClickException):
 
 
 def note_run(folder: Path) -> None:
-    """Note which run the command is about: with `--json` it is told of, even when the command fails."""
+    """Record the run of this command, so that `--json` can report it even when the command fails."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[_RUN] = folder
 
 
 def noted_run(context: click.Context) -> Path | None:
-    """Return the folder of the run that a command is about, if it has come to know it."""
+    """Return the folder of the run that `note_run` recorded for a command, if it did."""
     folder: Path | None = context.meta.get(_RUN)
     return folder
 
 
 class JsonCommand(click.Command):
-    """A command whose `--json` prints one object on standard output whatever happens; a message goes beside it."""
+    """A command whose `--json` prints one object on standard output, also after an error; messages go to standard error."""
 
     def make_context(
         self,
@@ -243,12 +237,12 @@ class JsonCommand(click.Command):
         **extra: Any,  # noqa: ANN401  (click's signature)
     ) -> click.Context:
         """Read the arguments."""
-        wanted = "--json" in args
+        wants_json = "--json" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as fault:
-            if wanted:
-                tell_json(self.fault_json(None, fault))
+            if wants_json:
+                print_json(self.fault_json(None, fault))
             raise
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
@@ -256,13 +250,13 @@ class JsonCommand(click.Command):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            fault: Exception = CommandExit("interrupted", INTERRUPTED)
+            fault: Exception = CommandExit("interrupted", EXIT_INTERRUPTED)
         except BrokenPipeError:
             raise
         except (DsaError, OSError, click.ClickException) as raised:
             fault = raised
         if ctx.params.get("json_wanted"):
-            tell_json(self.fault_json(ctx, fault))
+            print_json(self.fault_json(ctx, fault))
         raise fault
 
     def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:  # noqa: ARG002  (for `RunCommand`)
@@ -273,13 +267,13 @@ class JsonCommand(click.Command):
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def tell_json(found: dict[str, Any]) -> None:
-    """Print what a command found out as one object."""
-    say(json.dumps(found, indent=2))
+def print_json(report: dict[str, Any]) -> None:
+    """Print a report as one JSON object."""
+    say(json.dumps(report, indent=2))
 
 
 def message_of(fault: Exception) -> str:
-    """Return the sentence that a fault ends a command with."""
+    """Return the message of the fault that ends a command."""
     if isinstance(fault, click.ClickException):
         return fault.format_message()
     if isinstance(fault, OSError):  # a file that cannot be written, a full disk
@@ -288,10 +282,13 @@ def message_of(fault: Exception) -> str:
 
 
 def fault_as_json(fault: Exception) -> dict[str, Any]:
-    """Return a fault as an object. Its code is the name of what was raised, or the kind again."""
-    code, cause = getattr(fault, "exit_code", UNREADABLE), fault.__cause__ if isinstance(fault, CommandExit) else fault
+    """Return a fault as an object. Its code is the name of the exception, or else its kind."""
+    code, cause = (
+        getattr(fault, "exit_code", EXIT_UNREADABLE),
+        fault.__cause__ if isinstance(fault, CommandExit) else fault,
+    )
     directory = getattr(fault, "directory", None)
-    kind = {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped")
+    kind = {EXIT_INTERRUPTED: "interrupted", EXIT_UNREADABLE: "unreadable"}.get(code, "stopped")
     return {
         "kind": kind,
         "outcome": None,
@@ -312,19 +309,19 @@ output_option = click.option(
 
 
 def require_other(output: Path | None, file: Path | str) -> None:
-    """Raise UsageError when a command would write over what it reads."""
+    """Raise UsageError if a command would overwrite the file that it reads."""
     if output is not None and output.exists() and Path(file).exists() and output.samefile(file):
-        raise click.UsageError(f"{output} is what is read here; nothing was written; give -o another name")
+        raise click.UsageError(f"{output} is the file that is read; nothing was written; give -o another name")
 
 
 def require_free(output: Path | None, *, force: bool) -> None:
-    """Raise UsageError when something is there already: what is written is for the user to edit, and may have been."""
+    """Raise UsageError if the file exists and `force` is not set: the user may have edited it."""
     if output is not None and output.exists() and not force:
-        raise click.UsageError(f"{output} is there already; nothing was written; --force overwrites it")
+        raise click.UsageError(f"{output} exists already; nothing was written; --force overwrites it")
 
 
 def require_file(path: Path | str | None, option: str) -> None:
-    """Raise click.UsageError when a file cannot be written there; None is no file."""
+    """Raise click.UsageError if a file cannot be written there. None means that no file is wanted."""
     if path is None:
         return
     path = Path(path)
@@ -340,7 +337,7 @@ def require_file(path: Path | str | None, option: str) -> None:
 
 
 def require_folder(path: Path | None, option: str) -> None:
-    """Make a folder for files, unless it is there; raise click.UsageError when that cannot be done. None is no folder."""
+    """Make a folder for files, unless it exists. Raise click.UsageError if that fails. None means that no folder is wanted."""
     if path is None:
         return
     try:
@@ -356,7 +353,7 @@ _MOST_DIGITS = 100
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds from 0. A limit that is not a number would never be met."""
+    """A number of seconds from 0. NaN is refused, because such a limit would never be reached."""
 
     name = "seconds"
 
@@ -371,8 +368,8 @@ class _Seconds(click.FloatRange):
 SECONDS = _Seconds(min=0)
 
 
-class Word(click.Choice):  # type: ignore[type-arg]  # it has none before click 8.2
-    """One of some words; of another word it says which was probably meant."""
+class Word(click.Choice):  # type: ignore[type-arg]  # it has no type parameters before click 8.2
+    """One of a set of words. For another word, the error names the word that was probably meant."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401  (click's signature)
         """Read the word."""
@@ -381,21 +378,21 @@ class Word(click.Choice):  # type: ignore[type-arg]  # it has none before click 
         return str(value)
 
 
-def param_option(said: str) -> Callable[[FC], FC]:
-    """Return `--param NAME=VALUE`, which may be given several times; `said` is its help."""
-    return click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help=said)
+def param_option(help_text: str) -> Callable[[FC], FC]:
+    """Return the option `--param NAME=VALUE`, which can be repeated; `help_text` is its help."""
+    return click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help=help_text)
 
 
 def max_states_option(default: int, what: str = "search") -> Callable[[FC], FC]:
-    """Return `--max-states N`; `what` is stopped there."""
-    said = f"Stop each {what} after so many configurations."
-    return click.option("--max-states", type=click.IntRange(min=1), default=default, show_default=True, help=said)
+    """Return the option `--max-states N`, the limit of each `what`."""
+    help_text = f"Stop each {what} after this number of configurations."
+    return click.option("--max-states", type=click.IntRange(min=1), default=default, show_default=True, help=help_text)
 
 
-def parse_parameters(given: Iterable[str], option: str = "--param") -> dict[str, Value]:
-    """Read `rmax=5`, `strict=true`, `mode=fast`, each once. Raises click.UsageError for what is not of this form."""
+def parse_parameters(texts: Iterable[str], option: str = "--param") -> dict[str, Value]:
+    """Read assignments such as `rmax=5`, `strict=true`, `mode=fast`, each name once. Raises click.UsageError for other texts."""
     values: dict[str, Value] = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise click.UsageError(f"{option} {text}: write NAME=VALUE, such as rmax=5")
@@ -413,42 +410,42 @@ def _value(text: str) -> Value:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-def read_data(written: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
-    """Read what an event brings: JSON, or a text; what begins as an object, a list or a string of JSON has to be one.
+def read_data(text: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
+    """Read the data of an event: JSON, or a text. A text that begins like an object, a list or a string of JSON must be valid JSON.
 
-    Raises click.UsageError for what is neither.
+    Raises click.UsageError if it is not.
     """
-    require_text(written, option)
+    require_text(text, option)
     try:
-        read = json.loads(written, parse_constant=_refuse, parse_float=_in_range)
-        canonical_value(read)  # what is nested too deep is refused here, before anybody looks for secrets in it
+        value = json.loads(text, parse_constant=_refuse, parse_float=_in_range)
+        canonical_value(value)  # refuses deep nesting before the search for secrets
     except _RangeError as fault:
-        if written.lstrip().startswith(("{", "[")) or written.strip() == fault.written:
+        if text.lstrip().startswith(("{", "[")) or text.strip() == fault.text:
             raise click.UsageError(f"{option}: {fault}") from fault
-        return written
+        return text
     except (ValueError, RecursionError) as fault:
-        if written.lstrip().startswith(("{", "[", '"')):
+        if text.lstrip().startswith(("{", "[", '"')):
             why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
-            raise click.UsageError(f"{option} begins as JSON and is not valid: {why}") from fault
-        return written
-    return read
+            raise click.UsageError(f"{option} begins like JSON and is not valid: {why}") from fault
+        return text
+    return value
 
 
 class _RangeError(ValueError):
     """Raised for a number that would be read as infinity."""
 
-    def __init__(self, written: str) -> None:
-        self.written = written
-        shown = written if len(written) <= _MOST_DIGITS else f"{written[:_MOST_DIGITS]}.."
+    def __init__(self, text: str) -> None:
+        self.text = text
+        excerpt = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}.."
         super().__init__(
-            f"the number {shown} is out of range, for none is above 1.8e308; write it as a text, in quotes"
+            f"the number {excerpt} is out of range: the greatest is 1.8e308; write it as a text, in quotes"
         )
 
 
-def _in_range(written: str) -> float:
-    number = float(written)
+def _in_range(text: str) -> float:
+    number = float(text)
     if math.isinf(number):
-        raise _RangeError(written)
+        raise _RangeError(text)
     return number
 
 
@@ -456,10 +453,10 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def require_text(given: str, what: str) -> str:
-    """Return what stands on the command line. Raises UsageError for bytes that are not characters."""
+def require_text(text: str, what: str) -> str:
+    """Return a text of the command line. Raises UsageError for bytes that are not UTF-8."""
     try:
-        given.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as fault:
         raise click.UsageError(f"{what} is not UTF-8 text") from fault
-    return given
+    return text

@@ -1,4 +1,4 @@
-"""`dsa demo`: the shipped katas with a real model; says how each document should end, and whether it did."""
+"""`dsa demo`: run the shipped katas with a real model, and compare how each ends with how it should end."""
 
 import sys
 from pathlib import Path
@@ -7,16 +7,16 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.command_line import JsonCommand, tell_json
+from dsa.cli.command_line import JsonCommand, print_json
 from dsa.cli.ledger_view import terminal
 from dsa.cli.run import RunRequest, default_specification
 from dsa.cli.run_options import RunOptions, run_options, runs_option, watching_options
-from dsa.cli.run_view import FinishedRun, headline, performed_report, show
+from dsa.cli.run_view import FinishedRun, finished_report, headline, show
 from dsa.edge.document_files import load, locate, read_text
 from dsa.runs.setup import MachineDocument
 
-#: Each document, how it should end, and what it shows.
-SHOWN = (
+#: The documents, each with its expected outcome and what it shows.
+DEMO_RUNS = (
     ("katas/katas", "succeeded", "small functions: some pass at once, some need retries"),
     ("katas/exhausted", "failed", "a function that this model cannot write: the retries run out"),
 )
@@ -29,29 +29,31 @@ SHOWN = (
 @run_options
 def command(seed: int, root: str, options: RunOptions) -> None:
     """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
-    console, ended = terminal(), list[FinishedRun]()
-    for name, expected, shows in SHOWN:
+    console, finished_runs = terminal(), list[FinishedRun]()
+    for name, expected_outcome, shows in DEMO_RUNS:
         machine = load(name).at(dict(options.parameters))
         if not options.json_wanted:
-            announced = f" {shows}; this should end: {expected}"
-            console.print(Text.assemble((f"{machine.name}:", "bold"), announced), soft_wrap=True)
+            announcement = f" {shows}; this should end: {expected_outcome}"
+            console.print(Text.assemble((f"{machine.name}:", "bold"), announcement), soft_wrap=True)
         document = MachineDocument(machine, read_text(locate(name)), locate(name))
-        ended.append(RunRequest(document, default_specification(machine), Path(root), seed).run(options, console))
+        finished_runs.append(
+            RunRequest(document, default_specification(machine), Path(root), seed).run(options, console)
+        )
         if not options.json_wanted:
-            _show(ended[-1], expected, console)
-        if ended[-1].rest.kind == "stopped":
-            break  # without a model the other one has nothing to show either
-    outcomes = [performed.rest.outcome for performed in ended]
-    code = int(outcomes != [expected for _, expected, _ in SHOWN])
+            _show(finished_runs[-1], expected_outcome, console)
+        if finished_runs[-1].rest.kind == "stopped":
+            break  # without a model the next one would stop, too
+    outcomes = [finished_run.rest.outcome for finished_run in finished_runs]
+    code = int(outcomes != [expected_outcome for _, expected_outcome, _ in DEMO_RUNS])
     if options.json_wanted:
-        tell_json({"runs": [performed_report(each).to_json() for each in ended], "exit_code": code})
+        print_json({"runs": [finished_report(each).to_json() for each in finished_runs], "exit_code": code})
     sys.exit(code)
 
 
-def _show(performed: FinishedRun, expected: str, console: Console) -> None:
-    """Print how a run ended, and that it should have ended otherwise if so."""
-    show(performed, console)
-    if performed.rest.outcome != expected:
-        told = f"announced: {expected}; it ended: {headline(performed.rest)}"
-        console.print(Text(told, "bold red"), soft_wrap=True)
+def _show(finished_run: FinishedRun, expected_outcome: str, console: Console) -> None:
+    """Print how a run ended, and a warning if that is not the expected outcome."""
+    show(finished_run, console)
+    if finished_run.rest.outcome != expected_outcome:
+        message = f"announced: {expected_outcome}; it ended: {headline(finished_run.rest)}"
+        console.print(Text(message, "bold red"), soft_wrap=True)
     console.print()

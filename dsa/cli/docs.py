@@ -1,4 +1,4 @@
-"""`dsa docs PATH..`: keep the blocks of Markdown pages fresh, or only say which are stale."""
+"""`dsa docs PATH..`: keep the blocks of Markdown pages fresh, or only print which are stale."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import attrs
 import click
 
 from dsa.checks.report import counted_text
-from dsa.cli.command_line import UNREADABLE, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, print_json, say
 from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
 
 
@@ -18,9 +18,9 @@ from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a block is stale.")
 @json_option
 def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
-    """Keep blocks of Markdown pages fresh: what stands between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
+    """Keep blocks of Markdown pages fresh: the text between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
 
-    BLOCK is diagram, table, verdicts or scenarios. PATH is a page, or a folder of pages. Exit 2 and nothing written when a marker is wrong.
+    BLOCK is diagram, table, verdicts or scenarios. PATH is a page, or a folder of pages. Exit 2, with nothing written, if a marker is wrong.
     """
     library = Library()
     drafts = [draft(path, library) for path in pages_in(paths)]
@@ -30,13 +30,13 @@ def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
             if page.is_stale:
                 page.write()
     if json_wanted:
-        tell_json(_as_json(drafts, is_written=not only_check and not faulty))
+        print_json(_as_json(drafts, is_written=not only_check and not faulty))
     else:
-        _tell(drafts, only_check=only_check)
-    sys.exit(UNREADABLE if faulty else int(only_check and any(page.is_stale for page in drafts)))
+        _print_result(drafts, only_check=only_check)
+    sys.exit(EXIT_UNREADABLE if faulty else int(only_check and any(page.is_stale for page in drafts)))
 
 
-def _tell(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
+def _print_result(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     faults = [fault for page in drafts for fault in page.faults]
     for fault in faults:
         say(str(fault), err=True)
@@ -49,14 +49,14 @@ def _tell(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
             say(f"wrote {page.path}: {', '.join(map(_name, stale))}")
         for state in stale if only_check else ():
             say(f"{page.path}:{state.block.line}: {_name(state)} is stale")
-    _tell_counts(drafts, only_check=only_check)
+    _print_counts(drafts, only_check=only_check)
 
 
-def _tell_counts(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
+def _print_counts(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     blocks = [state for page in drafts for state in page.blocks]
     if not blocks:
-        said = f"no blocks in {counted_text(len(drafts), 'page', 'pages')}"
-        say(f"{said}; begin one with <!-- dsa:diagram machine.md --> and end it with <!-- /dsa -->")
+        counts_text = f"no blocks in {counted_text(len(drafts), 'page', 'pages')}"
+        say(f"{counts_text}; begin one with <!-- dsa:diagram machine.md --> and end it with <!-- /dsa -->")
         return
     pages = counted_text(sum(bool(page.blocks) for page in drafts), "page", "pages")
     stale = sum(state.is_stale for state in blocks)

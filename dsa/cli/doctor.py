@@ -17,7 +17,7 @@ from typing import Any, Literal
 import attrs
 import click
 
-from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import JsonCommand, json_option, print_json, say
 from dsa.cli.run_options import runs_option
 from dsa.edge import probes
 from dsa.edge.document_files import shipped
@@ -33,7 +33,7 @@ from dsa.runtime.secrets import SHAPES
 _NAME = "dual-state-agents"
 _INDENT = 18
 _REQUIREMENT = re.compile(r"""([A-Za-z0-9._-]+).*;\s*extra\s*==\s*['"]([a-z]+)['"]""")
-#: What each extra is for; those that are not here are for whoever works on this package.
+#: The use of each extra. Extras for developers of this package are not here.
 _EXTRAS = {
     "llm": "reaches model providers and servers",
     "local": "runs the local model",
@@ -63,7 +63,7 @@ _WAL_RESET = (
 
 @attrs.frozen
 class Fact:
-    """One line: what was looked at, how it is, in words, and the same for programs."""
+    """One line of the report: its subject, its state, the state in words, and `more` for programs."""
 
     name: str
     state: Literal["ok", "missing", "warning", "broken"]
@@ -75,21 +75,21 @@ class Fact:
 @runs_option
 @json_option
 def command(root: str, *, json_wanted: bool) -> None:
-    """Say what this machine offers and what is missing. Exit 1 when something that every run needs is broken."""
-    found = []
+    """Show what this machine offers and what is missing. Exit 1 if something that every run needs is broken."""
+    facts = []
     for fact in _facts(Path(root)):
-        found.append(fact)
+        facts.append(fact)
         if not json_wanted:
             _say(fact)
     if json_wanted:
-        tell_json({f.name: {"state": f.state, "text": f.text, **f.more} for f in found})
-    if any(fact.state == "broken" for fact in found):
+        print_json({f.name: {"state": f.state, "text": f.text, **f.more} for f in facts})
+    if any(fact.state == "broken" for fact in facts):
         sys.exit(1)
 
 
 def _facts(root: Path) -> Iterator[Fact]:
-    said = f"{platform.python_version()} ({sys.implementation.name}) on {platform.system()} {platform.machine()}"
-    yield Fact("Python", "ok", said, {"version": platform.python_version()})
+    description = f"{platform.python_version()} ({sys.implementation.name}) on {platform.system()} {platform.machine()}"
+    yield Fact("Python", "ok", description, {"version": platform.python_version()})
     yield _sqlite()
     yield _runs(root)
     yield _git()
@@ -97,14 +97,14 @@ def _facts(root: Path) -> Iterator[Fact]:
     yield _local_model()
     yield _sandbox()
     yield from (_program(*each) for each in _PROGRAMS)
-    yield _found("C compiler", compiler(), "searches very large machines faster; apt install gcc")
-    yield _found("pictures", renderer(), f"{install_hint('draw')}, or install Graphviz")
+    yield _path_fact("C compiler", compiler(), "searches very large machines faster; apt install gcc")
+    yield _path_fact("pictures", renderer(), f"{install_hint('draw')}, or install Graphviz")
     yield _keys()
     yield _tracing()
     yield Fact("documents", "ok", ", ".join(sorted(shipped())))
 
 
-def _found(name: str, path: Path | None, use: str) -> Fact:
+def _path_fact(name: str, path: Path | None, use: str) -> Fact:
     return Fact(name, "missing", f"missing: {use}") if path is None else Fact(name, "ok", str(path))
 
 
@@ -113,27 +113,27 @@ def _found(name: str, path: Path | None, use: str) -> Fact:
 
 def has_wal_reset_bug(numbers: tuple[int, ...]) -> bool:
     """Return whether a version of SQLite has the bug (sqlite.org/wal.html)."""
-    mended = numbers >= (3, 51, 3) or (3, 50, 7) <= numbers < (3, 51) or (3, 44, 6) <= numbers < (3, 45)
-    return numbers >= (3, 7, 0) and not mended
+    has_fix = numbers >= (3, 51, 3) or (3, 50, 7) <= numbers < (3, 51) or (3, 44, 6) <= numbers < (3, 45)
+    return numbers >= (3, 7, 0) and not has_fix
 
 
 def _sqlite() -> Fact:
-    affected = has_wal_reset_bug(sqlite3.sqlite_version_info)
-    more = {"version": sqlite3.sqlite_version, "wal_reset_bug": affected}
-    text = f"{sqlite3.sqlite_version}; {_WAL_RESET}" if affected else sqlite3.sqlite_version
-    return Fact("SQLite", "warning" if affected else "ok", text, more)
+    has_bug = has_wal_reset_bug(sqlite3.sqlite_version_info)
+    more = {"version": sqlite3.sqlite_version, "wal_reset_bug": has_bug}
+    text = f"{sqlite3.sqlite_version}; {_WAL_RESET}" if has_bug else sqlite3.sqlite_version
+    return Fact("SQLite", "warning" if has_bug else "ok", text, more)
 
 
 def _runs(root: Path) -> Fact:
-    """Return what the folder of runs is on, and keep a ledger in it for a moment."""
+    """Return the file system of the folder of runs. A ledger is made there for a moment."""
     folder = probes.folder(root)
-    measured = {"file_system": folder.kind, "sync_ms": folder.sync_ms, "locks": folder.locks}
-    more: dict[str, Any] = {"folder": str(root), **measured}
+    measurements = {"file_system": folder.kind, "sync_ms": folder.sync_ms, "locks": folder.locks}
+    more: dict[str, Any] = {"folder": str(root), **measurements}
     fault = folder.fault or _no_ledger(root)
     if fault:
         return Fact("runs", "broken", f"{root}: {fault}", more)
     if folder.is_network or not folder.locks:
-        why = "a network file system" if folder.is_network else "locks keep nobody out there"
+        why = "a network file system" if folder.is_network else "locks have no effect there"
         text = f"{root}: {folder.kind}, {why}: keep runs on a disk of this machine (--runs)"
         return Fact("runs", "warning", text, more)
     text = f"{root}: {folder.kind or 'unknown file system'}, a sync takes {folder.sync_ms:.2g} ms (median)"
@@ -143,7 +143,7 @@ def _runs(root: Path) -> Fact:
 
 
 def _no_ledger(root: Path) -> str:
-    """Return why no ledger can be kept in a folder; empty when one can."""
+    """Return why no ledger can be kept in a folder; "" if one can."""
     there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".dsa-doctor-") as folder:
@@ -165,14 +165,14 @@ def _git() -> Fact:
 
 
 def _extra(name: str, use: str) -> Fact:
-    """Return which packages of an extra are installed."""
-    wanted = [match[1] for line in requires(_NAME) or () if (match := _REQUIREMENT.match(line)) and match[2] == name]
-    versions = {package: _version(package) for package in wanted}
-    told = ", ".join(f"{package} {number}" for package, number in versions.items() if number)
+    """Return the packages of an extra that are installed, and those that are missing."""
+    packages = [match[1] for line in requires(_NAME) or () if (match := _REQUIREMENT.match(line)) and match[2] == name]
+    versions = {package: _version(package) for package in packages}
+    versions_text = ", ".join(f"{package} {number}" for package, number in versions.items() if number)
     missing = [package for package, number in versions.items() if not number]
-    if wanted and not missing:
-        return Fact(f"[{name}]", "ok", told, {"packages": versions})
-    has, lacks = f"{told}; " if told else "", f": {', '.join(missing)}" if missing else ""
+    if packages and not missing:
+        return Fact(f"[{name}]", "ok", versions_text, {"packages": versions})
+    has, lacks = f"{versions_text}; " if versions_text else "", f": {', '.join(missing)}" if missing else ""
     text = f"{has}missing{lacks} ({use}); {install_hint(name)}"
     return Fact(f"[{name}]", "missing", text, {"packages": versions})
 
@@ -193,31 +193,31 @@ def _local_model() -> Fact:
 
 
 def _sandbox() -> Fact:
-    """Return how code of a model is confined here: the rung, each tried, what it has, and what it cannot stop."""
+    """Return how code of a model is confined here: the best rung that works, its features, and what it cannot stop."""
     rungs = ladder()
-    faults = {rung.name: rung.fault for rung in rungs}
-    reached = next((rung for rung in rungs if not rung.fault), None)
-    better = takewhile(lambda rung: rung is not reached, rungs)
-    missing = "".join(f"\n- {rung.name} cannot be had: {rung.fault}" for rung in better)
-    if reached is None:
+    faults = {each.name: each.fault for each in rungs}
+    best_rung = next((each for each in rungs if not each.fault), None)
+    better = takewhile(lambda each: each is not best_rung, rungs)
+    missing = "".join(f"\n- {each.name} cannot be had: {each.fault}" for each in better)
+    if best_rung is None:
         return Fact("sandbox", "warning", f"code of a model cannot be run{missing}", {"rung": None, "faults": faults})
-    stopped = "".join(f"\n- {note}" for note in reached.notes)
-    stopped += "".join(f"\n- not stopped: {limit}" for limit in limits(reached.features))
-    features = [name for name in FEATURES if name in reached.features]
-    more = {"rung": reached.name, "features": features, "faults": faults, "notes": list(reached.notes)}
+    notes = "".join(f"\n- {note}" for note in best_rung.notes)
+    notes += "".join(f"\n- not stopped: {limit}" for limit in limits(best_rung.features))
+    features = [name for name in FEATURES if name in best_rung.features]
+    more = {"rung": best_rung.name, "features": features, "faults": faults, "notes": list(best_rung.notes)}
     state: Literal["ok", "warning"] = "ok" if "no files outside" in features else "warning"
-    return Fact("sandbox", state, f"{reached.name}: {', '.join(features)}{missing}{stopped}", more)
+    return Fact("sandbox", state, f"{best_rung.name}: {', '.join(features)}{missing}{notes}", more)
 
 
 def _program(name: str, names: tuple[str, ...], flags: tuple[str, ...], use: str) -> Fact:
-    found = probes.program(names, *flags)
-    if found is None:
+    probe = probes.program(names, *flags)
+    if probe is None:
         return Fact(name, "missing", f"missing: {use}")
-    return Fact(name, "warning" if found.fault else "ok", found.fault or found.version, {"path": found.path})
+    return Fact(name, "warning" if probe.fault else "ok", probe.fault or probe.version, {"path": probe.path})
 
 
 def _keys() -> Fact:
-    """Name the variables whose values are kept out of everything, never with a value."""
+    """Return the names of the variables that are secrets, without their values."""
     shapes = {shape.name for shape in SHAPES}
     names = sorted({name.partition(".")[0] for name in environment_secrets().names if name not in shapes})
     if not names:
@@ -231,10 +231,12 @@ def _tracing() -> Fact:
     address = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
     if not address:
         return Fact("traces", "missing", f"none are sent: {ENDPOINTS[1]} is not set", {"endpoint": None})
-    told = environment_secrets().text(address)
-    heard = probes.listens(address)
-    text = f"go to {told}{'' if heard else ', where nobody listens'}"
-    return Fact("traces", "ok" if heard else "warning", text, {"endpoint": told, "listens": heard})
+    shown_address = environment_secrets().text(address)
+    has_listener = probes.listens(address)
+    text = f"go to {shown_address}{'' if has_listener else ', where no program listens'}"
+    return Fact(
+        "traces", "ok" if has_listener else "warning", text, {"endpoint": shown_address, "listens": has_listener}
+    )
 
 
 # -- on the terminal --------------------------------------------------------------------------------------------------
@@ -245,5 +247,5 @@ def _say(fact: Fact) -> None:
     mark = {"ok": "", "missing": "", "warning": "warning: ", "broken": "broken: "}[fact.state]
     for number, line in enumerate(f"{mark}{fact.text}".split("\n")):
         first = (fact.name if number == 0 else "").ljust(_INDENT)
-        told = textwrap.fill(line, width, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
-        say(told)
+        text = textwrap.fill(line, width, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+        say(text)

@@ -1,6 +1,6 @@
-"""Recorded traces, read from and written to files, as several commands need them.
+"""`dsa draw FILE`: a machine as a picture, or as text for other tools to draw.
 
-`dsa draw FILE`: the machine as a picture or as text for other tools to draw.
+The functions that read and write recorded traces are here, too; several commands use them.
 """
 
 from pathlib import Path, PurePath
@@ -30,7 +30,7 @@ def read_record(name: str) -> RecordedTrace:
 
 
 def place_in(name: str, step: int) -> str:
-    """Return where a step of a trace stands that was read before (0: its start): `FILE:LINE` in JSON Lines, else just the file."""
+    """Return the place of a step in the file of a trace, with 0 for its start: `FILE:LINE` in JSON Lines, else the file."""
     lines = [number for number, line in enumerate(read_text(name).splitlines(), 1) if line.strip()]
     steps = len(read_record(name).steps)
     if len(lines) not in {steps, steps + 1}:
@@ -42,24 +42,24 @@ def place_in(name: str, step: int) -> str:
 def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
     """Write the traces of all properties, `DOCUMENT-line12-1.jsonl` and so on; return the files written."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    paths = []
     for place, result in enumerate(report.properties, 1):
-        found = [(result.trace, result.loop)] if result.trace else []
-        found += result.more
-        for number, (trace, loop) in enumerate(found, 1):
+        traces = [(result.trace, result.loop)] if result.trace else []
+        traces += result.more
+        for number, (trace, loop) in enumerate(traces, 1):
             record = to_record(trace, report.name, loop)
             span = result.claim.span if result.claim else None
             which = f"{PurePath(span.path).stem}-line{span.line}" if span else f"property{place}"
             name = f"{which}-{number}.{'itf.json' if itf else 'jsonl'}"
             (folder / name).write_text(to_itf(record) if itf else to_jsonl(record), encoding="utf-8")
-            written.append(folder / name)
-    return written
+            paths.append(folder / name)
+    return paths
 
 
 _FORMATS = ("mermaid", "dot", "svg", "png", "table")
 _ENDINGS = {f".{form}": form for form in ("dot", "svg", "png")} | {".gv": "dot"}
-#: The formats in which a trace can be shown.
-_TRACED = ("dot", "svg", "png")
+#: The formats that can show a trace.
+_TRACE_FORMATS = ("dot", "svg", "png")
 
 
 @click.command("draw")
@@ -75,15 +75,15 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
     machine = expand_steps(load(file)) if rows else load(file)
-    if trace is not None and form not in _TRACED:
-        raise click.UsageError(f"--trace needs --format {', '.join(_TRACED[:-1])} or {_TRACED[-1]}")
+    if trace is not None and form not in _TRACE_FORMATS:
+        raise click.UsageError(f"--trace needs --format {', '.join(_TRACE_FORMATS[:-1])} or {_TRACE_FORMATS[-1]}")
     taken = None if trace is None else _rows(machine, trace)
     if form == "png":
         target = output or Path(f"{machine.name}.png")
         target.write_bytes(png(dot(machine, trace=taken, full=full)))
         say(f"wrote {target}")
         return
-    if form in _TRACED:
+    if form in _TRACE_FORMATS:
         text = dot(machine, trace=taken, full=full)
         text = svg(text) if form == "svg" else text
     else:
@@ -97,7 +97,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
 
 def _rows(machine: Machine, trace: str) -> list[Transition]:
     """Return the rows that a recorded trace takes. Raises DocumentError when the machine does otherwise."""
-    found = replay(machine, read_record(trace))
-    if found.mismatch is not None:
-        raise DocumentError(trace, found.mismatch.message)
-    return [taken.row for taken in found.trace.steps]
+    result = replay(machine, read_record(trace))
+    if result.mismatch is not None:
+        raise DocumentError(trace, result.mismatch.message)
+    return [taken.row for taken in result.trace.steps]

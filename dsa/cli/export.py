@@ -1,7 +1,4 @@
-"""A word about a machine that does not pass `dsa check`, for commands that make something of it.
-
-`dsa export FILE --to TOOL`: the machine as other tools take it.
-"""
+"""`dsa export FILE --to TOOL`: the machine as other tools take it."""
 
 import time
 from collections.abc import Iterator
@@ -33,19 +30,19 @@ from dsa.targets.tla import is_module_name, module_name, tla, tla_config, tla_un
 from dsa.targets.xstate import xstate
 
 _MOST, _SECONDS = 10_000, 2.0
-_STOPPED = "DSA312"
+_LIMIT_CODE = "DSA312"
 
 
-def warn_of_errors(file: str, machine: Machine, made: str) -> None:
-    """Say in one sentence on standard error that a machine has errors, and so what is made of it has them too.
+def warn_of_errors(file: str, machine: Machine, consequence: str) -> None:
+    """Print one sentence on standard error if a machine has errors, with the `consequence` for what is made of it.
 
-    Its properties are not judged, and a large machine is looked at only in part: no word is no proof.
+    Properties are not judged, and a large machine is explored only in part, so silence does not prove that there are no errors.
     """
     bare = attrs.evolve(machine, properties=())
     report = check(bare, parameters=bare.constants, max_states=_MOST, time_limit_s=_SECONDS, clock=time.perf_counter)
-    found = sorted({f.code for f in report.diagnostics if f.severity == "error"} - {_STOPPED})
-    if found:
-        say(f"{file} has errors (dsa check {file}): {', '.join(found)}; {made}", err=True)
+    codes = sorted({f.code for f in report.diagnostics if f.severity == "error"} - {_LIMIT_CODE})
+    if codes:
+        say(f"{file} has errors (dsa check {file}): {', '.join(codes)}; {consequence}", err=True)
 
 
 _ENGINES = {"scxml": "SCXML", "xstate": "XState", "statechart": "python-statemachine"}
@@ -78,7 +75,7 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
 
 
 def _require_outputs(tool: str, output: Path | None, file: str) -> None:
-    """Raise UsageError when a file cannot be written, or is what is read: the configuration beside a TLA+ module too."""
+    """Raise UsageError if a file cannot be written, or is the one that is read; also the configuration beside a TLA+ module."""
     require_other(output, file)
     require_file(output, "-o")
     if tool == "tla" and output is not None:
@@ -91,12 +88,12 @@ def _require_outputs(tool: str, output: Path | None, file: str) -> None:
 
 
 def _configuration(module: Path) -> Path:
-    """Return the file in which TLC looks for a module's configuration."""
+    """Return the file that TLC reads as a module's configuration."""
     return module.with_suffix(".cfg")
 
 
 def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
-    """Return the files to write; the first is what a terminal gets."""
+    """Return the texts by file. Without -o, the first one is printed."""
     path = output or Path(machine.name)
     match tool:
         case "promela":
@@ -117,7 +114,7 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
 
 
 def _unsaid(machine: Machine, tool: str) -> Iterator[str]:
-    """Yield what of the machine's claims and ends the text does not have."""
+    """Yield the claims and ends of the machine that the text does not have."""
     claims = {"promela": promela_unsaid, "tla": tla_unsaid, "prism": prism_unsaid}
     if tool in claims:
         yield from claims[tool](machine)

@@ -1,4 +1,4 @@
-"""`dsa generators`: the kinds of generators there are, shipped and registered."""
+"""`dsa generators`: the kinds of generators, shipped and registered, with their options."""
 
 from dsa.cli.guards import command_for
 from dsa.generators.generator_kinds import KINDS, OWN, PACKAGES

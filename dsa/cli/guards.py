@@ -1,6 +1,6 @@
-"""Kinds of guards or generators with their options, for people and programs.
+"""`dsa guards`: the kinds of guards, shipped and registered, with their options.
 
-`dsa guards`: the kinds of guards there are, shipped and registered.
+`command_for` makes this command, and `dsa generators`.
 """
 
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.command_line import UNREADABLE, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, print_json, say
 from dsa.edge.plugins import Packages, PluginKind
 from dsa.guards.guard_kinds import KINDS, OWN, PACKAGES
 from dsa.runs.bindings import FROM_FILE, import_kinds
@@ -17,7 +17,7 @@ from dsa.runtime.content import ComponentKind, Option
 from dsa.text import closest
 
 _OWN = "dsa"
-_SUPPLIED = {
+_SUPPLY_TEXTS = {
     "cases": "the section Cases",
     "generator": "the option `by`: the name of a generator or a kind [llm]",
     "parts": "the option `of`: names of guards or kinds, separated by commas",
@@ -27,7 +27,7 @@ _SUPPLIED = {
 def command_for(
     name: str, what: str, kinds: Mapping[str, ComponentKind], packages: Packages, own: frozenset[str]
 ) -> click.Command:
-    """Make the command that lists these kinds, and those that packages bring; `what` calls them, `own` are the names of ours."""
+    """Return the command that lists these kinds and those of packages. `what` is their name for people; `own` are the names of the shipped ones."""
 
     @click.command(
         name,
@@ -39,30 +39,34 @@ def command_for(
     @json_option
     def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)
-        brought, faults = packages.listed(kinds, own)
-        found = {each.kind.name: each for each in (*(PluginKind(kind, "") for kind in kinds.values()), *brought)}
-        if kind is not None and kind not in found:
-            raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, found)}")
-        listed = [found[name] for name in sorted(found) if kind in (None, name)]
+        plugin_kinds, faults = packages.listed(kinds, own)
+        kinds_by_name = {
+            each.kind.name: each for each in (*(PluginKind(kind, "") for kind in kinds.values()), *plugin_kinds)
+        }
+        if kind is not None and kind not in kinds_by_name:
+            raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, kinds_by_name)}")
+        selection = [kinds_by_name[name] for name in sorted(kinds_by_name) if kind in (None, name)]
         if json_wanted:
-            tell_json({"kinds": [_as_json(each) for each in listed], "faults": faults})
-        for line in () if json_wanted else _shown(listed):
+            print_json({"kinds": [_as_json(each) for each in selection], "faults": faults})
+        for line in () if json_wanted else _kind_lines(selection):
             say(line)
         for fault in faults:
             say(fault, err=True)
-        click.get_current_context().exit(UNREADABLE if faults else 0)
+        click.get_current_context().exit(EXIT_UNREADABLE if faults else 0)
 
     return command
 
 
-def _shown(kinds: list[PluginKind]) -> Iterator[str]:
+def _kind_lines(kinds: list[PluginKind]) -> Iterator[str]:
     for each in kinds:
         kind, origin = each.kind, _origin(each.kind)
         package = f", of the package {each.package}" if each.package else ""
         yield kind.name if origin.partition(".")[0] == _OWN else f"{kind.name}  (from {origin}{package})"
         if kind.description:
             yield f"  {kind.description}"
-        yield from (f"  takes {_SUPPLIED[name]}" for name in sorted(kind.supplied_arguments) if name in _SUPPLIED)
+        yield from (
+            f"  takes {_SUPPLY_TEXTS[name]}" for name in sorted(kind.supplied_arguments) if name in _SUPPLY_TEXTS
+        )
         width = max((len(option.name) for option in kind.options), default=0)
         yield from (f"    {option.name:<{width}}  {_about(option)}" for option in kind.options)
 
@@ -74,7 +78,7 @@ def _about(option: Option) -> str:
 
 
 def _cell(value: object) -> str:
-    """Write a default as an options cell has it."""
+    """Return a default as it is written in a cell of options."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -83,7 +87,7 @@ def _cell(value: object) -> str:
 
 
 def _origin(kind: ComponentKind) -> str:
-    """Name the module that a kind comes from, or its file."""
+    """Return the module that a kind comes from, or its file."""
     name = str(kind.build.__module__)
     return str(sys.modules[name].__file__) if name.startswith(FROM_FILE) else name
 
@@ -104,7 +108,7 @@ def _as_json(each: PluginKind) -> dict[str, Any]:
         "description": kind.description,
         "from": _origin(kind),
         "package": each.package,
-        "takes": sorted(name for name in kind.supplied_arguments if name in _SUPPLIED),
+        "takes": sorted(name for name in kind.supplied_arguments if name in _SUPPLY_TEXTS),
         "options": options,
     }
 

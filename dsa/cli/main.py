@@ -1,4 +1,4 @@
-"""The program `dsa`: finds the command and imports only that one.
+"""The program `dsa`: it finds the command, and imports only that one.
 
 Exit codes: 0 good; 1 findings, UNKNOWN or a failed run; 2 usage or unreadable input; 3 escalated or waiting; 130
 interrupted.
@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.command_line import INTERRUPTED, UNREADABLE, CommandExit, lost_output, message_of, say, silence
+from dsa.cli.command_line import EXIT_INTERRUPTED, EXIT_UNREADABLE, CommandExit, lost_output, message_of, say, silence
 from dsa.errors import DsaError
 from dsa.text import nearest
 
@@ -25,9 +25,9 @@ COMMANDS = {
     "code": "Have a model work at a goal in a folder.",
     "check": "Check machines and specs: names, rows, exploration, properties, scenarios.",
     "demo": "Run the shipped katas with a real local model.",
-    "diff": "Say what another table means otherwise, and which runs in flight fit it.",
+    "diff": "Show what another table changes, and which runs in flight fit it.",
     "docs": "Keep diagrams, tables and verdicts in Markdown pages fresh.",
-    "doctor": "Say what this machine offers and what is missing.",
+    "doctor": "Show what this machine offers and what is missing.",
     "draw": "Draw a machine as Mermaid, DOT, SVG, PNG or a table.",
     "expand": "Print the transitions that a Steps document stands for.",
     "export": "Write a machine for SPIN, TLC, Storm, SCXML or XState.",
@@ -36,22 +36,22 @@ COMMANDS = {
     "guards": "List the kinds of guards and their options.",
     "mutate": "Measure a spec: which small faults of the machine it would notice.",
     "new": "Write a starter document.",
-    "odds": "How likely success is, what runs cost, how many retries a target needs.",
+    "odds": "Compute how likely success is, what runs cost, how many retries a target needs.",
     "prove": "Prove properties for all parameter values, with z3.",
     "replay": "Derive a recorded run again, or try it on another table.",
     "resume": "Go on with a run that was cut off, was stopped, or is in doubt.",
     "run": "Run a machine with a model.",
-    "runs": "List the runs that are kept.",
+    "runs": "List the recorded runs.",
     "send": "Send a waiting run an event from outside.",
-    "show": "Tell what happened in a run, and how it stands.",
+    "show": "Show what happened in a run, and how it stands.",
     "sim": "Run a machine in a simulated world where everything goes wrong.",
     "tests": "Make tests of an implementation: a tour, or a complete suite.",
     "undo": "Put back what a coding run has changed.",
     "verify": "Check a certificate with the independent kernel.",
-    "why": "Say why an event is accepted or refused in a state.",
+    "why": "Explain why an event is accepted or refused in a state.",
     "work": "Take up runs that are due.",
 }
-#: Those of shipped machines, found by their entry points: nothing here imports a machine.
+#: The commands of shipped machines, found by their entry points: nothing here imports a machine.
 _OF_MACHINES = ("chat", "code", "undo")
 
 
@@ -64,19 +64,19 @@ def _command(name: str) -> click.Command:
 
 
 class _Lazy(click.Group):
-    """A group that knows its commands by name and imports one when it is asked for."""
+    """A group that knows its commands by name, and imports one at its first use."""
 
     def main(self, args: Any = None, prog_name: Any = None, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]  # noqa: ANN401, FBT001, FBT002  (click's signature)
-        """Run the program; what is wrong with its arguments is printed as everything else is."""
+        """Run the program. Errors in its arguments are printed through `say`, too."""
         if not standalone_mode:
             return super().main(args, prog_name, standalone_mode=False, **more)
         try:
             code = super().main(args, prog_name, standalone_mode=False, **more)
         except click.ClickException as fault:
-            shown = io.StringIO()
-            fault.show(shown)
-            if shown.getvalue():  # ours print by themselves
-                say(shown.getvalue().rstrip("\n"), err=True)
+            output = io.StringIO()
+            fault.show(output)
+            if output.getvalue():  # our own print by themselves
+                say(output.getvalue().rstrip("\n"), err=True)
             sys.exit(fault.exit_code)
         except click.Abort:
             say("Aborted!", err=True)
@@ -98,22 +98,22 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; of an unknown name, say which is meant."""
+        """Return the command. The error for an unknown name suggests a similar one."""
         name = args[0]
         if not name.startswith("-") and name not in COMMANDS and not ctx.resilient_parsing:
-            meant = nearest(name, COMMANDS)
-            ctx.fail(f"no such command '{name}'{f'; did you mean {meant!r}?' if meant else ''}")
+            suggestion = nearest(name, COMMANDS)
+            ctx.fail(f"no such command '{name}'{f'; did you mean {suggestion!r}?' if suggestion else ''}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader of our output went away (`dsa draw ... | head`): nothing is wrong, and nothing can be said.
+            # The reader of our output has gone (`dsa draw ... | head`). That is no error, and no message would arrive.
             silence(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
-            raise CommandExit("interrupted", INTERRUPTED) from None
+            raise CommandExit("interrupted", EXIT_INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -127,24 +127,23 @@ def program() -> None:
 
 
 def main() -> None:
-    """Run the program; what this package raises on purpose becomes a message and exit code 2."""
-    # Until the command is loaded nothing is garbage, and what is loaded then stays: looking for some in it, again and again,
-    # would take a seventh of what a small check takes.
+    """Run the program. Errors that this package raises on purpose become a message and exit code 2."""
+    # Until the command is loaded there is no garbage, and what is loaded stays. To collect again and again would take a
+    # seventh of the time of a small check.
     gc.disable()
-    if (
-        sys.stdin is None
-    ):  # a service or `<&-` has closed it: nothing is typed, and no file that is opened gets its number
+    if sys.stdin is None:  # a service or `<&-` has closed it: no file that is opened must get its number
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name need not be text, nor every character known here
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # a file's name may have bytes or characters that the encoding does not have
         sys.stdout.reconfigure(errors="backslashreplace")
     code = _exit_code()
     gc.enable()
-    if (lost := lost_output()) is not None:
-        say(f"standard output: {lost}", err=True)
-        code = code or UNREADABLE
+    if (reason := lost_output()) is not None:
+        say(f"standard output: {reason}", err=True)
+        code = code or EXIT_UNREADABLE
     if any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate()):
-        # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
-        # takes itself apart.
+        # An abandoned call goes on in native code (a model, for example), which would crash the interpreter at its end.
         with contextlib.suppress(AttributeError, OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -158,5 +157,5 @@ def _exit_code() -> int:
     except (DsaError, OSError) as fault:
         say(message_of(fault), err=True)
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else UNREADABLE
-    return UNREADABLE
+        return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_UNREADABLE
+    return EXIT_UNREADABLE

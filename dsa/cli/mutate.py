@@ -1,4 +1,4 @@
-"""`dsa mutate FILE`: which small faults of a machine its checks, properties and scenarios would notice."""
+"""`dsa mutate FILE`: the small faults of a machine that its checks, properties and scenarios would notice."""
 
 import sys
 import time
@@ -13,8 +13,8 @@ from dsa.checks.mutation import GROUPS, Group, MutantResult, Strength, mutate, p
 from dsa.checks.places import line_of
 from dsa.checks.search.exploration import MAX_STATES, limits_until
 from dsa.cli.command_line import (
+    EXIT_UNREADABLE,
     SECONDS,
-    UNREADABLE,
     CommandExit,
     JsonCommand,
     ProgressLine,
@@ -22,8 +22,8 @@ from dsa.cli.command_line import (
     max_states_option,
     param_option,
     parse_parameters,
+    print_json,
     say,
-    tell_json,
 )
 from dsa.edge.document_files import load
 from dsa.edge.processes import spread
@@ -36,10 +36,10 @@ from dsa.edge.processes import spread
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit 1 when a smaller share (0.95, say) of the faults in rows is noticed.",
+    help="Exit 1 if a smaller share (such as 0.95) of the faults in rows is noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the rest is not judged.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")
 @json_option
 def command(
     file: str,
@@ -50,7 +50,7 @@ def command(
     time_limit: float | None,
     json_wanted: bool,
 ) -> None:
-    """Measure how strong a spec is: make small faults in the machine, and see which are noticed.
+    """Measure how strong a spec is: make small faults in the machine, and count those that are noticed.
 
     FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed or some were not judged within --time-limit, 2 usage, or a
     machine that does not itself pass `dsa check`.
@@ -59,47 +59,53 @@ def command(
     machine = load(file)
     try:
         with ProgressLine("comparing rows") as progress:
-            prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
-            count = lambda done, every: progress.tell(f"{done} of {every} mutants")  # noqa: E731
+            prove = (
+                prover(machine) if find_spec("z3") else None
+            )  # decides for values of parameters that are not explored
+            report_progress = lambda done_count, every: progress.tell(f"{done_count} of {every} mutants")  # noqa: E731
             limits = limits_until(max_states, time_limit, time.monotonic)
-            strength = mutate(machine, parameters=values, limits=limits, prove=prove, progress=count, spread=spread)
+            strength = mutate(
+                machine, parameters=values, limits=limits, prove=prove, progress=report_progress, spread=spread
+            )
     except ValueError as fault:
-        raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
+        raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", EXIT_UNREADABLE) from None
     if json_wanted:
-        tell_json(_as_json(file, strength))
+        print_json(_as_json(file, strength))
     else:
-        for line in _shown(file, strength):
+        for line in _result_lines(file, strength):
             say(line)
     too_few = at_least is not None and (strength.score or 0) < at_least
     sys.exit(int(too_few or bool(strength.of_kind("not judged"))))
 
 
-def _shown(file: str, strength: Strength) -> Iterator[str]:
-    survived, equal = strength.of_kind("survived"), strength.of_kind("equal")
-    for what, ones in (("survives", survived), ("equal", equal)):
+def _result_lines(file: str, strength: Strength) -> Iterator[str]:
+    survivors, equal = strength.of_kind("survived"), strength.of_kind("equal")
+    for what, ones in (("survives", survivors), ("equal", equal)):
         for one in ones:
             reason = f"  ({one.by})" if one.by else ""
             yield f"{file}: {what}: {_place(one)}: {one.mutant.what}{reason}"
     for group in GROUPS:
         if any(one.mutant.group == group and one.kind != "not judged" for one in strength.results):
             yield f"{file}: {_counts(strength, group)}"
-    yield f"{file}: {len(survived)} survive, {len(equal)} are equal to the machine"
+    yield f"{file}: {len(survivors)} survive, {len(equal)} are equal to the machine"
     if late := strength.of_kind("not judged"):
         yield f"{file}: {len(late)} of {len(strength.results)} were not judged: {late[0].by}; allow more (--time-limit)"
 
 
 def _counts(strength: Strength, group: Group) -> str:
-    noticed, survived, equal = (len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal"))
+    noticed_count, survivor_count, equal_count = (
+        len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal")
+    )
     kinds = Counter(_noticer(one) for one in strength.of_kind("noticed", group))
     by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
     share = strength.share(group)
     part = "" if share is None else f" ({_percent(share)})"
-    told = f"{noticed + survived + equal} faults of {group}; {noticed} of {noticed + survived} that differ are noticed{part}"
-    return f"{told}: {by}" if by else told
+    counts_text = f"{noticed_count + survivor_count + equal_count} faults of {group}; {noticed_count} of {noticed_count + survivor_count} that differ are noticed{part}"
+    return f"{counts_text}: {by}" if by else counts_text
 
 
 def _percent(share: float) -> str:
-    """Write a share; one below 1 is not written as 100 %."""
+    """Return a share as text; a share below 1 is not rounded to 100 %."""
     return f"{min(share, 0.999):.1%}" if share < 1 else "100.0%"
 
 

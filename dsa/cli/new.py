@@ -18,13 +18,15 @@ from dsa.lang.expression_parser import KEYWORDS, NAME
 def command(name: str, *, steps: bool, scenarios: bool) -> None:
     """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""
     if scenarios and steps:
-        raise click.UsageError("--steps is for a new document, --scenarios for one that is there")
+        raise click.UsageError("--steps is for a new document, --scenarios for one that exists")
     if scenarios:
         _print_scenarios(name)
         return
     name = name.removesuffix(".md")
     if not NAME.fullmatch(name) or set(name.split(".")) & KEYWORDS:
-        raise click.UsageError(f"'{name}' is no name: letters, digits and '_', not starting with a digit")
+        raise click.UsageError(
+            f"'{name}' is not a valid name: use letters, digits and '_', and do not start with a digit"
+        )
     path = Path(f"{name}.md")
     starter = Path(__file__).with_name("new_steps.md" if steps else "new_transitions.md")
     text = format_document(read_text(starter).format(name=name))
@@ -32,14 +34,14 @@ def command(name: str, *, steps: bool, scenarios: bool) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as fault:
-        raise click.UsageError(f"{path} is there already; nothing was written") from fault
+        raise click.UsageError(f"{path} exists already; nothing was written") from fault
     say(f"wrote {path}; next: dsa check {path}")
 
 
 def _print_scenarios(file: str) -> None:
     machine = load(file)
-    found = scenarios_for_untaken_rows(machine)
-    for scenario in found:
+    new_scenarios = scenarios_for_untaken_rows(machine)
+    for scenario in new_scenarios:
         say(f"## Scenario: {scenario.name}\n{scenario_text(scenario)}\n")
-    if not found:
+    if not new_scenarios:
         say("every row that can be taken is taken by a scenario", err=True)

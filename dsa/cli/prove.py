@@ -1,4 +1,4 @@
-"""`dsa prove FILE`: what holds for all values of the parameters, and what that rests on."""
+"""`dsa prove FILE`: the properties that hold for all values of the parameters, and the evidence."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from dsa.checks.certificate.certificate_writer import certify_proofs
 from dsa.checks.proof.conclusion import Gap, expression_text
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive
 from dsa.checks.proof.prover import Proof, ProofReport, prove
-from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, require_file, say, tell_json
+from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, print_json, require_file, say
 from dsa.cli.verify import write_certificate
 from dsa.edge.document_files import read_document
 from dsa.errors import MachineError
@@ -24,27 +24,27 @@ _WIDEST = 72
 @click.command("prove", cls=JsonCommand)
 @click.argument("file")
 @json_option
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds in all.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds in all.")
 @click.option("--certificate", metavar="OUT", help="Write what is PROVED so that `dsa verify` accepts it.")
 def command(file: str, *, json_wanted: bool, time_limit: float | None, certificate: str | None) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
-    What every machine owes (one row at a time, every answer handled, ..), then its properties. Exit 0 when everything is PROVED but what
-    no machine owes (coming to rest) and what holds at given values only (odds: see `dsa check`), 1 when not, 2 when FILE cannot be read or z3 is not installed.
+    It proves what every machine must do (one row at a time, every answer handled, ..), then its properties. Exit 0 if all of this is PROVED, 1 if
+    not, 2 if FILE cannot be read or z3 is not installed. A machine need not come to rest, and odds are for `dsa check`: neither changes the exit code.
     """
     require_file(certificate, "--certificate")
-    reading = read_document(file)
-    if reading.machine is None:
-        raise MachineError(reading.diagnostics)
+    document = read_document(file)
+    if document.machine is None:
+        raise MachineError(document.diagnostics)
     with ProgressLine("comparing rows") as progress:
-        report = prove(reading.machine, time_limit_s=time_limit, clock=time.perf_counter, progress=progress.tell)
+        report = prove(document.machine, time_limit_s=time_limit, clock=time.perf_counter, progress=progress.tell)
     if not json_wanted:
         _show(file, report)
     if certificate is not None:
         with ProgressLine("writing the certificate"):
-            write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
-    if json_wanted:  # the last thing: what fails before prints an object of its own
-        tell_json(_as_json(file, report))
+            write_certificate(certificate, document.machine, lambda certifier: certify_proofs(certifier, report))
+    if json_wanted:  # at the end, because a failure before prints an object of its own
+        print_json(_as_json(file, report))
     sys.exit(0 if report.is_proved else 1)
 
 
@@ -72,12 +72,12 @@ def _show(file: str, report: ProofReport) -> None:
 
 def _trace(proof: Proof) -> str:
     assert proof.trace is not None, "asked only then"
-    shown = proof.trace.show()
+    text = proof.trace.show()
     if proof.loop is not None:
         last = len(proof.trace.steps)
         rests = proof.loop == last
-        shown += "\nand may rest there for ever" if rests else f"\n{show_loop(proof.loop, last)} can repeat for ever"
-    return "\n".join(f"    {line}" for line in shown.split("\n"))
+        text += "\nand may rest there for ever" if rests else f"\n{show_loop(proof.loop, last)} can repeat for ever"
+    return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
 def _summary(report: ProofReport) -> str:
@@ -89,15 +89,15 @@ def _summary(report: ProofReport) -> str:
 
 
 def _all(report: ProofReport) -> tuple[Proof, ...]:
-    """Return everything in the order it is shown; rest is told of whether it is proved or not."""
-    resting = report.rest or report.not_at_rest
-    return (*report.obligations, *([resting] if resting else []), *report.properties)
+    """Return all proofs in the order in which they are shown. The proof about rest is among them, if there is one."""
+    rest_proof = report.rest or report.not_at_rest
+    return (*report.obligations, *([rest_proof] if rest_proof else []), *report.properties)
 
 
 def _verdict(proof: Proof) -> str:
-    """Return the verdict to show; none for what nobody has to prove."""
-    owed = proof.is_asked and (proof.name != "rest" or proof.verdict == "PROVED")
-    return proof.verdict if owed else _NONE
+    """Return the verdict to show; dashes for a proof that is not required."""
+    is_required = proof.is_asked and (proof.name != "rest" or proof.verdict == "PROVED")
+    return proof.verdict if is_required else _NONE
 
 
 def _for_all(report: ProofReport) -> str:
@@ -110,14 +110,14 @@ _ORDER = ("PROVED", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN")
 
 
 def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
-    resting = report.rest or report.not_at_rest
+    rest_proof = report.rest or report.not_at_rest
     return {
         "file": file,
         "machine": report.machine.name,
         "digest": digest(report.machine),
         "proved": report.is_proved,
         "obligations": [_proof(report, proof) for proof in report.obligations],
-        "rest": None if resting is None else _proof(report, resting),
+        "rest": None if rest_proof is None else _proof(report, rest_proof),
         "properties": [_proof(report, proof) for proof in report.properties],
         "seconds": report.seconds,
     }
@@ -186,9 +186,11 @@ def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, Any]:
         return {"lemmas": lemmas}
     commands = [report.system.commands[index] for index in sorted(evidence.strategy)]
     ranks = [{**_where(report, place), "rank": list(map(unparse, rank))} for place, rank in enumerate(evidence.ranks)]
-    awaited = [str(item.name if isinstance(item, Fair) else item) if item else None for item in evidence.expectations]
+    awaited_names = [
+        str(item.name if isinstance(item, Fair) else item) if item else None for item in evidence.expectations
+    ]
     rows = [str(report.machine.transitions[command.row]) for command in commands]
-    return {"lemmas": lemmas, "ranks": ranks, "awaited": awaited, "strategy": rows}
+    return {"lemmas": lemmas, "ranks": ranks, "awaited": awaited_names, "strategy": rows}
 
 
 def _where(report: ProofReport, location: int) -> dict[str, Any]:

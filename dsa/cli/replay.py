@@ -1,8 +1,6 @@
-"""`dsa check FILE --trace RECORD`: a recorded trace run again, told to people or as JSON to programs.
+"""`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
 
-`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
-
-Also checks a trace that any other program has recorded against a table.
+A trace that any other program has recorded can be checked against a table, too; `dsa check FILE --trace RECORD` uses `replay_trace` for that.
 """
 
 import asyncio
@@ -19,10 +17,10 @@ import click
 from dsa.checks.monitor import MonitorResult, Replay, replay
 from dsa.checks.places import rows_at, show_false, show_row
 from dsa.cli.check import places_of, steps_as_json
-from dsa.cli.command_line import UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, print_json, say
 from dsa.cli.draw import place_in, read_record
 from dsa.cli.ledger_view import outcome_text
-from dsa.cli.run_options import faults_told, machine_record, recorded_run, runs_option, told_record
+from dsa.cli.run_options import exit_on_faults, machine_record, recorded_run, replay_record, runs_option
 from dsa.edge.document_files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
 from dsa.machine import Machine, spelled_like
@@ -40,67 +38,67 @@ from dsa.runtime.timeline import Difference, first_difference, load_story
 from dsa.trace import show_occurrence, show_values
 
 _MONITOR_COLOURS = {"satisfied": "green", "violated": "red"}
-#: A verdict takes so many columns, so that what follows is aligned.
+#: The width of the column of verdicts.
 _MONITOR_WIDTH = len("satisfied")
 
 
-def replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
-    """Run a recorded trace on one machine again and tell what came of it; return the exit code."""
+def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
+    """Replay a recorded trace on one machine, and print the result; return the exit code."""
     if len(files) != 1:
         raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
-    found = replay(load(files[0]), read_record(trace))
+    result = replay(load(files[0]), read_record(trace))
     if json_wanted:
-        tell_json(_as_json(files[0], trace, found))
+        print_json(_as_json(files[0], trace, result))
     else:
-        _say_replay(files[0], trace, found)
-    return int(found.failed)
+        _say_replay(files[0], trace, result)
+    return int(result.failed)
 
 
-def _as_json(file: str, trace: str, found: Replay) -> dict[str, Any]:
-    """Return what came of running a recorded trace again as an object."""
+def _as_json(file: str, trace: str, result: Replay) -> dict[str, Any]:
+    """Return the result of replaying a recorded trace as an object."""
     return {
         "file": file,
         "trace": trace,
-        "steps": steps_as_json(found.trace),
-        "mismatch": {"step": found.mismatch.step, "message": found.mismatch.message} if found.mismatch else None,
+        "steps": steps_as_json(result.trace),
+        "mismatch": {"step": result.mismatch.step, "message": result.mismatch.message} if result.mismatch else None,
         "monitors": [
             {
-                "text": seen.text,
-                "line": seen.line,
-                "verdict": seen.report.verdict if seen.report else None,
-                "step": seen.report.step if seen.report else None,
+                "text": monitor.text,
+                "line": monitor.line,
+                "verdict": monitor.report.verdict if monitor.report else None,
+                "step": monitor.report.step if monitor.report else None,
             }
-            for seen in found.observations
+            for monitor in result.observations
         ],
     }
 
 
-def _say_replay(file: str, trace: str, found: Replay) -> None:
-    """Print what came of running a recorded trace again."""
-    for line in found.trace.show(found.loop).split("\n"):
+def _say_replay(file: str, trace: str, result: Replay) -> None:
+    """Print the result of replaying a recorded trace."""
+    for line in result.trace.show(result.loop).split("\n"):
         say(line)
-    if found.mismatch:
-        say(f"{place_in(trace, found.mismatch.step)}: {found.mismatch.message}")
-    places = places_of(seen.claim.span for seen in found.observations)
-    for place, seen in zip(places, found.observations, strict=True):
-        say(_watched(seen), f"  {place}{seen.text}{_since(seen)}")
-    fits = len(found.trace.steps)
-    say(f"{file}: {fits} of the {found.total} steps of {trace} are what the table does")
+    if result.mismatch:
+        say(f"{place_in(trace, result.mismatch.step)}: {result.mismatch.message}")
+    places = places_of(monitor.claim.span for monitor in result.observations)
+    for place, monitor in zip(places, result.observations, strict=True):
+        say(_monitor_verdict(monitor), f"  {place}{monitor.text}{_since(monitor)}")
+    fits = len(result.trace.steps)
+    say(f"{file}: {fits} of the {result.total} steps of {trace} are what the table does")
 
 
-def _watched(seen: MonitorResult) -> ColouredWord:
-    verdict = seen.report.verdict if seen.report else "-"
+def _monitor_verdict(monitor: MonitorResult) -> ColouredWord:
+    verdict = monitor.report.verdict if monitor.report else "-"
     return ColouredWord(verdict.ljust(_MONITOR_WIDTH), _MONITOR_COLOURS.get(verdict))
 
 
-def _since(seen: MonitorResult) -> str:
-    """Say at which step a monitor was decided, or why there is none."""
-    if seen.report is None:
+def _since(monitor: MonitorResult) -> str:
+    """Return the step at which a monitor was decided, as text, or why the property has no monitor."""
+    if monitor.report is None:
         return "  (about all runs together: no monitor of one)"
-    if seen.report.step is None:
+    if monitor.report.step is None:
         return ""
-    where = f"at step {seen.report.step}" if seen.report.step else "at the start"
-    return f"  owed since {where.removeprefix('at ')}" if seen.report.verdict == "pending" else f"  {where}"
+    where = f"at step {monitor.report.step}" if monitor.report.step else "at the start"
+    return f"  owed since {where.removeprefix('at ')}" if monitor.report.verdict == "pending" else f"  {where}"
 
 
 _TRACES = (".jsonl", ".json")
@@ -110,27 +108,27 @@ _TRACES = (".jsonl", ".json")
 @click.argument("run")
 @runs_option
 @click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
-@click.option("--with", "module", metavar="MODULE", help="The policies of a policy's run, not those it was begun with.")
+@click.option("--with", "module", metavar="MODULE", help="Take the policies of a policy's run from this module.")
 @json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
-    """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and name the first row that differs.
+    """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and show the first row that differs.
 
     RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
     """
     if run.endswith(_TRACES):
         sys.exit(_of_file(run, file, json_wanted=json_wanted))
     folder = Path(root)
-    recorded = recorded_run(folder, run)
+    stored_run = recorded_run(folder, run)
     if file is None:
-        sys.exit(_rederived(recorded, folder, module, json_wanted=json_wanted))
-    sys.exit(_against(f"run {recorded.run}", recorded.entries, file, _own(recorded), json_wanted=json_wanted))
+        sys.exit(_rederive_run(stored_run, folder, module, json_wanted=json_wanted))
+    sys.exit(_against(f"run {stored_run.run}", stored_run.entries, file, _own(stored_run), json_wanted=json_wanted))
 
 
-def _rederived(recorded: StoredRun, folder: Path, module: str | None, *, json_wanted: bool) -> int:
-    """Derive a run again from its events, and what policies called from the results of their calls; return the exit code."""
-    record = told_record(folder, recorded)
+def _rederive_run(stored_run: StoredRun, folder: Path, module: str | None, *, json_wanted: bool) -> int:
+    """Derive a run again from its events, and a policy's run from the results of its calls; return the exit code."""
+    record = replay_record(folder, stored_run)
     if record.run.machine.name == POLICY:
-        with faults_told(folder):
+        with exit_on_faults(folder):
             return _again(record, _calls_again(record, folder, module), json_wanted=json_wanted)
     if module is not None:
         raise click.UsageError("--with goes with a run of a policy: a machine's run is derived from its events alone")
@@ -138,9 +136,9 @@ def _rederived(recorded: StoredRun, folder: Path, module: str | None, *, json_wa
 
 
 def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayReport:
-    """Perform again what called others in a run of a policy, bound as it was started or by another module."""
+    """Perform the policies that called others again, bound as at the start or by another module."""
 
-    async def replaying() -> ReplayReport:
+    async def replay_calls() -> ReplayReport:
         loop = asyncio.get_running_loop()
         handler = loop.default_exception_handler
         loop.set_exception_handler(lambda _loop, about: None if _ends_it(about.get("exception")) else handler(about))
@@ -148,32 +146,32 @@ def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayR
             binding = runs.binding_of(record.run.run_id, Options(module))
         return await replay_policy(record.run, binding.policies, binding.config)
 
-    return asyncio.run(replaying())
+    return asyncio.run(replay_calls())
 
 
 def _ends_it(error: BaseException | None) -> bool:
-    """Return whether this is told anyhow, so that nobody need hear of it from a task that a policy has left to itself."""
+    """Return whether the command reports this error itself, so that asyncio need not report it for an abandoned task."""
     return isinstance(error, LedgerEnds | DsaError)
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
     """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
-        raise click.UsageError(f"{name} is a recorded trace: --against FILE names the table that it is to fit")
+        raise click.UsageError(f"{name} is a recorded trace: give the table that it should fit with --against FILE")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
             entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise CommandExit(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
+            raise CommandExit(f"{name} begins like a run's story, but is not one", EXIT_UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
-    return replayed((file,), name, json_wanted=json_wanted)
+    return replay_trace((file,), name, json_wanted=json_wanted)
 
 
-def _own(recorded: StoredRun) -> Machine | None:
-    """Return the machine that a run is of; None when this version of dsa reads it otherwise."""
+def _own(stored_run: StoredRun) -> Machine | None:
+    """Return a run's machine; None if this version of dsa reads its document differently."""
     try:
-        return machine_record(recorded).run.machine
+        return machine_record(stored_run).run.machine
     except OtherMachineError:
         return None
 
@@ -182,43 +180,43 @@ def _own(recorded: StoredRun) -> Machine | None:
 
 
 def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted: bool) -> int:
-    """Compare a run's ledger with what its machine makes of its events, byte by byte; return the exit code."""
+    """Compare a run's ledger with the one that its machine derives from the events, byte by byte; return the exit code."""
     run, _ = records.replay_stored(record.stored_run, rederive)
     pairs = zip(record.stored_run.entries, run.ledger, strict=True)
-    for position, (written, made) in enumerate(pairs):
-        if ledger.dump_line(written) != ledger.dump_line(made):
-            differs = f"{ledger.dump_line(written)} is not {ledger.dump_line(made)}"
+    for position, (recorded_entry, derived_entry) in enumerate(pairs):
+        if ledger.dump_line(recorded_entry) != ledger.dump_line(derived_entry):
+            differs = f"{ledger.dump_line(recorded_entry)} is not {ledger.dump_line(derived_entry)}"
             raise CommandExit(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
-    found = projection(run)
-    digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
+    result = projection(run)
+    digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(result)]).encode()).hexdigest()
     counts = _counts(run.ledger)
     if json_wanted:
-        compared = {} if calls is None else {"calls": list(calls.performed_paths), "ends_at": calls.ends_at}
-        facts = {"run": run.run_id, "machine": run.machine.name, **counts, **found, **compared, "sha256": digest}
+        call_facts = {} if calls is None else {"calls": list(calls.performed_paths), "ends_at": calls.ends_at}
+        facts = {"run": run.run_id, "machine": run.machine.name, **counts, **result, **call_facts, "sha256": digest}
         say(json.dumps(facts, indent=2))
     else:
         say(f"run {run.run_id}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
         values = show_values(run.values.items()) or "no variables"
         say(f"derived again, every entry is the same; {run.configuration.state}: {values}")
-        for each in () if calls is None else _compared(calls):
+        for each in () if calls is None else _call_lines(calls):
             say(each)
         say(f"sha256 {digest}")
     return 0
 
 
-def _compared(replayed: ReplayReport) -> Iterator[str]:
-    """Yield which calls were performed again."""
-    again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed_paths]
+def _call_lines(report: ReplayReport) -> Iterator[str]:
+    """Yield the calls that were performed again."""
+    again = [f"{call.policy} {call.path}" for call in report.calls if call.path in report.performed_paths]
     if again:
         yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
-    elif replayed.calls:
-        yield f"{replayed.calls[0].policy} called nobody: there is nothing to perform again"
-    if replayed.ends_at is not None:
-        yield f"the ledger ends at call {replayed.ends_at}"
+    elif report.calls:
+        yield f"{report.calls[0].policy} made no calls: there is nothing to perform again"
+    if report.ends_at is not None:
+        yield f"the ledger ends at call {report.ends_at}"
 
 
 def projection(run: Run) -> dict[str, Any]:
-    """Return what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
+    """Return the result of a run's events as JSON: state, values, keys of outstanding effects, and each step's view."""
     steps = {
         name: {
             "attempts": view.attempts,
@@ -237,7 +235,7 @@ def projection(run: Run) -> dict[str, Any]:
 
 
 def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
-    found = {"entries": 0, "events": 0, "rows": 0, "refused": 0, "effects": 0}
+    counts = {"entries": 0, "events": 0, "rows": 0, "refused": 0, "effects": 0}
     kinds = {
         ledger.EventEntry: "events",
         ledger.RowEntry: "rows",
@@ -245,10 +243,10 @@ def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
         ledger.EffectEntry: "effects",
     }
     for entry in entries:
-        found["entries"] += 1
+        counts["entries"] += 1
         if type(entry) in kinds:
-            found[kinds[type(entry)]] += 1
-    return found
+            counts[kinds[type(entry)]] += 1
+    return counts
 
 
 # -- another table ----------------------------------------------------------------------------------------------------
@@ -257,21 +255,21 @@ def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
 def _against(
     name: str, entries: ledger.Ledger[ledger.Entry], file: str, own: Machine | None, *, json_wanted: bool
 ) -> int:
-    """Let another table take the events of a ledger, and tell where it differs; return the exit code."""
+    """Let another table take the events of a ledger, and print the first difference; return the exit code."""
     first = entries[0] if len(entries) else None
     if not isinstance(first, ledger.MachineEntry):
-        raise CommandExit(f"{name} has no machine, so no table can take its events", UNREADABLE)
+        raise CommandExit(f"{name} has no machine, so no table can take its events", EXIT_UNREADABLE)
     try:
         machine = load(file).at(dict(first.parameters))
     except ParameterError as fault:
-        raise CommandExit(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
+        raise CommandExit(f"{file} cannot have the parameters of {name}: {fault}", 1) from fault
     machine = machine if own is None else spelled_like(machine, own)
     difference = first_difference(machine, entries, own)
     events = _counts(entries)["events"]
     same = events if difference is None else _before(entries, difference)
     if json_wanted:
-        told = None if difference is None else difference_as_json(machine, difference)
-        facts = {"run": first.run, "against": file, "events": events, "same": same, "difference": told}
+        difference_object = None if difference is None else difference_as_json(machine, difference)
+        facts = {"run": first.run, "against": file, "events": events, "same": same, "difference": difference_object}
         say(json.dumps(facts, indent=2))
     else:
         for line in () if difference is None else difference_lines(machine, difference, file):
@@ -287,14 +285,14 @@ def _before(entries: ledger.Ledger[ledger.Entry], difference: Difference) -> int
 
 
 def difference_lines(machine: Machine, difference: Difference, file: str) -> tuple[str, ...]:
-    """Tell a difference: the event, what was recorded, what the table does instead, and which conjuncts were false."""
+    """Return a difference as lines: the event, the record, what the table does instead, and the conjuncts that were false."""
     event, here = difference.record.event, difference.here
     assert event is not None, "something happened"
-    recorded = _did(difference.record.outcome, difference.commands)
+    record_text = _did(difference.record.outcome, difference.commands)
     width = max(len("recorded"), len(file))
     lines = [
         f"event {event.seq}, {show_occurrence(difference.record.occurrence)} in {here.state}:",
-        f"  {'recorded':<{width}}  {recorded}",
+        f"  {'recorded':<{width}}  {record_text}",
         f"  {file:<{width}}  {_would(difference)}",
     ]
     false = _false(machine, difference)
@@ -303,18 +301,18 @@ def difference_lines(machine: Machine, difference: Difference, file: str) -> tup
 
 def _would(difference: Difference) -> str:
     if difference.outcome is None:
-        return f"knows no such event: {difference.fault}"
+        return f"has no such event: {difference.fault}"
     did = _did(difference.outcome, difference.instead)
     return did if difference.row is None else f"{show_row(difference.row)}: {did.partition(': ')[2] or did}"
 
 
 def _did(outcome: ledger.RowEntry | ledger.RefusalEntry | None, commands: tuple[Command, ...]) -> str:
-    """Return what a table did with an event."""
+    """Return what a table did with an event, as text."""
     accepted = (
         "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, ledger.RowEntry) else ""
     )
-    done = f"; {', '.join(map(_command, commands))}" if commands else ""
-    return f"{outcome_text(outcome)}{accepted}{done}"
+    command_text = f"; {', '.join(map(_command, commands))}" if commands else ""
+    return f"{outcome_text(outcome)}{accepted}{command_text}"
 
 
 def _command(command: Command) -> str:
@@ -330,15 +328,15 @@ def _command(command: Command) -> str:
 
 
 def _false(machine: Machine, difference: Difference) -> str:
-    """Return which conjuncts of the candidate rows were false where the table takes another row, or none."""
+    """Return the conjuncts of the candidate rows that were false, as text; "" if there are none."""
     try:
         return show_false(rows_at(machine, difference.here, difference.record.occurrence))
-    except (OccurrenceError, KeyError):  # it has no such event, or reads guards that said nothing
+    except (OccurrenceError, KeyError):  # the table has no such event, or reads guards without a verdict
         return ""
 
 
 def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
-    """Return a difference as an object: the event, what was recorded, and what the machine does instead."""
+    """Return a difference as an object: the event, the record, and what the machine does instead."""
     event, outcome = difference.record.event, difference.record.outcome
     assert event is not None, "something happened"
     return {

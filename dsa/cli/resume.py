@@ -1,9 +1,7 @@
-"""A run that is taken up again, for `dsa resume` and `dsa send`: bound as it was started, its progress shown, its faults told.
+"""`dsa resume RUN`: go on after a crash, a stop or an interruption, or with decisions about effects in doubt.
 
-Takes a recorded run and what is said to it, gives what became of it. With `--machine FILE` or `--param` it goes on under another table, if it is
-compatible with it.
-
-`dsa resume RUN`: go on after a crash, a stop, an interruption, or with a word about effects in doubt.
+`go_on` is for `dsa send`, too: it binds a recorded run as it was started, shows its progress, and drives it until it rests. With `--machine FILE` or
+`--param` the run goes on under another table, if it is compatible with it.
 """
 
 import sys
@@ -19,21 +17,21 @@ import click
 from dsa.checks.search.engine import SearchLimits
 from dsa.cli.command_line import CommandExit, say
 from dsa.cli.diff import without_claims
-from dsa.cli.ledger_view import terminal, to_do
+from dsa.cli.ledger_view import terminal, to_do_items
 from dsa.cli.replay import difference_lines
 from dsa.cli.run import machine_document, progress_of, resuming_of
 from dsa.cli.run_options import (
     RunOptions,
-    faults_told,
-    line,
-    opened,
+    exit_on_faults,
+    open_run_folder,
     recorded_run,
+    replay_record,
     run_options,
     runs_option,
-    told_record,
+    shell_command,
     watching_options,
 )
-from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, tell
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, print_result
 from dsa.edge.document_files import load, read_text
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError, OccurrenceError
@@ -56,39 +54,39 @@ from dsa.semantics import Occurrence
 
 @attrs.frozen
 class MachineChange:
-    """Another document for a run, or the same with other parameters: as the user named it, where it is, its text, what it means."""
+    """Another document for a run, or the same one with other parameters. `name` is as the user wrote it."""
 
-    named: str
+    name: str
     path: str | None
     text: str
     machine: Machine
     parameters: Mapping[str, Value]
 
     def entry(self, run: Run) -> ChangeEntry | None:
-        """Return what to record; None when the run has this machine already. Raises Ended when it may not go on under it."""
+        """Return the entry to record; None if the run has this machine already. Raises CommandExit if it may not go on under it."""
         fit = FitJudge(self.machine, SearchLimits(MAX_STATES), self.parameters).judge(run)
         if fit.verdict != "compatible" or fit.machine is None:
-            raise CommandExit(f"run {run.run_id} may not go on under {self.named}: {self._why(fit)}", 1)
+            raise CommandExit(f"run {run.run_id} may not go on under {self.name}: {self._why(fit)}", 1)
         if digest(fit.machine) == digest(run.machine):
             return None
         at_ms = time.time_ns() // 1_000_000
         return ChangeEntry(fit.machine.name, digest(fit.machine), self.text, fit.machine.constants, self.path, at_ms)
 
     def _why(self, fit: Fit) -> str:
-        told = fit.why or "it would have gone another way"
+        reason = fit.why or "its history would be different"
         if fit.difference is not None and fit.machine is not None:
-            told += "".join(f"\n{line}" for line in difference_lines(fit.machine, fit.difference, self.named))
-        return f"{told}\n(`dsa diff` tells all that differs; by itself the run goes on under its own document)"
+            reason += "".join(f"\n{line}" for line in difference_lines(fit.machine, fit.difference, self.name))
+        return f"{reason}\n(`dsa diff` shows all differences; without --machine the run goes on under its own document)"
 
 
 def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Value]) -> MachineChange | None:
-    """Return what is to be otherwise; None for nothing. Raises MachineError, DocumentError and ParameterError."""
+    """Return the change that the options ask for, or None. Raises MachineError, DocumentError and ParameterError."""
     if file is not None:
         path = machine_document(file)
         return MachineChange(file, str(path.absolute()), read_text(path), load(str(path)), parameters)
     if not parameters:
         return None
-    record.run.machine.at(dict(parameters))  # a name that it does not have is told by itself
+    record.run.machine.at(dict(parameters))  # raises an error for an unknown name
     text = text_of(record.stored_run.text, record.run.ledger)
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in parameters.items())
     return MachineChange(values, dict(record.first.started).get("file"), text, loads(text, "machine.md"), parameters)
@@ -96,66 +94,66 @@ def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Valu
 
 @attrs.frozen
 class RunInput:
-    """What is said to a run: events from outside, what became of effects in doubt, and with what they were answered.
+    """The input for a run: events from outside, and decisions about effects in doubt with their answers.
 
     `at` is the place of the question that the events answer.
     """
 
-    sent: tuple[Occurrence, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
     at: str | None = None
-    decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    decisions: Mapping[str, Handling] = attrs.field(factory=dict)
     answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
 
 
 @attrs.frozen
 class Manner:
-    """How to go on: otherwise than at the start as `options` say, taken from a living process, under the document `machine` from now on."""
+    """The manner of resuming: `options` that differ from the start, whether to `take` the run from a live process, and another `machine`."""
 
     options: RunOptions
     take: bool = False
     machine: str | None = None
 
 
-def go_on(record: RunRecord, root: Path, said: RunInput, manner: Manner) -> FinishedRun:
-    """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
-    directory, options = root / record.run.run_id, manner.options.continuing(record.stored_run)
+def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) -> FinishedRun:
+    """Resume a run and drive it until it rests. Raises CommandExit, and what `Runs.resume` raises for mistakes of the user."""
+    directory, options = root / record.run.run_id, manner.options.as_started(record.stored_run)
     change = change_of(record, manner.machine, options.parameters)
     machine = change.machine if change else record.run.machine
     if change is None:
         _note_changes(record, directory)
     with (
-        faults_told(root, lambda: directory),
-        options.watching.watched(environment_secrets(options.watching.chosen)) as watched,
+        exit_on_faults(root, lambda: directory),
+        options.watch_options.watch(environment_secrets(options.watch_options.secret_options)) as watchers,
         progress_of(machine, terminal(), root, quiet=options.shows_nothing) as progress,
     ):
-        watched.note("what is sent", [_data(each) for each in (*said.sent, *said.answers.values())])
+        watchers.note("what is sent", [_data(each) for each in (*run_input.occurrences, *run_input.answers.values())])
         entry = change.entry if change else lambda _run: None
         how: dict[str, Any] = {
             "options": options.changes,
-            "resumption": Resumption(said.decided, said.answers, entry, manner.take),
-            "on_moment": watched.observing(progress.on_moment),
+            "resumption": Resumption(run_input.decisions, run_input.answers, entry, manner.take),
+            "on_moment": watchers.observer(progress.on_moment),
         }
 
         async def begin(runs: Runs) -> RunHandle:
             handle = runs.hold(record.run.run_id, **how)
-            offered = [(each.event, handle.offer(each, said.at)) for each in said.sent]
+            answers = [(each.event, handle.offer(each, run_input.at)) for each in run_input.occurrences]
             handle.start()
-            for event, answer in offered:
+            for event, answer in answers:
                 try:
                     await handle.outcome_of(event, answer)
                 except NotTakenError:
-                    break  # how the run rests says why
+                    break  # the rest of the run says why
                 except OccurrenceError as fault:
                     faults.append(fault)
             return handle
 
         faults: list[OccurrenceError] = []
-        performed = perform(partial(open_runs, root, must_exist=True), begin, options.wait_s)
+        finished_run = perform(partial(open_runs, root, must_exist=True), begin, options.wait_s)
         if faults:
             raise faults[0]
         progress.rests(directory)
-        watched.rested(performed.rest)
-        return performed
+        watchers.close(finished_run.rest)
+        return finished_run
 
 
 def _data(each: Occurrence | Step) -> object:
@@ -163,14 +161,14 @@ def _data(each: Occurrence | Step) -> object:
 
 
 def _note_changes(record: RunRecord, directory: Path) -> None:
-    """Say on standard error that the document reads otherwise now: the run keeps to the one that it began with."""
+    """Print a note on standard error if the document has changed: the run goes on with its own copy."""
     file = dict(record.first.started).get("file")
     if not file:
         return
     try:
         now = digest(without_claims(load(file).at(dict(record.first.parameters))))
     except (DsaError, OSError):
-        now = ""  # gone, or no machine any more
+        now = ""  # it is gone, or is not a machine any more
     if now != digest(without_claims(record.run.machine)):
         own = directory / "machine.md"
         say(
@@ -183,10 +181,12 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
 @click.command("resume", cls=JsonRunCommand)
 @click.argument("run")
 @runs_option
-@click.option("--retry", "retried", multiple=True, metavar="KEY", help="This effect in doubt has not happened: do it.")
-@click.option("--done", "done", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
-@click.option("--fail", "failed", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
-@click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
+@click.option(
+    "--retry", "retry_keys", multiple=True, metavar="KEY", help="This effect in doubt has not happened: do it."
+)
+@click.option("--done", "done_keys", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
+@click.option("--fail", "failed_keys", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
+@click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
     "--machine",
     metavar="FILE",
@@ -198,9 +198,9 @@ def command(
     run: str,
     root: str,
     *,
-    retried: tuple[str, ...],
-    done: tuple[str, ...],
-    failed: tuple[str, ...],
+    retry_keys: tuple[str, ...],
+    done_keys: tuple[str, ...],
+    failed_keys: tuple[str, ...],
     take: bool,
     machine: str | None,
     options: RunOptions,
@@ -211,54 +211,54 @@ def command(
     KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`. A conversation and the work on a goal go on as in `dsa chat` and
     `dsa code`, with their exit codes, unless --json is given; an end of the work has the same exit code with it.
     """
-    folder, recorded = Path(root), recorded_run(Path(root), run)
-    given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}
-    record = told_record(folder, recorded)
-    decided = _decided(record, folder, given)
-    record = record if decided else _whole(record, folder)
+    folder, stored_run = Path(root), recorded_run(Path(root), run)
+    keys_by_handling: dict[Handling, tuple[str, ...]] = {"retry": retry_keys, "done": done_keys, "fail": failed_keys}
+    record = replay_record(folder, stored_run)
+    decisions = _read_decisions(record, folder, keys_by_handling)
+    record = record if decisions else _whole(record, folder)
     is_part = PART_OF in record.run.run_id
     own = None if options.json_wanted or is_part else resuming_of(record.first.name)
-    changes = bool(decided or machine or options.parameters)
+    changes = bool(decisions or machine or options.parameters)
     if own is not None and not changes and record.status.kind not in {"finished", "in doubt"}:
         sys.exit(own(record.run.run_id, folder, options, take=take))
-    if record.status.kind == "finished" and not decided:
-        performed = _told(record, folder, json_wanted=options.json_wanted)
+    if record.status.kind == "finished" and not decisions:
+        finished_run = _report_finished(record, folder, json_wanted=options.json_wanted)
     else:
-        is_told = options.shows_nothing or decided or record.first.name == POLICY  # whose calls are told one by one
-        for _, what in () if is_told else to_do(record):
+        is_told = options.shows_nothing or decisions or record.first.name == POLICY  # its calls are printed one by one
+        for _, what in () if is_told else to_do_items(record):
             say(f"going on with {what}")
-        performed = go_on(record, folder, RunInput(decided=decided), Manner(options, take, machine))
-        if own is not None and performed.rest.kind == "waiting":  # what was said of it holds, and people talk on
+        finished_run = go_on(record, folder, RunInput(decisions=decisions), Manner(options, take, machine))
+        if own is not None and finished_run.rest.kind == "waiting":  # the decisions are recorded, and people talk on
             sys.exit(own(record.run.run_id, folder, options, take=take))
-        tell(performed, terminal(), json_wanted=options.json_wanted)
-    sys.exit(exit_code(performed.rest))
+        print_result(finished_run, terminal(), json_wanted=options.json_wanted)
+    sys.exit(exit_code(finished_run.rest))
 
 
 def _whole(record: RunRecord, root: Path) -> RunRecord:
-    """Return the run that has to be driven so that a run goes on; say so where that is another one."""
+    """Return the run to drive so that a run goes on; print a note if that is its whole."""
     run_id = record.run.run_id
-    with opened(root) as runs:
+    with open_run_folder(root) as runs:
         whole = driving_run(runs, run_id)
     if whole == run_id:
         return record
     say(f"{run_id} is a part of {whole}, which goes on with it", err=True)
-    return told_record(root, recorded_run(root, whole))
+    return replay_record(root, recorded_run(root, whole))
 
 
-def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> FinishedRun:
-    """Return that a run is over; return what became of it."""
-    performed = finished(record, root)
+def _report_finished(record: RunRecord, root: Path, *, json_wanted: bool) -> FinishedRun:
+    """Print that a run is finished; return its result."""
+    finished_run = read_finished_run(record, root)
     if json_wanted:
-        tell(performed, terminal(), json_wanted=True)
+        print_result(finished_run, terminal(), json_wanted=True)
     else:
         say(f"run {record.run.run_id} is finished: {record.run.outcome}")
-    return performed
+    return finished_run
 
 
-def finished(record: RunRecord, root: Path) -> FinishedRun:
-    """Return what became of a run that is over: nothing is done."""
+def read_finished_run(record: RunRecord, root: Path) -> FinishedRun:
+    """Return the result of a run that is finished, from its record and its folder."""
     directory = root / record.run.run_id
-    with opened(root) as runs:
+    with open_run_folder(root) as runs:
         accepted = tuple(accepted_artifacts(record.run, runs.artifacts(record.run.run_id)))
     steps, final = directory / STEPS, next(iter(sorted(directory.glob("final.*"))), None)
     diagram = directory / "diagram.svg"
@@ -267,25 +267,27 @@ def finished(record: RunRecord, root: Path) -> FinishedRun:
     return FinishedRun(rest, directory, there[0], final, there[1], 0.0)
 
 
-def _decided(record: RunRecord, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:
-    """Return what is said of effects in doubt by their keys. Raises UsageError for what cannot be said."""
-    found: dict[str, Handling] = {}
-    for handling, keys in given.items():
+def _read_decisions(
+    record: RunRecord, root: Path, keys_by_handling: dict[Handling, tuple[str, ...]]
+) -> dict[str, Handling]:
+    """Return the decisions about effects in doubt, by key. Raises UsageError for impossible ones."""
+    decisions: dict[str, Handling] = {}
+    for handling, keys in keys_by_handling.items():
         for key in keys:
-            if key in found:
+            if key in decisions:
                 raise click.UsageError(f"{key} is decided twice")
-            found[key] = handling
+            decisions[key] = handling
             if handling == "done":
                 _require_no_answers(record, root, key)
-    return found
+    return decisions
 
 
 def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
-    """Raise UsageError for an effect with answers: which of them it gave must be said."""
-    flying = next((each for each in record.status.left.in_flight if each.intent.key == key), None)
-    answers = () if flying is None else record.run.machine.answers.get(flying.intent.effect, ())
-    if flying is not None and answers:
+    """Raise UsageError for an effect with answers, because the user must say which one it gave."""
+    open_effect = next((each for each in record.status.left.in_flight if each.intent.key == key), None)
+    answers = () if open_effect is None else record.run.machine.answers.get(open_effect.intent.effect, ())
+    if open_effect is not None and answers:
         event = answers[0] if len(answers) == 1 else "EVENT"
-        way = line("send", root / record.run.run_id, event, "--answers", key)
+        way = shell_command("send", root / record.run.run_id, event, "--answers", key)
         which = "" if len(answers) == 1 else f", EVENT one of {', '.join(answers)}"
-        raise click.UsageError(f"{flying.intent.effect} {key} has answers: say which it gave, with `{way}`{which}")
+        raise click.UsageError(f"{open_effect.intent.effect} {key} has answers: say which it gave, with `{way}`{which}")

@@ -1,17 +1,9 @@
-"""A run as people watch it: one row for each attempt, on a terminal as a table that grows, elsewhere as plain lines.
+"""`dsa run FILE [SPECIFICATION]`: run a machine with a model; every attempt is checked by its guard and kept.
 
-Takes ledger entries as they are appended; prints to the console it is given and decides nothing.
-
-How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
-
-A display is made of a console and the folder of the runs, is given moments, shows what a run that rests asks of people, and ends the line that it has begun.
-A machine that people talk with says how `dsa resume` goes on at the terminal (`MachineExtension`).
-
-`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
-
-`dsa run --policy NAME TEXT` runs a policy instead: a run of the shipped machine `policy`.
-
-Commands of shipped machines, found by their entry points, since nothing here imports a machine.
+`dsa run --policy NAME TEXT` runs a policy instead, as a run of the shipped machine `policy`. Progress is shown as a table on a terminal and as lines
+elsewhere, or by the machine's own display. A display is made with a console and the folder of the runs, and gets moments. A machine that people talk
+with may have its own `resume` as well (`MachineExtension` in `dsa.cli.run_view`). Nothing here imports a machine: displays and commands of
+machines are found by their entry points.
 """
 
 import sys
@@ -33,9 +25,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dsa.cli.command_line import note_run, printable, read_data, require_text, say
-from dsa.cli.ledger_view import CallDisplay, due, terminal
-from dsa.cli.run_options import RunOptions, RunWatchers, faults_told, run_options, runs_option, watching_options
-from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, tell
+from dsa.cli.ledger_view import CallDisplay, due_text, terminal
+from dsa.cli.run_options import RunOptions, RunWatchers, exit_on_faults, run_options, runs_option, watching_options
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, print_result
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
@@ -60,7 +52,7 @@ from dsa.semantics import accepted_events
 _STYLES = {"passed": "green", "rejected": "yellow", "review": "bold yellow", "fatal": "bold red", "error": "bold red"}
 _VERDICT_WIDTH = 9
 _PLAIN_FEEDBACK = 70
-_ATTEMPTING = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
+_ATTEMPT_EFFECTS = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
 _MOST_TEXT = 2000
 _NARROW = 50  # columns; below, a table would show nothing of the feedback
 _MARGIN = 3  # lines for the table's head, and what stands above it
@@ -68,7 +60,7 @@ _MARGIN = 3  # lines for the table's head, and what stands above it
 
 @attrs.frozen
 class AttemptRow:
-    """One attempt: what is known of it so far. An empty verdict means that it is under way."""
+    """One attempt, as far as it has come. An empty verdict means that it is under way."""
 
     step: str
     attempt: int
@@ -78,13 +70,13 @@ class AttemptRow:
     seconds: float = 0.0
 
     @property
-    def doing(self) -> str:
-        """What is being done now."""
+    def activity(self) -> str:
+        """The present activity."""
         return "checking" if self.artifact_id else "generating"
 
 
 class Progress:
-    """Shows a run. Pass `on_moment` to it; use it as a context manager so that the terminal is given back."""
+    """The progress of a run: attempts with their verdicts. Pass `on_moment` to the run; as a context manager it restores the terminal."""
 
     def __init__(self, machine: Machine, console: Console, *, quiet: bool = False) -> None:
         self._machine = machine
@@ -92,9 +84,9 @@ class Progress:
         self._quiet = quiet
         self._state = machine.entry_leaf(machine.initial)
         self._intents = Intents()
-        self._arrived = ledger.EventEntry(0, "")
+        self._last_event = ledger.EventEntry(0, "")
         self._rows: list[AttemptRow] = []
-        self._asked: Counter[str] = Counter()
+        self._attempt_counts: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
         self._width = max((len(step.name) for step in machine.steps), default=len(step_of(machine, "")))
         self._live = Live(console=console, refresh_per_second=8, transient=False) if self._draws else None
@@ -115,16 +107,16 @@ class Progress:
         self.end()
 
     def end(self) -> None:
-        """Draw the whole table, and return the terminal back."""
+        """Draw the whole table, and restore the terminal."""
         if self._live is not None:
             self._live.update(self._table(len(self._rows)))
             self._live.stop()
 
     def rests(self, _directory: Path) -> None:
-        """Show nothing more: what a run asks of people is said by the command."""
+        """Show nothing more, because the command prints the questions of a run."""
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show what a moment changes; there is no line for one that was there before the run went on."""
+        """Show what a moment changes. A moment from before the run was resumed has no line."""
         quiet, self._quiet = self._quiet, self._quiet or not is_new
         self._show(moment.entry)
         self._quiet = quiet
@@ -134,20 +126,20 @@ class Progress:
         match entry:
             case ledger.EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, self._state)
-                self._asked[step] += 1
-                self._rows.append(AttemptRow(step, self._asked[step]))
+                self._attempt_counts[step] += 1
+                self._rows.append(AttemptRow(step, self._attempt_counts[step]))
             case ledger.ArtifactEntry():
-                self._generated(entry)
+                self._add_artifact(entry)
             case ledger.VerdictEntry():
-                self._judged(entry)
-            case ledger.ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPTING:
-                self._failed(entry)
+                self._add_verdict(entry)
+            case ledger.ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPT_EFFECTS:
+                self._add_error(entry)
             case ledger.EventEntry():
-                self._arrived = entry
+                self._last_event = entry
                 return
             case ledger.RowEntry(target=target):
                 self._state = target
-                self._waits(self._started(entry), self._arrived.at_ms)
+                self._waits(self._timers_of(entry), self._last_event.at_ms)
                 return
             case ledger.MachineEntry(at_ms=at_ms):
                 self._waits(arm_commands(self._machine, self._machine.armed_timers(self._state)), at_ms)
@@ -157,35 +149,35 @@ class Progress:
         if self._live is not None:
             self._live.update(self._table(self._console.height - _MARGIN))
 
-    def _started(self, row: ledger.RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
-        """Return what becomes of timers with a row that was taken for what has arrived."""
+    def _timers_of(self, row: ledger.RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
+        """Return the changes of timers by the row that took the last event."""
         for each in self._machine.transitions:
-            is_there = each.event == self._arrived.event and each.source in self._machine.ancestry(row.source)
+            is_there = each.event == self._last_event.event and each.source in self._machine.ancestry(row.source)
             if is_there and (each.span.line if each.span else None) == row.line:
                 return timers_after(self._machine, row.source, each, row.target)
         return ()
 
     def _waits(self, timers: Iterable[ArmTimer | DropTimer], at_ms: int) -> None:
-        """Say for what a run waits that will not wait for ever: otherwise nobody would know why nothing happens."""
-        named = self._machine.event_named
+        """Print what a run waits for while a timer runs; without this line nobody would know why nothing happens."""
+        events = self._machine.event_named
         accepted = accepted_events(self._machine, self._state)
-        outside = [event for event in accepted if event in named and named[event].origin == OUTSIDE]
+        outside = [event for event in accepted if event in events and events[event].origin == OUTSIDE]
         for timer in timers if outside and not self._quiet else ():
             if isinstance(timer, ArmTimer):
                 waits = f"waiting in {self._state} for: {', '.join(outside)}"
-                told = f"{waits}; {timer.event} is due {due(at_ms + timer.duration_ms)}"
-                self._console.print(Text(printable(told)), soft_wrap=True)
+                message = f"{waits}; {timer.event} is due {due_text(at_ms + timer.duration_ms)}"
+                self._console.print(Text(printable(message)), soft_wrap=True)
 
-    def _generated(self, entry: ledger.ArtifactEntry) -> None:
+    def _add_artifact(self, entry: ledger.ArtifactEntry) -> None:
         row = AttemptRow(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
         if self._rows and not self._rows[-1].artifact_id and self._rows[-1].step == entry.step:
             self._rows[-1] = row
         else:
-            self._rows.append(row)  # a person's text: nobody was asked for it
-        self._asked[entry.step] = entry.attempt
+            self._rows.append(row)  # a person's text, which no effect asked for
+        self._attempt_counts[entry.step] = entry.attempt
         self._row_of[entry.artifact_id] = len(self._rows) - 1
 
-    def _judged(self, entry: ledger.VerdictEntry) -> None:
+    def _add_verdict(self, entry: ledger.VerdictEntry) -> None:
         number = self._row_of.get(entry.artifact_id)
         if number is not None:
             row, feedback = self._rows[number], _one_line(entry.feedback)
@@ -193,8 +185,8 @@ class Progress:
             self._rows[number] = attrs.evolve(row, verdict=entry.word, feedback=feedback, seconds=seconds)
             self._print(self._rows[number])
 
-    def _failed(self, entry: ledger.ResultEntry) -> None:
-        """Show an attempt that ended with neither artifact nor verdict, or rests until a part of the run has what it waits for."""
+    def _add_error(self, entry: ledger.ResultEntry) -> None:
+        """Show an attempt that ended with an error, or that waits for a part of the run."""
         part = part_in(entry)
         faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
         if faults and self._rows and not self._rows[-1].verdict:
@@ -204,7 +196,7 @@ class Progress:
             self._print(self._rows[-1])
 
     def _print(self, row: AttemptRow) -> None:
-        """Print one finished attempt as a plain line."""
+        """Print a finished attempt as a line."""
         if self._quiet or self._draws:
             return
         feedback = row.feedback if len(row.feedback) <= _PLAIN_FEEDBACK else row.feedback[:_PLAIN_FEEDBACK] + "..."
@@ -215,7 +207,7 @@ class Progress:
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
 
     def _table(self, most: int) -> Table:
-        """Draw the newest rows; while the run goes on, no more than the terminal has room for."""
+        """Return the table of the newest `most` rows; while the run goes on, that is what the terminal has room for."""
         table = Table(box=None, pad_edge=False)
         table.add_column("step", style="bold", no_wrap=True)
         table.add_column("attempt", justify="right", no_wrap=True)
@@ -223,36 +215,36 @@ class Progress:
         table.add_column("seconds", justify="right", no_wrap=True)
         table.add_column("feedback", overflow="ellipsis", no_wrap=True, ratio=1)
         for row in self._rows[-max(1, most) :]:
-            verdict = Text(row.verdict, _STYLES.get(row.verdict, "")) if row.verdict else self._doing(row)
+            verdict = Text(row.verdict, _STYLES.get(row.verdict, "")) if row.verdict else self._activity_spinner(row)
             seconds = f"{row.seconds:.1f}" if row.seconds else ""
             table.add_row(row.step, str(row.attempt), verdict, seconds, Text(row.feedback, "dim"))
         return table
 
-    def _doing(self, row: AttemptRow) -> Spinner:
-        self._spinner.update(text=Text(row.doing, "dim"))
+    def _activity_spinner(self, row: AttemptRow) -> Spinner:
+        self._spinner.update(text=Text(row.activity, "dim"))
         return self._spinner
 
 
 def _one_line(text: str) -> str:
-    """Return a text as one printable line, no longer than anyone will look at."""
+    """Return a text as one printable line, cut to a bounded length."""
     return printable(" ".join(text[:_MOST_TEXT].split()))
 
 
 class RunDisplay(Protocol):
-    """What shows runs of one machine."""
+    """The display of runs of one machine."""
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show what happened; what was there before the run was taken up is only noted."""
+        """Show a moment; a moment from before the run was resumed is only recorded."""
 
     def rests(self, directory: Path, /) -> None:
-        """Show what the run asks of people, whole, if it has come to rest at a question; `directory` is its own."""
+        """Show the whole question to people if the run has come to rest at one; `directory` is the run's folder."""
 
     def end(self) -> None:
-        """End a line that was begun."""
+        """End an incomplete line."""
 
 
 def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
-    """Return the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
+    """Return the display of a machine, by its name; None if it has none. `root` is the folder of the runs."""
     if machine == POLICY:
         return CallDisplay(console)
     own = extension_of(machine).display
@@ -260,20 +252,20 @@ def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
 
 
 class ResumeCommand(Protocol):
-    """Goes on with a run of one machine in its own display; returns the exit code."""
+    """A command that resumes a run of one machine in its own display, and returns the exit code."""
 
     def __call__(self, run_id: str, root: Path, options: RunOptions, /, *, take: bool) -> int:
-        """Take up the run `run_id` of the folder `root`, from a living process too if `take` says so."""
+        """Resume the run `run_id` of the folder `root`; with `take`, take it from a live process."""
 
 
 def resuming_of(machine: str) -> ResumeCommand | None:
-    """Return how people go on with a run of a machine; None where it has no way of its own."""
+    """Return the command that resumes a run of a machine in its own display; None if it has none."""
     return extension_of(machine).resume
 
 
 @contextmanager
 def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[RunDisplay]:
-    """Yield what shows a run that is taken up, as long as it is driven."""
+    """Return the display of a run, for as long as it is driven."""
     display = None if quiet else display_of(machine.name, console, root)
     if display is None:
         with Progress(machine, console, quiet=quiet) as progress:
@@ -287,7 +279,7 @@ def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) 
 
 @attrs.frozen
 class AskedPolicy:
-    """A policy that is asked a text, and what it can read of the command line."""
+    """A policy, the text for it, and the settings of the command line that it can read."""
 
     policy: str
     text: str
@@ -295,43 +287,43 @@ class AskedPolicy:
 
 
 def or_policy(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--policy NAME` and `--over DIR` to `dsa run`: with them another thing is run than its FILE."""
+    """Add `--policy NAME` and `--over DIR` to `dsa run`, which run a policy instead of a FILE."""
 
     @click.option("--policy", metavar="NAME", help="Run this policy: dsa run --policy NAME TEXT.")
     @click.option("--over", metavar="DIR", help="The folder that the policy works on; by default this one.")
     @wraps(command)
-    def run(*, policy: str | None, over: str | None, **given: Any) -> None:  # noqa: ANN401  (the command's own)
+    def run(*, policy: str | None, over: str | None, **arguments: Any) -> None:  # noqa: ANN401  (the command's own)
         if policy is None:
             if over is not None:
                 raise click.UsageError("--over goes with --policy NAME")
-            if given["file"] is None:
+            if arguments["file"] is None:
                 raise click.UsageError("Missing argument 'FILE', or --policy NAME.")
-            command(**given, policy=None)
+            command(**arguments, policy=None)
         else:
-            command(**given, policy=AskedPolicy(policy, _text(given), _config(over, given["model"])))
+            command(**arguments, policy=AskedPolicy(policy, _text(arguments), _config(over, arguments["model"])))
 
     return run
 
 
-def _text(given: Mapping[str, Any]) -> str:
-    """Return what a policy is asked. Raises UsageError when it is asked nothing, and for two texts."""
-    text, more = given["file"], given["specification"]
+def _text(arguments: Mapping[str, Any]) -> str:
+    """Return the text for a policy. Raises UsageError if there is none, and for two texts."""
+    text, more = arguments["file"], arguments["specification"]
     if more is not None:
-        said = f"given are '{text}' and '{more}'. A TEXT of several words needs quotes"
-        raise click.UsageError(f"--policy takes one TEXT and no FILE; {said}")
+        texts = f"got '{text}' and '{more}'. A TEXT of several words needs quotes"
+        raise click.UsageError(f"--policy takes one TEXT and no FILE; {texts}")
     if text is None or not text.strip():
-        raise click.UsageError('--policy needs a TEXT, what the policy is asked: dsa run --policy NAME "..."')
-    if given["data"] is not None:
-        raise click.UsageError("--data goes with FILE: a policy is asked a TEXT")
+        raise click.UsageError('--policy needs a TEXT for the policy: dsa run --policy NAME "..."')
+    if arguments["data"] is not None:
+        raise click.UsageError("--data goes with FILE: a policy takes a TEXT")
     return require_text(text, "TEXT")
 
 
 def _config(over: str | None, model: str | None) -> dict[str, Any]:
-    """Return what policies can read of the command line beside model and seed. DocumentError for a folder or script that cannot be read."""
+    """Return the settings that policies can read beside model and seed. Raises DocumentError for a folder or script that cannot be read."""
     folder = Path(over or ".")
     if not folder.is_dir():
         missing = "is not a folder" if folder.exists() else "there is no such folder"
-        raise DocumentError(str(folder), f"{missing}; --over names the one that is searched")
+        raise DocumentError(str(folder), f"{missing}; --over names the folder that the policy works on")
     if model is not None and model.startswith(SCRIPTED):
         read_text(model.removeprefix(SCRIPTED))
     return {"over": str(folder.absolute())}
@@ -341,7 +333,7 @@ def _config(over: str | None, model: str | None) -> dict[str, Any]:
 @click.argument("file", required=False, metavar="FILE")
 @click.argument("specification", required=False)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
-@click.option("--data", metavar="DATA", help="What the first event brings, in place of SPECIFICATION: JSON, or a text.")
+@click.option("--data", metavar="DATA", help="The data of the first event, in place of SPECIFICATION: JSON, or a text.")
 @runs_option
 @watching_options
 @or_policy
@@ -358,36 +350,38 @@ def command(
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
-    SPECIFICATION is what the workflow is asked for, in a sentence. It may be left out when no task of a step asks for it, or
-    when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
+    SPECIFICATION says in a sentence what the workflow should make. It can be left out if no task of a step uses it, or if the machine has
+    cases and no steps: then the cases' calls must work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read or bound; 130: interrupted.
     """
     file = file if policy is None else POLICY
     document = machine_document(file)
     machine = load(file if document == locate(file) else str(document)).at(dict(options.parameters))
-    asked: object = policy
+    specification_data: object = policy
     if policy is None:
-        asked = asked_for(machine, specification) if data is None else start_data(machine, specification, data)
+        specification_data = (
+            specification_for(machine, specification) if data is None else start_data(machine, specification, data)
+        )
     console = terminal()
-    performed = RunRequest(MachineDocument(machine, read_text(document), document), asked, Path(root), seed).run(
-        options, console, is_model_told=True
-    )
-    tell(performed, console, json_wanted=options.json_wanted)
-    sys.exit(exit_code(performed.rest))
+    finished_run = RunRequest(
+        MachineDocument(machine, read_text(document), document), specification_data, Path(root), seed
+    ).run(options, console, prints_model=True)
+    print_result(finished_run, console, json_wanted=options.json_wanted)
+    sys.exit(exit_code(finished_run.rest))
 
 
 def machine_document(file: str) -> Path:
-    """Return the path of the machine's own document: FILE's, or that of the machine which FILE, a spec, is about."""
+    """Return the path of the machine's document: FILE, or the document of the machine that FILE, a spec, is about."""
     path = locate(file)
-    named = machine_of(read_text(path), file)
-    return path if named is None else locate(named[0], path.parent)
+    reference = machine_of(read_text(path), file)
+    return path if reference is None else locate(reference[0], path.parent)
 
 
 @attrs.frozen
 class RunRequest:
-    """A run to be started: a document, what its first event brings (None: nothing), where it is kept, its seed.
+    """A request for a run: a document, the data of its first event (or None), the folder of its runs, and its seed.
 
-    `data` may be a policy that is asked: then it brings the request.
+    `data` may be an `AskedPolicy`; the first event then has the request for the policy.
     """
 
     document: MachineDocument
@@ -395,18 +389,18 @@ class RunRequest:
     root: Path
     seed: int
 
-    def run(self, options: RunOptions, console: Console, *, is_model_told: bool = False) -> FinishedRun:
-        """Run the document while its progress is shown. Raises Ended when there is no model, and at Ctrl-C.
+    def run(self, options: RunOptions, console: Console, *, prints_model: bool = False) -> FinishedRun:
+        """Run the document and show its progress. Raises CommandExit if there is no model, and at Ctrl-C.
 
-        `is_model_told`: print which model is taken when none was chosen.
+        With `prints_model`, print which model is used if the user has not chosen one.
         """
-        machine, watching = self.document.machine, options.watching
+        machine, watch_options = self.document.machine, options.watch_options
         run_id = new_run_id(machine.name)
         directory = self.root / run_id
         with (
-            faults_told(self.root, lambda: directory if directory.is_dir() else None),
+            exit_on_faults(self.root, lambda: directory if directory.is_dir() else None),
             progress_of(machine, console, self.root, quiet=options.shows_nothing) as progress,
-            ExitStack() as opened,
+            ExitStack() as stack,
         ):
             watchers = list[RunWatchers]()
 
@@ -417,33 +411,40 @@ class RunRequest:
 
             async def begin(runs: Runs) -> RunHandle:
                 setup = runs.setup(self.document, self._options(options))
-                for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
+                for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if prints_model else ())):
                     say(note, err=True)
-                watched = opened.enter_context(watching.watched(setup.binding.secrets))  # a module may name more
-                watched.note(*self._noted())
-                watchers.append(watched)
-                first = first_event(machine, self._brought(setup.binding))
-                handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(on_moment))
+                run_watchers = stack.enter_context(
+                    watch_options.watch(setup.binding.secrets)
+                )  # a module may add secrets
+                run_watchers.note(*self._input_text())
+                watchers.append(run_watchers)
+                first = first_event(machine, self._first_data(setup.binding))
+                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(on_moment))
                 handle.start(*first)
                 return handle
 
-            performed = perform(partial(open_runs, self.root), begin, options.wait_s)
-            watchers[0].rested(performed.rest)
-            return performed
+            finished_run = perform(partial(open_runs, self.root), begin, options.wait_s)
+            watchers[0].close(finished_run.rest)
+            return finished_run
 
     def _options(self, options: RunOptions) -> Options:
         config = self.data.config if isinstance(self.data, AskedPolicy) else {}
-        chosen = options.watching.chosen
+        secret_options = options.watch_options.secret_options
         return Options(
-            options.module, options.model, self.seed, budget=options.budget, secret_options=chosen, config=config
+            options.module,
+            options.model,
+            self.seed,
+            budget=options.budget,
+            secret_options=secret_options,
+            config=config,
         )
 
-    def _noted(self) -> tuple[str, object]:
-        """Return what is searched for secrets, and its name."""
+    def _input_text(self) -> tuple[str, object]:
+        """Return the name and the text of the input, which is searched for secrets."""
         return ("TEXT", self.data.text) if isinstance(self.data, AskedPolicy) else ("the specification", self.data)
 
-    def _brought(self, binding: Bindings) -> object:
-        """Return the data of the first event. Raises BindingError for a policy that is not there."""
+    def _first_data(self, binding: Bindings) -> object:
+        """Return the data of the first event. Raises BindingError for a policy that does not exist."""
         if not isinstance(self.data, AskedPolicy):
             return self.data
         data = request(self.data.policy, {"text": self.data.text}, binding.policies)
@@ -452,16 +453,16 @@ class RunRequest:
 
 
 def _model_note(binding: Bindings, options: RunOptions) -> Iterator[str]:
-    """Yield which model is asked when nobody has chosen one."""
+    """Yield a note on the model if the user has not chosen one."""
     if options.model is None and any(isinstance(each, LocalGenerator) for each in binding.generators.values()):
         yield f"model: {DEFAULT_MODEL}, the built-in one; --model takes another"
 
 
-def start_data(machine: Machine, specification: str | None, written: str) -> Any:  # noqa: ANN401  (JSON)
-    """Return what a run's first event brings. Raises click.UsageError for a SPECIFICATION beside it, and where no event brings it."""
+def start_data(machine: Machine, specification: str | None, text: str) -> Any:  # noqa: ANN401  (JSON)
+    """Return the data of a run's first event. Raises click.UsageError if there is a SPECIFICATION too, and if no event can have the data."""
     if specification is not None:
-        raise click.UsageError("SPECIFICATION and --data are two ways to say the same: give one")
-    data = read_data(written)
+        raise click.UsageError("SPECIFICATION and --data exclude each other: give one")
+    data = read_data(text)
     try:
         first_event(machine, data)
     except ValueError as fault:
@@ -469,29 +470,29 @@ def start_data(machine: Machine, specification: str | None, written: str) -> Any
     return data
 
 
-def asked_for(machine: Machine, given: str | None) -> str | None:
-    """Return the specification: what the command line says, else what the machine does with; None for a machine that takes none.
+def specification_for(machine: Machine, text: str | None) -> str | None:
+    """Return the specification of the command line, or else the machine's default one; None for a machine that takes none.
 
-    Raises click.UsageError when the machine takes none, when it needs one, and for what is no text.
+    Raises click.UsageError if one is given and the machine takes none, if the machine needs one, and for bytes that are not UTF-8.
     """
-    if given is None or not given.strip():
+    if text is None or not text.strip():
         return default_specification(machine) or None
     if not takes_specification(machine):
         raise click.UsageError(f"{machine.name} has no event '{SPECIFICATION}' from outside: it takes no SPECIFICATION")
-    return require_text(given, "SPECIFICATION")
+    return require_text(text, "SPECIFICATION")
 
 
 def default_specification(machine: Machine) -> str:
-    """Return what to ask for when the command line does not say.
+    """Return the specification for a command line without one.
 
-    Nothing, when every prompt does without; of a machine without steps, the functions that its cases call. Raises
-    click.UsageError when there is nothing to go by.
+    It is "" if no prompt uses one; for a machine without steps, it asks for the functions that the cases call. Raises click.UsageError if the
+    machine has neither.
     """
     if not takes_specification(machine) or not _needs_specification(machine):
         return ""
     calls = [case.call for section in machine.cases for case in section.cases]
     if not calls or machine.steps:
-        raise click.UsageError(f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made")
+        raise click.UsageError(f"{machine.name} needs a SPECIFICATION: say in a sentence what it should make")
     return f"Write Python code so that these calls work: {'; '.join(dict.fromkeys(calls))}"
 
 
@@ -502,7 +503,7 @@ def _needs_specification(machine: Machine) -> bool:
 
 
 def command_of(name: str) -> click.Command:
-    """Return a command by its name."""
-    found, *_ = entry_points(group="dsa.commands", name=name)
-    command: click.Command = found.load()
+    """Return a command of a machine by its name."""
+    entry_point, *_ = entry_points(group="dsa.commands", name=name)
+    command: click.Command = entry_point.load()
     return command

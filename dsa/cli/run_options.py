@@ -1,12 +1,8 @@
-"""What the command line says of a run's secrets, logs and traces; for every command that lets a run go on.
+"""Run options: what commands share to choose, to read, and to drive runs, each option with one meaning.
 
-Takes options, gives who watches the run: log lines on standard error, spans to a collector. Standard output stays the result's.
-
-Recorded runs as several commands need them: which one is meant, what it holds, why it cannot be read.
-
-Takes what a user wrote for RUN and `--runs`, returns recorded and replayed runs; every fault becomes a sentence and an exit code.
-
-The options that every command takes which starts a run or lets one go on, each with one meaning.
+`WatchOptions` has the choice of secrets, logs and traces, and `RunWatchers` are the log lines on standard error and the spans for a collector;
+standard output is for the result. `find` returns the run that a user means, `recorded_run` reads it, and `exit_on_faults` turns every fault of a run
+into a sentence and an exit code. `RunOptions` has the options of a command that starts or resumes a run.
 """
 
 import asyncio
@@ -25,8 +21,8 @@ import click
 from click.decorators import FC
 
 from dsa.cli.command_line import (
-    INTERRUPTED,
-    UNREADABLE,
+    EXIT_INTERRUPTED,
+    EXIT_UNREADABLE,
     CommandExit,
     Word,
     json_option,
@@ -55,70 +51,66 @@ from dsa.runtime.status import Rest
 from dsa.runtime.timeline import OnMoment, to_all
 from dsa.text import nearest
 
-_STARTED = "secrets"  # where the first entry of a run keeps what was chosen
+_SECRETS_SETTING = "secrets"  # the setting in the first entry of a run with the choice of secrets
 
 
 @attrs.frozen
 class WatchOptions:
-    """What was chosen: secrets, the level and form of log lines (None: no lines), and whether to trace (None: if the environment says so)."""
+    """The choice of secrets, of the level and form of log lines (None: no lines), and of traces (None: as the environment says)."""
 
-    chosen: SecretOptions = attrs.field(factory=SecretOptions)
+    secret_options: SecretOptions = attrs.field(factory=SecretOptions)
     level: str | None = None
     form: Form = "text"
     otel: bool | None = None
 
     @property
     def is_logging(self) -> bool:
-        """Return whether log lines take the place of the progress that is shown."""
+        """Return whether log lines replace the display of progress."""
         return self.level is not None
 
-    def started(self) -> dict[str, Any]:
-        """Return what a run keeps of this, so that it goes on in the same way: nothing when nothing was chosen."""
-        return {_STARTED: attrs.asdict(self.chosen)} if self.chosen else {}
-
-    def continuing(self, started: Mapping[str, Any]) -> "WatchOptions":
-        """Return this with what was chosen when the run was started."""
-        before = {name: tuple(said) for name, said in (started.get(_STARTED) or {}).items()}
-        return attrs.evolve(self, chosen=SecretOptions(**before) | self.chosen)
+    def as_started(self, settings: Mapping[str, Any]) -> "WatchOptions":
+        """Return these options with the secrets that were chosen when the run was started."""
+        before = {name: tuple(names) for name, names in (settings.get(_SECRETS_SETTING) or {}).items()}
+        return attrs.evolve(self, secret_options=SecretOptions(**before) | self.secret_options)
 
     @contextmanager
-    def watched(self, secrets: Secrets) -> Iterator["RunWatchers"]:
-        """Log and trace what happens meanwhile. Raises TelemetryError when traces are asked for by option and cannot be made."""
-        with ExitStack() as opened:
+    def watch(self, secrets: Secrets) -> Iterator["RunWatchers"]:
+        """Log and trace inside the `with` block. Raises TelemetryError if `--otel` asks for traces and they cannot be made."""
+        with ExitStack() as stack:
             if self.level is not None:
-                opened.enter_context(log_to(patient(sys.stderr), self.level, self.form, secrets))
-            wanted = is_configured() if self.otel is None else self.otel
-            yield RunWatchers(secrets, self._traced(secrets, opened) if wanted else None)
+                stack.enter_context(log_to(patient(sys.stderr), self.level, self.form, secrets))
+            has_tracing = is_configured() if self.otel is None else self.otel
+            yield RunWatchers(secrets, self._open_telemetry(secrets, stack) if has_tracing else None)
 
-    def _traced(self, secrets: Secrets, opened: ExitStack) -> Telemetry | None:
+    def _open_telemetry(self, secrets: Secrets, stack: ExitStack) -> Telemetry | None:
         try:
-            return opened.enter_context(traced(secrets, lambda lost: say(f"telemetry: {lost}", err=True)))
+            return stack.enter_context(traced(secrets, lambda reason: say(f"telemetry: {reason}", err=True)))
         except TelemetryError as fault:
             if self.otel:
                 raise
-            say(f"telemetry: {fault}", err=True)  # the variables may be there for other programs
+            say(f"telemetry: {fault}", err=True)  # the variables may be for other programs
             return None
 
 
 @attrs.frozen
 class RunWatchers:
-    """Who watches a run beside the one who shows it."""
+    """The watchers of a run beside its display."""
 
     _secrets: Secrets
     _telemetry: Telemetry | None
 
-    def observing(self, show: OnMoment) -> OnMoment:
-        """Return an observer that shows, and traces where that is wanted."""
+    def observer(self, show: OnMoment) -> OnMoment:
+        """Return an observer that calls `show`, and traces if there is a trace."""
         telemetry = self._telemetry
         return show if telemetry is None else to_all(show, telemetry.on_moment)
 
-    def rested(self, rest: Rest) -> None:
-        """Say to the trace how the run came to rest."""
+    def close(self, rest: Rest) -> None:
+        """End the trace with the rest of the run."""
         if self._telemetry is not None:
             self._telemetry.close(None if rest.failure is None else str(rest.failure))
 
     def note(self, what: str, data: object) -> None:
-        """Say on standard error when something that a person gives to a run has a secret in it."""
+        """Print a note on standard error if a person's input for a run has a secret in it."""
         names = sorted({name for text in _texts(data) for _, name in self._secrets.places(text)})
         if names:
             marks = ", ".join(f"[secret {name}]" for name in names)
@@ -134,23 +126,27 @@ def _texts(data: object) -> Iterator[str]:
 
 
 def _require_set(names: Sequence[str]) -> None:
-    """Raise UsageError unless all of these are variables that are set. What is none may be a secret itself: it is not repeated."""
+    """Raise UsageError unless all of these are variables that are set. The message does not repeat another text, which may be a secret."""
     for number, name in enumerate(names, start=1):
         if name not in os.environ:
             which = f" ({number} of {len(names)})" if len(names) > 1 else ""
-            told = "--secret takes the name of a variable that is set"
-            raise click.UsageError(f"{told}; there is none of the name given{which}")
+            message = "--secret takes the name of a variable that is set"
+            raise click.UsageError(f"{message}; there is none of the name given{which}")
 
 
 def watching_options(command: FC) -> FC:
-    """Add the options about secrets, logs and traces; the command gets them as one argument, `watching`."""
+    """Add the options about secrets, logs and traces; the command gets them as one argument, `watch_options`."""
 
     @click.option(
         "--secret", "names", multiple=True, metavar="NAME", help="The value of the variable NAME is a secret too."
     )
     @click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret.")
     @click.option(
-        "--not-secret", "spared", multiple=True, metavar="NAME", help="NAME is no secret, whatever it is called."
+        "--not-secret",
+        "not_secret_names",
+        multiple=True,
+        metavar="NAME",
+        help="NAME is not a secret, although its name looks like one.",
     )
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
     @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
@@ -158,37 +154,37 @@ def watching_options(command: FC) -> FC:
         "--otel/--no-otel", default=None, help="Trace with OpenTelemetry; default: if its variables say where to."
     )
     @wraps(command)
-    def collected(
+    def command_with_watch_options(
         *arguments: Any,  # noqa: ANN401  (the command's own)
         names: tuple[str, ...],
         patterns: tuple[str, ...],
-        spared: tuple[str, ...],
+        not_secret_names: tuple[str, ...],
         level: str | None,
         form: Form,
         otel: bool | None,
-        **given: Any,  # noqa: ANN401
+        **arguments_by_name: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         _require_set(names)
-        chosen = SecretOptions(names, patterns, spared)
-        return command(*arguments, watching=WatchOptions(chosen, level, form, otel), **given)
+        secret_options = SecretOptions(names, patterns, not_secret_names)
+        return command(*arguments, watch_options=WatchOptions(secret_options, level, form, otel), **arguments_by_name)
 
-    return cast(FC, collected)
+    return cast(FC, command_with_watch_options)
 
 
 LAST = "last"
-_SHOWN = 3
-runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+_MOST_NAMED = 3
+runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="The folder of runs.")
 _BUDGET = (
-    "At most so much in all, as calls=20 or usd=0.5, or of one effect, as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "Calls are tries of any effect that has answers, not of the model alone: EFFECT.calls=20 counts those of one."
+    "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
+    "Calls are tries of all effects that have answers, not only of the model; EFFECT.calls=20 counts those of one effect."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Runs]:
-    """Open the runs of a folder to read them. Raises Ended, and DocumentError when no run is kept there."""
-    with faults_told(root):
+def open_run_folder(root: Path) -> Iterator[Runs]:
+    """Open the runs of a folder to read them. Raises CommandExit, and DocumentError if no run is kept there."""
+    with exit_on_faults(root):
         runs = open_runs(root, must_exist=True)
         try:
             yield runs
@@ -196,76 +192,76 @@ def opened(root: Path) -> Iterator[Runs]:
             asyncio.run(runs.close())
 
 
-def find(ids: Sequence[str], wanted: str, root: Path) -> str:
-    """Return the id of the run that a user means, one of `ids`: an id, a part of just one, its folder, or `last`. Raises Ended.
+def find(ids: Sequence[str], name: str, root: Path) -> str:
+    """Return the id that a user means, one of `ids`: an id, a piece of just one id, the run's folder, or `last`. Raises CommandExit.
 
-    Runs that are a part of another one are meant when they are named, or a part of their name that the other has not.
+    A run that is a part of another one is meant only if the text has more of its id than that of the other.
     """
-    wanted = wanted.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
-    if wanted in ids:
-        return wanted
+    name = name.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
+    if name in ids:
+        return name
     if not ids:
-        raise CommandExit(f"{root}: no run is kept here", UNREADABLE)
-    whole, _, part = wanted.partition(PART_OF)
+        raise CommandExit(f"{root}: no run is kept here", EXIT_UNREADABLE)
+    whole, _, part = name.partition(PART_OF)
     if whole == LAST:
         newest = next((run for run in reversed(ids) if PART_OF not in run), ids[-1])
         return find(ids, f"{newest}{PART_OF}{part}", root) if part else newest
-    named = [run for run in ids if wanted in run]
-    found = [run for run in named if PART_OF not in run] or named
-    if len(found) == 1:
-        return found[0]
-    if found:
-        told = f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}"
-        raise CommandExit(f"{told}; write more of it", UNREADABLE)
-    meant = nearest(wanted, (LAST, *ids))
-    hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])};"
-    raise CommandExit(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)
+    matches = [run for run in ids if name in run]
+    whole_matches = [run for run in matches if PART_OF not in run] or matches
+    if len(whole_matches) == 1:
+        return whole_matches[0]
+    if whole_matches:
+        message = f"'{name}' is a part of {len(whole_matches)} runs in {root}: {_some(whole_matches)}"
+        raise CommandExit(f"{message}; write more of it", EXIT_UNREADABLE)
+    suggestion = nearest(name, (LAST, *ids))
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"the newest: {_some(ids[-_MOST_NAMED:])};"
+    raise CommandExit(f"no run '{name}' in {root}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
 
 
 def _some(runs: Sequence[str]) -> str:
-    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
-    return ", ".join(runs[:_SHOWN]) + more
+    more = f" and {len(runs) - _MOST_NAMED} more" if len(runs) > _MOST_NAMED else ""
+    return ", ".join(runs[:_MOST_NAMED]) + more
 
 
-def recorded_run(root: Path, wanted: str) -> StoredRun:
-    """Read the run that a user means. Raises Ended, and DocumentError when no run is kept there."""
-    with opened(root) as runs:
-        found = find(runs.ids(), wanted, root)
-        note_run(root / found)
-        return runs.stored_run(found)
+def recorded_run(root: Path, name: str) -> StoredRun:
+    """Read the run that a user means. Raises CommandExit, and DocumentError if no run is kept there."""
+    with open_run_folder(root) as runs:
+        run_id = find(runs.ids(), name, root)
+        note_run(root / run_id)
+        return runs.stored_run(run_id)
 
 
-def told_record(root: Path, recorded: StoredRun) -> RunRecord:
-    """Replay the run of a machine that was read. Raises Ended."""
-    with faults_told(root):
-        return machine_record(recorded)
+def replay_record(root: Path, stored_run: StoredRun) -> RunRecord:
+    """Replay a stored run. Raises CommandExit."""
+    with exit_on_faults(root):
+        return machine_record(stored_run)
 
 
-def machine_record(recorded: StoredRun) -> RunRecord:
-    """Replay a recorded run. Raises OtherMachineError; Ended for a run that is not its machine's."""
+def machine_record(stored_run: StoredRun) -> RunRecord:
+    """Replay a stored run. Raises OtherMachineError, and CommandExit if its entries do not follow from its machine."""
     try:
-        return record_of(recorded)
+        return record_of(stored_run)
     except ReplayError as fault:
-        raise CommandExit(f"damaged: run {recorded.run}, {fault}", 1) from fault
+        raise CommandExit(f"damaged: run {stored_run.run}, {fault}", 1) from fault
 
 
 @contextmanager
-def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
-    """Turn what can go wrong with a run into a sentence and an exit code.
+def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
+    """Turn the faults of a run into `CommandExit`.
 
-    `directory` gives the folder of the run that is driven, if one is.
+    `directory` returns the folder of the run that is driven, if there is one.
     """
     try:
         yield
     except HeldError as error:
-        alive = "that process is alive, and goes on with it; --take takes the run away from it"
+        alive = "that process is alive, and goes on with it; --take takes the run from it"
         raise CommandExit(f"{error}: {alive}", 1) from error
     except DamageError as error:
         raise CommandExit(f"damaged: {error}", 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
-        told = f"`dsa diff {document} FILE` says what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
-        raise CommandExit(f"{error}; {told}", 1) from error
+        hint = f"`dsa diff {document} FILE` shows what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
+        raise CommandExit(f"{error}; {hint}", 1) from error
     except (ReplayMismatchError, GenerationError, StoreError, ArtifactStoreError) as error:
         raise CommandExit(str(error), 1) from error
     except OSError as error:
@@ -274,12 +270,12 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
         ) from error
     except KeyboardInterrupt:
         at = directory()
-        kept = f"; what was done so far is kept in {at}: `{line('resume', at)}` goes on" if at else ""
-        raise CommandExit(f"interrupted{kept}", INTERRUPTED, directory=at) from None
+        hint = f"; what was done so far is kept in {at}: `{shell_command('resume', at)}` goes on" if at else ""
+        raise CommandExit(f"interrupted{hint}", EXIT_INTERRUPTED, directory=at) from None
 
 
-def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
-    """Return the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers, maybe in a part of the run."""
+def shell_command(verb: str, directory: Path, *words: str, at: str = "") -> str:
+    """Return a command for the run of a directory, ready to paste. `at` is the place of the question that it answers, maybe in a part of the run."""
     root = directory.parent
     where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
     return shlex.join(["dsa", verb, place_in_part(directory.name, at) if at else directory.name, *words, *where])
@@ -287,10 +283,10 @@ def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
 
 @attrs.frozen
 class RunOptions:
-    """What was chosen for a run; of a recorded one, None and empty is as it was started.
+    """The options for a run. For a recorded run, None and empty values mean: as it was started.
 
-    `module` binds names, `parameters` are values by name, `budget` are limits, `watching` says what is secret, logged and traced. `wait_s` is how
-    many seconds a timer is waited for. `config` is what policies can read, where it is to be another than at the start.
+    `module` binds names, `parameters` are values by name, `budget` has limits, `watch_options` choose secrets, logs and traces. `wait_s` is the
+    longest time in seconds to wait for a timer. `config` replaces settings that policies can read.
     """
 
     model: str | None = None
@@ -299,31 +295,35 @@ class RunOptions:
     budget: tuple[str, ...] = ()
     quiet: bool = False
     json_wanted: bool = False
-    watching: WatchOptions = attrs.field(factory=WatchOptions)
+    watch_options: WatchOptions = attrs.field(factory=WatchOptions)
     wait_s: float = math.inf
     config: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def shows_nothing(self) -> bool:
-        """Return whether no progress is shown: nobody wants it, or log lines take its place."""
-        return self.quiet or self.json_wanted or self.watching.is_logging
+        """Return whether no progress is shown, because of an option or because log lines replace it."""
+        return self.quiet or self.json_wanted or self.watch_options.is_logging
 
-    def continuing(self, recorded: StoredRun) -> "RunOptions":
-        """Return this with the secrets that were chosen when a run was started."""
-        first = recorded.entries[0]
-        started = dict(first.started) if isinstance(first, MachineEntry) else {}
-        return attrs.evolve(self, watching=self.watching.continuing(started))
+    def as_started(self, stored_run: StoredRun) -> "RunOptions":
+        """Return these options with the secrets that were chosen when a run was started."""
+        first = stored_run.entries[0]
+        settings = dict(first.started) if isinstance(first, MachineEntry) else {}
+        return attrs.evolve(self, watch_options=self.watch_options.as_started(settings))
 
     @property
     def changes(self) -> Options:
-        """How a recorded run is bound otherwise than as it was started."""
+        """The changes to the options that a recorded run was started with."""
         return Options(
-            self.module, self.model, budget=self.budget, secret_options=self.watching.chosen, config=self.config
+            self.module,
+            self.model,
+            budget=self.budget,
+            secret_options=self.watch_options.secret_options,
+            config=self.config,
         )
 
 
-def model_named(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:
-    """Return the model as it is written; to be used as an option's callback. Raises click.BadParameter for what can be no model."""
+def read_model(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:
+    """Return a model's name. The callback of an option; raises click.BadParameter for a text that cannot be one."""
     if model is not None:
         try:
             require_model_name(model)
@@ -332,11 +332,11 @@ def model_named(_context: click.Context, _option: click.Parameter, model: str | 
     return model
 
 
-def duration_s(_context: click.Context, _option: click.Parameter, written: str) -> float:
-    """Return a duration in seconds; to be used as an option's callback. Raises click.BadParameter."""
-    duration_ms = 0 if written == "0" else parse_duration(written)
+def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> float:
+    """Return a duration in seconds. The callback of an option; raises click.BadParameter."""
+    duration_ms = 0 if text == "0" else parse_duration(text)
     if duration_ms is None:
-        raise click.BadParameter(f"'{written}' is not a duration; write 0s, 90s, 15m, 24h or 2d")
+        raise click.BadParameter(f"'{text}' is not a duration; write 0s, 90s, 15m, 24h or 2d")
     return duration_ms / 1000
 
 
@@ -344,31 +344,31 @@ _MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:
-    """Add the options of a run, with what a command says of its models and of its parameters."""
+    """Add the options of a run, with a command's own help for `--model` and `--param`."""
 
-    @click.option("--model", callback=model_named, help=model)
+    @click.option("--model", callback=read_model, help=model)
     @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
     @param_option(parameter)
     @budget_option
     @json_option
     @click.option("--quiet", is_flag=True, help="Print no progress.")
     @wraps(command)
-    def collected(
+    def command_with_options(
         *arguments: Any,  # noqa: ANN401  (the command's own)
         model: str | None,
         module: str | None,
         parameters: tuple[str, ...],
         budget: tuple[str, ...],
-        watching: WatchOptions,
+        watch_options: WatchOptions,
         quiet: bool,
         json_wanted: bool,
-        **given: Any,  # noqa: ANN401  (the command's own)
+        **arguments_by_name: Any,  # noqa: ANN401  (the command's own)
     ) -> Any:  # noqa: ANN401
         values = parse_parameters(parameters)
-        options = RunOptions(model, module, values, budget, quiet, json_wanted, watching)
-        return command(*arguments, options=options, **given)
+        options = RunOptions(model, module, values, budget, quiet, json_wanted, watch_options)
+        return command(*arguments, options=options, **arguments_by_name)
 
-    return cast(FC, collected)
+    return cast(FC, command_with_options)
 
 
 def run_options(command: FC) -> FC:
@@ -384,7 +384,7 @@ def run_options(command: FC) -> FC:
         help="Stay while the next timer is due within DURATION, such as 90s, 15m or 24h.",
     )
     @wraps(command)
-    def waiting(*arguments: Any, options: RunOptions, wait_s: float, **given: Any) -> Any:  # noqa: ANN401  (the command's own)
-        return command(*arguments, options=attrs.evolve(options, wait_s=wait_s), **given)
+    def command_with_wait(*arguments: Any, options: RunOptions, wait_s: float, **arguments_by_name: Any) -> Any:  # noqa: ANN401  (the command's own)
+        return command(*arguments, options=attrs.evolve(options, wait_s=wait_s), **arguments_by_name)
 
-    return options_saying(cast(FC, waiting), _MODEL, "Set a parameter, such as rmax=5.")
+    return options_saying(cast(FC, command_with_wait), _MODEL, "Set a parameter, such as rmax=5.")

@@ -1,8 +1,8 @@
-"""Runner: drives one run for a command until it rests, and writes down what it made.
+"""Run views: runs that commands drive until they rest, and their ends, in words for people or as JSON for programs.
 
-The JSON of a run: one object of one shape (`run.schema.json`) from every command that runs or shows one, whatever came of it.
-
-The end of a run, in words for people or as JSON for programs.
+`perform` drives one run and writes its results to its folder. `RunReport` is the JSON of a run: one object of one shape (`run.schema.json`) from
+every command that runs or shows one, also after an error. `tell` prints a run that came to rest. `MachineExtension` is what the package of a
+machine adds to the commands.
 """
 
 import glob
@@ -22,9 +22,17 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from dsa.cli.command_line import INTERRUPTED, JsonCommand, fault_as_json, noted_run, printable, silence, tell_json
-from dsa.cli.ledger_view import asked_text, doubts, questions_text, send_line, step_text, text_said, tokens_and_cost
-from dsa.cli.run_options import line, machine_record, opened
+from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, printable, silence
+from dsa.cli.ledger_view import (
+    doubt_lines,
+    doubt_text,
+    questions_text,
+    send_line,
+    spoken_text,
+    step_text,
+    tokens_and_cost,
+)
+from dsa.cli.run_options import machine_record, open_run_folder, shell_command
 from dsa.data_use import GENERATING_EFFECT
 from dsa.edge.event_loop import run_to_end
 from dsa.edge.images import RenderError, svg
@@ -52,10 +60,10 @@ from dsa.trace import show_occurrence
 
 @attrs.frozen
 class FinishedRun:
-    """A run that came to rest: how, where its files are, how many seconds it took this time.
+    """A run that came to rest, with its files, and the seconds that this command drove it.
 
-    `steps` is the folder with a file for each step that has passed, of a run with several; `final` is the result, None where
-    the run has not succeeded. `diagram` is None where no renderer is installed.
+    `steps` is the folder with a file for each step that has passed, if there are several steps. `final` is the result, None if the run has not
+    succeeded. `diagram` is None if no renderer is installed.
     """
 
     rest: Rest
@@ -67,22 +75,22 @@ class FinishedRun:
 
 
 def perform(
-    opened: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]], wait_s: float
+    open_place: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]], wait_s: float
 ) -> FinishedRun:
-    """Begin a run, or take one up, and drive it until it rests; write down what it made. Raises what `begin` does.
+    """Begin or resume a run, drive it until it rests, and write its results. Raises what `begin` does.
 
-    A timer that is due within `wait_s` seconds is waited for.
+    It waits for a timer that is due within `wait_s` seconds.
     """
 
     async def whole() -> FinishedRun:
         began = time.monotonic()
-        async with opened() as runs:
+        async with open_place() as runs:
             handle = await begin(runs)
             rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
             assert handle.folder is not None, "commands keep their runs in a folder"
-            succeeded = rest.kind == "finished" and exit_code(rest) == 0
-            result = result_of(rest.run.machine, rest.accepted) if succeeded else None
+            has_succeeded = rest.kind == "finished" and exit_code(rest) == 0
+            result = result_of(rest.run.machine, rest.accepted) if has_succeeded else None
             steps, final, diagram = (
                 handle.folder.write_steps(rest.accepted),
                 handle.folder.write_final(result, _answer(rest)),
@@ -96,21 +104,22 @@ def perform(
 
 
 def _answer(rest: Rest) -> str | None:
-    """Return what a policy that was asked said last; None where none has succeeded."""
+    """Return the answer of a policy's run that has succeeded; None for any other run."""
     steps = policy_steps(rest.run) if rest.outcome == "succeeded" else None
     return None if steps is None else answer_text(steps)
 
 
-WAITING = 3
+EXIT_WAITING = 3
 _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
 
 
 @attrs.frozen
 class RunReport:
-    """A run as a command tells of it: how it stands, and what it has made.
+    """The report of a command about a run: how it stands, and what it has made.
 
-    `kind` is a `Rest`'s or a `RunStatus`'s, or `unreadable`; `posted` is the id of a message that was posted to the run and not taken yet; `failure` says why the run has stopped, or why the command failed. `run` is None when
-    there is none, or when it cannot be read; `folder` is the run's own. `seconds` is how long this command drove it.
+    `kind` is that of a `Rest` or a `RunStatus`, or `unreadable`. `message_id` is that of a message to the run that is not taken yet. `failure` says why
+    the run stopped, or why the command failed. `run` is None if there is none, or it cannot be read; `folder` is the run's own. `seconds` is the
+    time that this command drove it.
     """
 
     kind: str
@@ -120,8 +129,8 @@ class RunReport:
     failure: Mapping[str, Any] | None = None
     holder: str | None = None
     in_doubt: Sequence[Intent] = ()
-    refused: Sequence[RefusedEvent] = ()
-    posted: str | None = None
+    refusals: Sequence[RefusedEvent] = ()
+    message_id: str | None = None
     accepted: Sequence[Artifact] = ()
     seconds: float = 0.0
 
@@ -140,55 +149,55 @@ class RunReport:
             "holder": self.holder,
             **self._waits(),
             "in_doubt": self._in_doubt(),
-            "refused": [_refused(each) for each in self.refused],
-            "posted": self.posted,
-            **self._made(),
+            "refused": [_refusal_json(each) for each in self.refusals],
+            "posted": self.message_id,
+            **self._results(),
             **({} if self.run is None else _of_policy(self.run)),
             "directory": self.folder and str(self.folder),
             "diagram": str(diagram) if diagram is not None and diagram.exists() else None,
-            "totals": self.run and {**spent(self.run).to_json(), "seconds": self.seconds},
+            "totals": self.run and {**run_totals(self.run).to_json(), "seconds": self.seconds},
         }
 
     def _waits(self) -> dict[str, Any]:
-        """Return what a waiting run waits for: events from outside with their places, and when the next timer is due."""
+        """Return the events that a waiting run waits for, with their places, and the deadline of its next timer."""
         if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
         return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
 
     def _in_doubt(self) -> list[dict[str, Any]]:
-        """Return the effects, and calls in them, of which somebody has to say what became of them."""
+        """Return the effects in doubt, and the calls in them, that a person has to decide about."""
         lines = {intent.key: intent.line for intent in self.in_doubt}
-        asked = {} if self.run is None else doubted_keys(self.run, self.in_doubt)
-        return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in asked.items()]
+        names = {} if self.run is None else doubted_keys(self.run, self.in_doubt)
+        return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in names.items()]
 
-    def _made(self) -> dict[str, Any]:
-        """Return what the run has made, with every attempt."""
+    def _results(self) -> dict[str, Any]:
+        """Return the run's artifacts, with every attempt."""
         entries = () if self.run is None else self.run.ledger
-        redacted = [] if self.run is None else redacted_attempts(self.run)
-        judged = None
+        redacted_artifacts = [] if self.run is None else redacted_attempts(self.run)
+        candidate = None
         if self.run is not None and self.folder is not None and self.kind in {"waiting", "due"}:
-            judged = to_judge(self.run, self.folder)
+            candidate = to_judge(self.run, self.folder)
         return {
             "attempts": [_attempt(entry) for entry in entries if isinstance(entry, VerdictEntry)],
             "accepted": {artifact.step: artifact.content for artifact in self.accepted},
-            "redacted": [{"step": e.step, "attempt": e.attempt, "secrets": e.redacted} for e in redacted],
-            "to_judge": judged and judged.place,
+            "redacted": [{"step": e.step, "attempt": e.attempt, "secrets": e.redacted} for e in redacted_artifacts],
+            "to_judge": candidate and candidate.place,
         }
 
 
-def performed_report(performed: FinishedRun, refused: Sequence[RefusedEvent] = ()) -> RunReport:
+def finished_report(finished_run: FinishedRun, refusals: Sequence[RefusedEvent] = ()) -> RunReport:
     """Return the report of a run that this command drove until it rests."""
-    rest = performed.rest
-    report = rest_report(rest, performed.directory, performed.seconds)
-    return attrs.evolve(report, exit_code=exit_code(rest, refused), refused=refused)
+    rest = finished_run.rest
+    report = rest_report(rest, finished_run.directory, finished_run.seconds)
+    return attrs.evolve(report, exit_code=exit_code(rest, refusals), refusals=refusals)
 
 
 def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
-    """Return the report of a run of this folder that was driven for so long, and rests."""
+    """Return the report of a run that was driven for `seconds`, and rests."""
     failure = None if rest.failure is None else attrs.asdict(rest.failure) | {"message": str(rest.failure)}
     if failure is not None:
         del failure["at"]
-        failure = {name: said for name, said in failure.items() if name != "call" or said}
+        failure = {name: value for name, value in failure.items() if name != "call" or value}
     return RunReport(
         rest.kind,
         exit_code(rest),
@@ -202,88 +211,92 @@ def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
 
 
 def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
-    """Return the report of a run as it is recorded."""
+    """Return the report of a recorded run."""
     assert runs.root is not None, "commands keep their runs in a folder"
-    run, standing = record.run, record.status
+    run, run_status = record.run, record.status
     status = runs.summary(run.run_id).at(runs.now_ms()).status
     return RunReport(
-        status if status in BY_THE_STORE else standing.kind,
+        status if status in BY_THE_STORE else run_status.kind,
         run=run,
         folder=runs.root / run.run_id,
-        failure=_failure(run, standing),
-        holder=standing.holder,
-        in_doubt=standing.doubts,
+        failure=_failure(run, run_status),
+        holder=run_status.holder,
+        in_doubt=run_status.doubts,
         accepted=accepted_artifacts(run, runs.artifacts(run.run_id)),
     )
 
 
-def story_lines(recorded: StoredRun, after: int = 0) -> Iterator[str]:
-    """Return what happened in a run after the first `after` entries, one entry a line as JSON, with its run and number."""
-    for number, entry in enumerate(recorded.entries[after:], after + 1):
-        yield json.dumps(Moment(recorded.run, number, entry).to_json(), separators=(",", ":"))
+def story_lines(stored_run: StoredRun, after: int = 0) -> Iterator[str]:
+    """Yield the entries of a run after the first `after`, each as a line of JSON with its run and number."""
+    for number, entry in enumerate(stored_run.entries[after:], after + 1):
+        yield json.dumps(Moment(stored_run.run, number, entry).to_json(), separators=(",", ":"))
 
 
 class JsonRunCommand(JsonCommand):
-    """A command that runs or shows a run. When it fails, `--json` tells of the run that it is about all the same."""
+    """A command that runs or shows a run. If it fails, the object of `--json` has the run, too."""
 
     def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:
         """Return the object of a command that failed."""
-        told = fault_as_json(fault)
+        fault_object = fault_as_json(fault)
         folder = None if ctx is None else noted_run(ctx)
-        report = RunReport(told["kind"], folder=folder)
+        report = RunReport(fault_object["kind"], folder=folder)
         if folder is not None:
-            with suppress(DsaError, OSError, click.ClickException), opened(folder.parent) as runs:
+            with suppress(DsaError, OSError, click.ClickException), open_run_folder(folder.parent) as runs:
                 report = recorded_report(runs, machine_record(runs.stored_run(folder.name)))
-        kind = told["kind"] if report.run is None or told["exit_code"] == INTERRUPTED else report.kind
-        return attrs.evolve(report, kind=kind, exit_code=told["exit_code"], failure=told["failure"]).to_json()
+        kind = (
+            fault_object["kind"] if report.run is None or fault_object["exit_code"] == EXIT_INTERRUPTED else report.kind
+        )
+        return attrs.evolve(
+            report, kind=kind, exit_code=fault_object["exit_code"], failure=fault_object["failure"]
+        ).to_json()
 
 
-def _failure(run: Run, standing: RunStatus) -> dict[str, Any] | None:
-    """Return what has stopped a recorded run."""
-    if standing.kind != "stopped":
+def _failure(run: Run, status: RunStatus) -> dict[str, Any] | None:
+    """Return the failure that stopped a recorded run, or None."""
+    if status.kind != "stopped":
         return None
-    told = {"what": None, "line": None, "code": "stopped", "message": standing.failure}
+    failure = {"what": None, "line": None, "code": "stopped", "message": status.failure}
     results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
-    for flying in standing.left.in_flight:
-        faults = [step["payload"] for step in results[flying.intent.key].steps] if flying.has_failed else []
-        if faults and not flying.in_doubt:
-            call = call_named(flying.intent.key, faults[0])
+    for open_effect in status.left.in_flight:
+        faults = [step["payload"] for step in results[open_effect.intent.key].steps] if open_effect.has_failed else []
+        if faults and not open_effect.in_doubt:
+            call = call_named(open_effect.intent.key, faults[0])
             return {
-                **told,
+                **failure,
                 **({"call": call} if call else {}),
-                "what": flying.intent.effect,
-                "line": flying.intent.line,
+                "what": open_effect.intent.effect,
+                "line": open_effect.intent.line,
                 "code": code_and_message(faults[0])[0],
             }
-    return told
+    return failure
 
 
-def exit_code(rest: Rest, refused: Sequence[RefusedEvent] = ()) -> int:
-    """Return 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3).
+def exit_code(rest: Rest, refusals: Sequence[RefusedEvent] = ()) -> int:
+    """Return 0 for success, 1 for a failed or stopped run, 3 if a person is needed (DESIGN.md, section 3).
 
-    1 also when an event that was sent to the run has been refused. What the end of a run is worth its machine may know better (`MachineExtension.exit_code`).
+    1 is also for an event to the run that was refused. A machine can have exit codes of its own for finished runs (`MachineExtension.exit_code`).
     """
-    if rest.kind == "stopped" or refused:
+    if rest.kind == "stopped" or refusals:
         return 1
     if rest.kind in {"waiting", "in doubt"}:
-        return WAITING
+        return EXIT_WAITING
     own = _own_code(rest.run) if rest.kind == "finished" else None
     return _CODES.get(rest.run.outcome, 0) if own is None else own
 
 
 def _own_code(run: Run) -> int | None:
-    """Return the exit code that its machine gives a run that is over; None where it leaves that to the name of the outcome."""
+    """Return the machine's own exit code for a finished run; None if it has none."""
     own = extension_of(run.machine.name).exit_code
     return None if own is None else own(run)
 
 
 @attrs.frozen
 class MachineExtension:
-    """What a machine's package adds to the commands for its runs. A package names its own in the entry points `dsa.machines`, under the machine's name.
+    """The additions of a machine's package to the commands. The package has it in the entry points `dsa.machines`, under the machine's name.
 
-    `name` is the machine's. Each other is None where the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in the folder `root`; `resume` is a
-    `ResumeCommand`; `counters(entries)` returns numbers by their names for `dsa show --counters`; `exit_code(run)` returns the code of a run
-    that is over, or None; `diff(runs, run_id)` returns what a run has changed outside.
+    `name` is the machine's. The other fields are None if the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in
+    the folder `root`; `resume` is a `ResumeCommand`; `counters(entries)` returns numbers by name for `dsa show --counters`; `exit_code(run)` returns
+    the code of a finished run, or None; `diff(runs, run_id)` returns the changes that a run has made outside.
     """
 
     name: str = ""
@@ -295,7 +308,7 @@ class MachineExtension:
 
 
 def extension_of(machine: str) -> MachineExtension:
-    """Return what the package of a machine adds, by the machine's name; without a package nothing is added."""
+    """Return the extension of a machine, by its name; without a package, an empty one."""
     for point in entry_points(group="dsa.machines", name=machine):
         extension: MachineExtension = point.load()
         return extension
@@ -304,7 +317,7 @@ def extension_of(machine: str) -> MachineExtension:
 
 @attrs.frozen
 class ToJudge:
-    """What a run that waits for a person has to show: the file, and why a guard did not decide."""
+    """The file that a person has to judge, and why a guard did not decide."""
 
     file: Path
     why: str
@@ -316,32 +329,32 @@ class ToJudge:
 
 
 def to_judge(run: Run, folder: Path) -> ToJudge | None:
-    """Return the artifact that a person has to judge in a waiting run; None when it does not wait after a fatal verdict."""
+    """Return the artifact that a person has to judge in a waiting run; None if it does not wait after a fatal verdict."""
     last = undecided_verdict(run)
     if last is None:
         return None
-    found = sorted(folder.glob(f"{glob.escape(last.step)}-{last.attempt}-{last.word}.*"))
-    files = [path for path in found if not path.name.endswith(".feedback.txt")]
+    paths = sorted(folder.glob(f"{glob.escape(last.step)}-{last.attempt}-{last.word}.*"))
+    files = [path for path in paths if not path.name.endswith(".feedback.txt")]
     return ToJudge(files[0], last.feedback or last.word) if files else None
 
 
 def redacted_attempts(run: Run) -> list[ArtifactEntry]:
-    """Return the artifacts that a person must not approve unawares: of each step the newest and the accepted one, if it had secrets in it."""
-    shown = {artifact for view in run.steps.values() for artifact in (view.latest, view.accepted)}
-    return [e for e in run.ledger if isinstance(e, ArtifactEntry) and e.redacted and e.artifact_id in shown]
+    """Return the artifacts that had secrets in them: of each step the newest and the accepted one. A person should know before an approval."""
+    visible_ids = {artifact for view in run.steps.values() for artifact in (view.latest, view.accepted)}
+    return [e for e in run.ledger if isinstance(e, ArtifactEntry) and e.redacted and e.artifact_id in visible_ids]
 
 
-def spent(run: Run) -> Totals:
-    """Add up what a run took."""
+def run_totals(run: Run) -> Totals:
+    """Return the totals of a run."""
     return totals(run.ledger, GENERATING_EFFECT)
 
 
 def _of_policy(run: Run) -> dict[str, Any]:
-    """Return what a policy gave, and its calls without what they gave; nothing of a run of another machine."""
+    """Return the steps and the calls of a policy's run, the calls without results; nothing for a run of another machine."""
     steps, calls = policy_steps(run), calls_of_policy(run)
     if not calls:
         return {}
-    written = [
+    call_objects = [
         {
             "path": call.path,
             "policy": call.policy,
@@ -353,10 +366,10 @@ def _of_policy(run: Run) -> dict[str, Any]:
         for call in calls
     ]
     answer = answer_text(steps) if steps is not None and run.outcome == "succeeded" else None
-    return {"answer": answer, "steps": list(steps or ()), "calls": written}
+    return {"answer": answer, "steps": list(steps or ()), "calls": call_objects}
 
 
-def _refused(each: RefusedEvent) -> dict[str, Any]:
+def _refusal_json(each: RefusedEvent) -> dict[str, Any]:
     refusal = each.refusal
     why = {"reason": refusal.reason, "message": refusal.message, "accepted": refusal.accepted}
     return {"event": each.event.event, "state": each.state, **why}
@@ -367,30 +380,30 @@ def _attempt(entry: VerdictEntry) -> dict[str, Any]:
     return {**verdict, "artifact_id": entry.artifact_id, "guard_seconds": entry.seconds}
 
 
-#: So many lines of a text that waits for a person are shown; the rest is in its file.
+#: The most lines that are shown of a text that waits for a person; the rest is in its file.
 _MOST_LINES = 40
 _STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 
 
 def headline(rest: Rest) -> str:
-    """Say in one line how the run ended."""
+    """Return in one line how the run ended."""
     run = rest.run
     if rest.failure is not None:
         return f"stopped: {rest.failure}"
     if rest.in_doubt:
-        return f"in doubt: {asked_text(run, rest.in_doubt)}"
+        return f"in doubt: {doubt_text(run, rest.in_doubt)}"
     if rest.kind == "waiting":
-        waited = tuple(rest.waits_for) or (
+        names = tuple(rest.waits_for) or (
             *(event for _, event in run.timers),
             *(part.run for part in parts(run).values()),
         )
         what = "waiting for review" if review_of(run) else "waiting"
-        return f"{what} in {run.configuration.state} for: {', '.join(waited) or 'nothing that can happen'}"
+        return f"{what} in {run.configuration.state} for: {', '.join(names) or 'nothing that can happen'}"
     return run.outcome if run.outcome not in {"failed", "escalated"} else f"{run.outcome}{_why(run)}"
 
 
 def _why(run: Run) -> str:
-    """Return what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
+    """Return why a run ended without success: the step with the verdict, or the event with its row and its error."""
     steps = policy_steps(run)
     if steps:
         return f": {step_text(steps[-1])}"
@@ -398,116 +411,120 @@ def _why(run: Run) -> str:
     step, event = next(taken, (None, None))
     if not isinstance(step, RowEntry) or not isinstance(event, EventEntry):
         return ""
-    unfinished = [view for view in run.steps.values() if view.accepted is None and view.attempts]
-    if event.verdicts and unfinished:
-        return f" at {unfinished[-1].name} after {plural(unfinished[-1].attempts, 'attempt')}"
+    open_steps = [view for view in run.steps.values() if view.accepted is None and view.attempts]
+    if event.verdicts and open_steps:
+        return f" at {open_steps[-1].name} after {plural(open_steps[-1].attempts, 'attempt')}"
     what = show_occurrence(Occurrence(event.event, event.verdicts, event.source))
     is_failure = event.event.endswith(".failed") and isinstance(event.data, dict)
-    said = f": {code_and_message(event.data)[1]}" if is_failure else ""
-    return f" by {what}{f' (line {step.line})' if step.line else ''}{said}"
+    message = f": {code_and_message(event.data)[1]}" if is_failure else ""
+    return f" by {what}{f' (line {step.line})' if step.line else ''}{message}"
 
 
-def tell(performed: FinishedRun, console: Console, *, json_wanted: bool, refused: Sequence[RefusedEvent] = ()) -> None:
-    """Print how a run ended, for people or for programs; nobody need read it."""
+def print_result(
+    finished_run: FinishedRun, console: Console, *, json_wanted: bool, refusals: Sequence[RefusedEvent] = ()
+) -> None:
+    """Print how a run ended, for people or for programs; a missing reader is no error."""
     try:
         if json_wanted:
-            tell_json(performed_report(performed, refused).to_json())
+            print_json(finished_report(finished_run, refusals).to_json())
         else:
-            show(performed, console)
+            show(finished_run, console)
     except BrokenPipeError:
-        silence(sys.stdout)  # how the run ended is no matter of who reads it
+        silence(sys.stdout)  # the exit code does not depend on a reader
 
 
-def show(performed: FinishedRun, console: Console, *, code: bool = True) -> None:
-    """Print how a run ended, what it made, where everything is and what it took."""
-    rest, style = performed.rest, _STYLES.get(exit_code(performed.rest), "bold")
-    for told in doubts(rest.run, rest.in_doubt, performed.directory) if rest.in_doubt else [headline(rest)]:
-        console.print(Text(printable(told), "" if told.startswith(" ") else style), soft_wrap=True)
-    if code and performed.final is not None:
+def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> None:
+    """Print how a run ended, its result, its files and its totals."""
+    rest, style = finished_run.rest, _STYLES.get(exit_code(finished_run.rest), "bold")
+    for line_text in (
+        doubt_lines(rest.run, rest.in_doubt, finished_run.directory) if rest.in_doubt else [headline(rest)]
+    ):
+        console.print(Text(printable(line_text), "" if line_text.startswith(" ") else style), soft_wrap=True)
+    if code and finished_run.final is not None:
         console.print()
-        console.print(_shown(performed.final, console), soft_wrap=True)
-    judged = to_judge(rest.run, performed.directory) if rest.kind == "waiting" else None
-    if code and judged is not None:
+        console.print(_result_text(finished_run.final, console), soft_wrap=True)
+    candidate = to_judge(rest.run, finished_run.directory) if rest.kind == "waiting" else None
+    if code and candidate is not None:
         console.print()
-        console.print(Text(printable(_judged_text(judged))), soft_wrap=True)
-    made = _artifacts(performed)
-    facts: dict[str, object] = {"artifacts" if made else "run": made or performed.directory}
+        console.print(Text(printable(_judged_text(candidate))), soft_wrap=True)
+    artifacts = _artifacts(finished_run)
+    facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or finished_run.directory}
     facts |= {
-        "redacted": _redacted(performed.rest.run),
-        "said": _said(performed.rest),
-        "asked": questions_text(performed.rest.run),
-        "steps": performed.steps,
-        "final": performed.final,
-        "diagram": performed.diagram,
-        "errors": _errors(performed),
-        "to judge": judged and judged.place,
+        "redacted": _redaction_text(finished_run.rest.run),
+        "said": _last_text(finished_run.rest),
+        "asked": questions_text(finished_run.rest.run),
+        "steps": finished_run.steps,
+        "final": finished_run.final,
+        "diagram": finished_run.diagram,
+        "errors": _errors(finished_run),
+        "to judge": candidate and candidate.place,
     }
-    for name, fact in (facts | {"totals": _spent(performed), "next": _next(performed)}).items():
+    for name, fact in (facts | {"totals": _totals_text(finished_run), "next": _next(finished_run)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
 
 
-def _errors(performed: FinishedRun) -> Path | None:
-    """Return where the tracebacks of users' code are, when that has stopped the run."""
-    path = performed.directory / ERRORS
-    return path if performed.rest.kind == "stopped" and path.exists() else None
+def _errors(finished_run: FinishedRun) -> Path | None:
+    """Return the file with the tracebacks of users' code, if that stopped the run."""
+    path = finished_run.directory / ERRORS
+    return path if finished_run.rest.kind == "stopped" and path.exists() else None
 
 
-def _said(rest: Rest) -> str | None:
-    """Return what was said to people just before a run began to wait, or as it ended."""
+def _last_text(rest: Rest) -> str | None:
+    """Return the last text to people before a run began to wait or ended."""
     entries = tuple(rest.run.ledger)[::-1] if rest.kind in {"waiting", "finished"} else []
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
-    texts = [text_said(entry) for entry in since if isinstance(entry, ResultEntry)]
+    texts = [spoken_text(entry) for entry in since if isinstance(entry, ResultEntry)]
     return next((shorten(text) for text in texts if text), None)
 
 
-def _judged_text(judged: ToJudge) -> str:
+def _judged_text(candidate: ToJudge) -> str:
     """Return the beginning of a text that a person has to judge."""
-    lines = judged.file.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()
+    lines = candidate.file.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()
     more = [f".. ({len(lines) - _MOST_LINES} more lines)"] if len(lines) > _MOST_LINES else []
     return "\n".join([*lines[:_MOST_LINES], *more])
 
 
-def _next(performed: FinishedRun) -> str | None:
-    """Return the command that goes on with the run, if it can go on and has not said how before."""
-    rest = performed.rest
+def _next(finished_run: FinishedRun) -> str | None:
+    """Return the command that goes on with the run, unless `show` has printed it already."""
+    rest = finished_run.rest
     if rest.kind == "stopped":
-        return line("resume", performed.directory)
-    return send_line(rest.run, performed.directory) if rest.waits_for else None
+        return shell_command("resume", finished_run.directory)
+    return send_line(rest.run, finished_run.directory) if rest.waits_for else None
 
 
-def _shown(final: Path, console: Console) -> Syntax | Text:
+def _result_text(final: Path, console: Console) -> Syntax | Text:
     text = printable(final.read_text(encoding="utf-8", errors="replace").rstrip())
     if final.suffix == ".py" and console.is_terminal:
         return Syntax(text, "python", theme="ansi_dark", background_color="default")
     return Text(text)
 
 
-def _artifacts(performed: FinishedRun) -> str | None:
-    """Return where artifacts are, and how many; None where none was made."""
-    made = [entry for entry in performed.rest.run.ledger if isinstance(entry, ArtifactEntry)]
-    if not made:
+def _artifacts(finished_run: FinishedRun) -> str | None:
+    """Return the folder of the artifacts and their number; None if there are none."""
+    artifacts = [entry for entry in finished_run.rest.run.ledger if isinstance(entry, ArtifactEntry)]
+    if not artifacts:
         return None
-    verdicts = [entry for entry in performed.rest.run.ledger if isinstance(entry, VerdictEntry)]
+    verdicts = [entry for entry in finished_run.rest.run.ledger if isinstance(entry, VerdictEntry)]
     turned_down = {entry.artifact_id for entry in verdicts if entry.label not in {"passed", "review"}}
-    return f"{performed.directory} ({len(made)} made, {len(turned_down)} rejected, all kept)"
+    return f"{finished_run.directory} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
 
 
-def _redacted(run: Run) -> str | None:
-    told = [f"{entry.step} {entry.attempt} had {', '.join(entry.redacted)}" for entry in redacted_attempts(run)]
-    return f"{'; '.join(told)}: it is kept with [secret ..] in that place" if told else None
+def _redaction_text(run: Run) -> str | None:
+    texts = [f"{entry.step} {entry.attempt} had {', '.join(entry.redacted)}" for entry in redacted_attempts(run)]
+    return f"{'; '.join(texts)}: it is kept with [secret ..] in that place" if texts else None
 
 
-def _spent(performed: FinishedRun) -> str:
-    sums = spent(performed.rest.run)
+def _totals_text(finished_run: FinishedRun) -> str:
+    sums = run_totals(finished_run.rest.run)
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
-    calls = calls_of_policy(performed.rest.run)
+    calls = calls_of_policy(finished_run.rest.run)
     if calls:
-        cached = sum(call.is_cached for call in calls)
+        cached_count = sum(call.is_cached for call in calls)
         models = f", {sums.calls} by models: {tokens_and_cost(sums)}" if sums.calls else ""
-        made = f"{plural(len(calls) - 1, 'call')}{f' ({cached} cached)' if cached else ''}"
-        return f"{made}{models}, {performed.seconds:.1f} s in all"
+        calls_text = f"{plural(len(calls) - 1, 'call')}{f' ({cached_count} cached)' if cached_count else ''}"
+        return f"{calls_text}{models}, {finished_run.seconds:.1f} s in all"
     return (
         f"{plural(sums.calls, 'model call')}{failed}, {tokens_and_cost(sums)}, {sums.model_seconds:.1f} s model, "
-        f"{sums.guard_seconds:.1f} s guards, {performed.seconds:.1f} s in all"
+        f"{sums.guard_seconds:.1f} s guards, {finished_run.seconds:.1f} s in all"
     )

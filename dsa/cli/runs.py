@@ -1,6 +1,6 @@
-"""`dsa runs`: the runs that are kept, one a line, the newest last.
+"""`dsa runs`: the recorded runs, one a line, the newest last. `dsa runs rm` removes runs.
 
-`dsa runs --verify`: a run's line from its ledger, decoded and replayed.
+A line comes from a run's summary, or with `--verify` from its ledger, decoded and replayed.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from dsa.text import closest, shorten
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
-#: Words of `--status`: how a run stands.
+#: The words of `--status`.
 _STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
-#: When a run was started, as its id says it.
+#: The length of the start time in a run's id.
 _STAMP_LENGTH = len("20260131T120000")
 
 
 @attrs.frozen
 class RunLine:
-    """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words.
+    """One run in the list. `kind` is its status, or `damaged`, or `other machine`; `how` has it in words.
 
-    `about` is what it was first told or asked: the field `about` of that, else `text`.
+    `about` is a short text from its first event.
     """
 
     run: str
@@ -54,10 +54,10 @@ class RunLine:
     about: str | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """Return what stands in the columns."""
+        """Return the cells of the run's line."""
         events = "" if self.events is None else str(self.events)
-        started = started_at(self.run).removesuffix(" UTC")
-        return self.run, started, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
+        start_time = started_at(self.run).removesuffix(" UTC")
+        return self.run, start_time, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as an object of JSON."""
@@ -65,20 +65,20 @@ class RunLine:
 
 
 class RunsCommand(JsonCommand, click.Group):
-    """`dsa runs`, and what is done with several runs at once."""
+    """`dsa runs`, and the commands for several runs at once."""
 
 
 @click.group("runs", cls=RunsCommand, invoke_without_command=True)
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option(
-    "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs that stand so: {', '.join(_STATUSES)}."
+    "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs with this status: {', '.join(_STATUSES)}."
 )
 @click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
 @click.option(
     "--due-before",
     "due_before_ms",
     metavar="TIME",
-    callback=lambda _context, _option, written: None if written is None else moment_ms(written),
+    callback=lambda _context, _option, text: None if text is None else moment_ms(text),
     help="Only runs with a timer that is due before TIME: 2026-12-24T18:00 (UTC), or 24h from now.",
 )
 @click.option("--machine", metavar="NAME", help="Only runs of this machine.")
@@ -101,52 +101,53 @@ def command(
     verify: bool,
     json_wanted: bool,
 ) -> None:
-    """List the runs that are kept: machine, state, how they stand, how many events, when they were started (UTC)."""
+    """List the recorded runs: when they were started (UTC), number of events, machine, state, status."""
     if context.invoked_subcommand is not None:
         return
     folder = Path(root)
-    with _opened(folder) as runs:
+    with _open_archive(folder) as runs:
         every = asyncio.run(runs.list(now_ms=now_ms()))
         summaries = tuple(each for each in every if each.matches(None, waiting_for, machine))
         hint = "" if summaries else _hint(every, waiting_for, machine)
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
-        found = [verified(runs, each) if verify else listed(each) for each in summaries]
-        lost = runs.lost_count()
-    shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
+        lines = [line_of_ledger(runs, each) if verify else line_of_summary(each) for each in summaries]
+        lost_count = runs.lost_count()
+    selection = [line for line, each in zip(lines, summaries, strict=True) if status in {None, line.kind, each.status}]
     if json_wanted:
-        say(json.dumps([each.to_json() for each in shown], indent=2))
-    elif shown:
-        _say_table(shown)
-    elif not lost:
+        say(json.dumps([each.to_json() for each in selection], indent=2))
+    elif selection:
+        _say_table(selection)
+    elif not lost_count:
         _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
-    if lost:
+    if lost_count:
         raise CommandExit(
-            f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
+            f"{root}: damaged: {lost_count} more {'run was' if lost_count == 1 else 'runs were'} kept here and cannot be found",
+            1,
         )
 
 
-def _is_due_before(found: RunSummary, moment: int) -> bool:
-    due_ms = found.summary.due_ms
-    return due_ms is not None and due_ms < moment and found.status in {"waiting", "due"}
+def _is_due_before(summary: RunSummary, moment: int) -> bool:
+    due_ms = summary.summary.due_ms
+    return due_ms is not None and due_ms < moment and summary.status in {"waiting", "due"}
 
 
 @command.command("rm", cls=JsonCommand)
-@click.argument("wanted", metavar="RUN...", nargs=-1, required=True)
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
-def remove(wanted: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
-    """Remove each RUN, an id or a part of one, with its parts, what it generated and its folder. A run that a process has is refused."""
-    removed, find = list[str](), importlib.import_module("dsa.cli.run_options").find
-    with _opened(Path(root)) as runs:
+def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
+    """Remove each RUN, an id or a piece of one, with its parts, its artifacts and its folder. A run that a process holds is refused."""
+    removed_ids, find = list[str](), importlib.import_module("dsa.cli.run_options").find
+    with _open_archive(Path(root)) as runs:
         ids = runs.ids()
-        for run in dict.fromkeys(find(ids, each, Path(root)) for each in wanted):
+        for run in dict.fromkeys(find(ids, each, Path(root)) for each in names):
             asyncio.run(runs.remove(run))
-            removed.append(run)
+            removed_ids.append(run)
             if not json_wanted:
                 say(f"removed {run}")
     if json_wanted:
-        say(json.dumps({"removed": removed}, indent=2))
+        say(json.dumps({"removed": removed_ids}, indent=2))
 
 
 def now_ms() -> int:
@@ -154,21 +155,21 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def moment_ms(written: str) -> int:
+def moment_ms(text: str) -> int:
     """Read a time, or a duration from now, as milliseconds since 1970. Raises click.BadParameter."""
-    duration_ms = parse_duration(written)
+    duration_ms = parse_duration(text)
     if duration_ms is not None:
         return now_ms() + duration_ms
     try:
-        moment = datetime.fromisoformat(written)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"'{written}' is not a time; write 2026-12-24T18:00 or 24h") from None
+        raise click.BadParameter(f"'{text}' is not a time; write 2026-12-24T18:00 or 24h") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[RunArchive]:
-    """Open the runs of a folder. Raises Ended, and DocumentError when no run is kept there."""
+def _open_archive(folder: Path) -> Iterator[RunArchive]:
+    """Open the runs of a folder. Raises CommandExit, and DocumentError if no run is kept there."""
     try:
         place = open_place(folder, must_exist=True)
         try:
@@ -182,7 +183,7 @@ def _opened(folder: Path) -> Iterator[RunArchive]:
 
 
 def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | None) -> str:
-    """Return which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
+    """Return a hint with the machines or events of the runs if no run has the given one."""
     machines = {each.summary.machine for each in every}
     events = {event for each in every for event in each.summary.waits_for}
     if machine is not None and machine not in machines:
@@ -193,9 +194,9 @@ def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | N
 
 
 def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
-    """Print that there is no run. Raises Ended when runs have left their folders beside a ledger that has none."""
+    """Print that no run matches. Raises CommandExit if there are folders of runs beside a ledger without runs."""
     if is_filtered:
-        say(f"{folder}: no run that is kept here is one of those{hint}")
+        say(f"{folder}: no run here matches{hint}")
         return
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
@@ -204,31 +205,31 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     say(f"{folder}: no run is kept here")
 
 
-def _say_table(shown: list[RunLine]) -> None:
-    rows = [_HEADER, *(each.cells() for each in shown)]
+def _say_table(lines: list[RunLine]) -> None:
+    rows = [_HEADER, *(each.cells() for each in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = (map(str.ljust, row, widths) for row in rows)
-    say("\n".join("  ".join(row).rstrip() for row in padded))
+    padded_rows = (map(str.ljust, row, widths) for row in rows)
+    say("\n".join("  ".join(row).rstrip() for row in padded_rows))
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------------
 
 
-def listed(found: RunSummary) -> RunLine:
+def line_of_summary(run_summary: RunSummary) -> RunLine:
     """Return a run's line from its summary."""
-    kind, how = _stands(found)
+    kind, how = _status_and_text(run_summary)
     if kind == "damaged":
-        return RunLine(found.run, kind, how)
-    summary = found.summary
+        return RunLine(run_summary.run, kind, how)
+    summary = run_summary.summary
     return RunLine(
-        found.run,
+        run_summary.run,
         kind,
         how,
         summary.machine,
         summary.state,
         summary.outcome if kind == "finished" else None,
         summary.events,
-        found.holder,
+        run_summary.holder,
         dict(summary.waits_for) if kind in {"waiting", "due"} else {},
         summary.due_ms if kind in {"waiting", "due"} else None,
         tuple(summary.in_doubt) if kind == "in doubt" else (),
@@ -236,18 +237,18 @@ def listed(found: RunSummary) -> RunLine:
     )
 
 
-def how(found: RunSummary) -> str:
-    """Say in a few words how a run stands."""
-    return _stands(found)[1]
+def status_text(run_summary: RunSummary) -> str:
+    """Return the status of a run in a few words."""
+    return _status_and_text(run_summary)[1]
 
 
-def _stands(found: RunSummary) -> tuple[str, str]:
-    summary, status = found.summary, found.status
+def _status_and_text(run_summary: RunSummary) -> tuple[str, str]:
+    summary, status = run_summary.summary, run_summary.status
     match status:
         case "damaged":
-            return status, f"damaged: run {found.run}: {found.damage}"
+            return status, f"damaged: run {run_summary.run}: {run_summary.damage}"
         case "under way":
-            return status, f"under way, held by {found.holder}"
+            return status, f"under way, held by {run_summary.holder}"
         case "finished":
             return status, f"finished: {summary.outcome}"
         case "in doubt":
@@ -257,12 +258,12 @@ def _stands(found: RunSummary) -> tuple[str, str]:
     if status in {"cut off", "interrupted"}:
         return status, status
     if status == "due":
-        return status, f"due: {'a message is in its inbox' if found.messages else ', '.join(summary.timers)}"
+        return status, f"due: {'a message is in its inbox' if run_summary.messages else ', '.join(summary.timers)}"
     return status, f"waiting for: {', '.join((*summary.waits_for, *summary.timers)) or 'nothing that can happen'}"
 
 
 def started_at(run_id: str) -> str:
-    """Return when a run was started, as its id says it; empty for an id that does not."""
+    """Return the start time in a run's id; "" for an id without one."""
     stamp = run_id.partition("-")[0]
     if len(stamp) == _STAMP_LENGTH:
         with suppress(ValueError):
@@ -275,17 +276,17 @@ def _short(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2]}.."
 
 
-def verified(runs: RunArchive, found: RunSummary) -> RunLine:
-    """Return a run's line from all of its ledger, decoded and replayed; what is the matter with a damaged one becomes its line."""
+def line_of_ledger(runs: RunArchive, run_summary: RunSummary) -> RunLine:
+    """Return a run's line from its ledger, decoded and replayed. For a damaged run, the line says why it cannot be read."""
     try:
-        return listed(summary_of_record(runs.get(found.run)))
+        return line_of_summary(summary_of_record(runs.get(run_summary.run)))
     except DamageError as fault:
         if fault.run is None:
             raise
-        return RunLine(found.run, "damaged", f"damaged: {fault}")
+        return RunLine(run_summary.run, "damaged", f"damaged: {fault}")
     except OtherMachineError as fault:
         kind, why = "other machine", str(fault)
     except ReplayError as fault:
-        kind, why = "damaged", f"damaged: run {found.run}, {fault}"
-    summary = found.summary
-    return RunLine(found.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)
+        kind, why = "damaged", f"damaged: run {run_summary.run}, {fault}"
+    summary = run_summary.summary
+    return RunLine(run_summary.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)

@@ -1,4 +1,4 @@
-"""`dsa send RUN EVENT [DATA]`: hand a waiting run an event from outside, or say what an effect in doubt was answered with."""
+"""`dsa send RUN EVENT [DATA]`: send a waiting run an event from outside, or the answer of an effect in doubt."""
 
 import re
 import sys
@@ -10,21 +10,21 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import UNREADABLE, CommandExit, read_data, require_text, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, read_data, require_text, say
 from dsa.cli.ledger_view import refusal_text, terminal
 from dsa.cli.resume import Manner, RunInput, go_on
 from dsa.cli.run_options import (
     RunOptions,
     duration_s,
-    line,
-    opened,
+    open_run_folder,
     recorded_run,
+    replay_record,
     run_options,
     runs_option,
-    told_record,
+    shell_command,
     watching_options,
 )
-from dsa.cli.run_view import WAITING, JsonRunCommand, exit_code, recorded_report, tell
+from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, exit_code, print_result, recorded_report
 from dsa.declarations import OUTSIDE
 from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
@@ -46,14 +46,14 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
 @click.argument("event")
 @click.argument("text", required=False, metavar="[DATA]")
 @runs_option
-@click.option("--data", metavar="DATA", help="What the event brings, in place of DATA, a text: JSON, or a text.")
+@click.option("--data", metavar="DATA", help="The data of the event, in place of DATA: JSON, or a text.")
 @click.option(
     "--answers",
     "key",
     metavar="KEY",
-    help="EVENT is what this effect in doubt was answered with, or the type of the step that this call gave.",
+    help="EVENT is the answer of this effect in doubt, or the type of the step that this call gave.",
 )
-@click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
+@click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -61,7 +61,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     callback=duration_s,
     default="10s",
     show_default=True,
-    help="How long to wait until the process that has the run takes the event.",
+    help="How long to wait until the process that holds the run takes the event.",
 )
 @watching_options
 @run_options
@@ -79,94 +79,95 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a part of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
-    late. Without a place it answers what the run asks now. A run that another process has gets the event in its inbox: 0 when it is taken, 3 when it
-    still waits there. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no
-    such event.
+    RUN is an id, a piece of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
+    late. Without a place it answers what the run asks now. A run that another process holds gets the event in its inbox: 0 if it is taken, 3 if it
+    still waits there. Exit codes as of `dsa run`; 1 also if the event is refused, 2 if the machine has no such event.
     """
-    folder, (run, place) = Path(root), _parted(run)
-    record, at, whole = _meant(folder, run, event, place)
-    said = _said(record, Occurrence(event, data=_data(text, data)), at, key)
+    folder, (run, place) = Path(root), _split_place(run)
+    record, at, whole = _target_records(folder, run, event, place)
+    run_input = _read_input(record, Occurrence(event, data=_data(text, data)), at, key)
     if record.status.kind == "finished":
         raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
     is_part = whole is not record and not key
     is_posted = is_part or (record.status.kind == "under way" and not (take or key))
-    posted = _post(record, whole, folder, said, options, timeout_s) if is_posted else None
-    if posted is not None:
-        sys.exit(posted)
-    driven, said = (whole if is_part else record), attrs.evolve(said, sent=()) if is_posted else said
-    performed = go_on(driven, folder, said, Manner(options, take))
-    now = told_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else performed.rest.run
-    refused = refused_outside_events(now, len(record.stored_run.entries))
-    _say_refused(refused, now, folder / now.run_id)
-    if performed.rest.in_doubt and not key:
-        say(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
-    tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
-    sys.exit(exit_code(performed.rest, refused))
+    code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else None
+    if code is not None:
+        sys.exit(code)
+    run_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
+    finished_run = go_on(whole if is_part else record, folder, run_input, Manner(options, take))
+    now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
+    refusals = refused_outside_events(now, len(record.stored_run.entries))
+    _say_refused(refusals, now, folder / now.run_id)
+    if finished_run.rest.in_doubt and not key:
+        say(f"{event} was not sent: first decide what is in doubt", err=True)
+    print_result(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
+    sys.exit(exit_code(finished_run.rest, refusals))
 
 
-def _said(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> RunInput:
-    """Return what is said to a run: an event, or what the effect of this key was answered with. Raises as `_require_known` and `_answer`."""
+def _read_input(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> RunInput:
+    """Return the input for a run: an event, or the answer of the effect with this key. Raises what `_require_known` and `_answer` do."""
     if key is not None:
         return RunInput(answers={key: _answer(record, key, occurrence)})
-    _require_known(record, occurrence.event, answering=False)
-    return RunInput(sent=(occurrence,), at=at)
+    _require_known(record, occurrence.event, is_answer=False)
+    return RunInput(occurrences=(occurrence,), at=at)
 
 
-def _parted(run: str) -> tuple[str, str]:
-    """Part RUN@PLACE. Raises UsageError for a place that can be none."""
+def _split_place(run: str) -> tuple[str, str]:
+    """Split RUN@PLACE. Raises UsageError for an invalid place."""
     whole, _, place = run.partition("@")
     part, _, inner = place.partition("@")
     name, place = (part, inner) if inner else (whole, place)  # the place of a part's question names the part
     if place and not _PLACE.fullmatch(place):
-        raise click.UsageError(f"'{place}' is no place: it is a number, or the key of an effect, such as 3 or 3/1")
+        raise click.UsageError(
+            f"'{place}' is not a valid place: write a number, or the key of an effect, such as 3 or 3/1"
+        )
     return name, place
 
 
-def _meant(root: Path, run: str, event: str, place: str) -> tuple[RunRecord, str | None, RunRecord]:
-    """Return the run that is sent an event, which may be a part of the one that is named; the place of the question there; and the run that has to be driven."""
-    record = told_record(root, recorded_run(root, run))
+def _target_records(root: Path, run: str, event: str, place: str) -> tuple[RunRecord, str | None, RunRecord]:
+    """Return the run that takes an event, which may be a part of the named one, the place of the question there, and the run to drive."""
+    record = replay_record(root, recorded_run(root, run))
     at = place or places(record.run).get(event)
     if at is not None and asking_run(at):
-        record, at = told_record(root, recorded_run(root, asking_run(at))), at.rpartition("@")[2]
-    with opened(root) as runs:
+        record, at = replay_record(root, recorded_run(root, asking_run(at))), at.rpartition("@")[2]
+    with open_run_folder(root) as runs:
         whole = driving_run(runs, record.run.run_id)
     is_whole = whole == record.run.run_id
-    return record, at, record if is_whole else told_record(root, recorded_run(root, whole))
+    return record, at, record if is_whole else replay_record(root, recorded_run(root, whole))
 
 
 def _post(
-    record: RunRecord, whole: RunRecord, root: Path, said: RunInput, options: RunOptions, timeout_s: float
+    record: RunRecord, whole: RunRecord, root: Path, run_input: RunInput, options: RunOptions, timeout_s: float
 ) -> int | None:
-    """Post an event to a run that another process drives, or a whole, and say what became of it. Returns the exit code; None when nobody drives it now."""
-    run_id, (sent,) = record.run.run_id, said.sent
-    with opened(root) as runs:
-        message, deadline_s = runs.post(run_id, sent, said.at, options.changes), time.monotonic() + timeout_s
+    """Post an event to a run that another process drives, or to a part, and print its outcome. Return the exit code; None if no process drives it now."""
+    run_id, (occurrence,) = record.run.run_id, run_input.occurrences
+    with open_run_folder(root) as runs:
+        message, deadline_s = runs.post(run_id, occurrence, run_input.at, options.changes), time.monotonic() + timeout_s
         while (outcome := runs.delivery(message)) is None and time.monotonic() < deadline_s:
             if runs.summary(whole.run.run_id).holder is None:
                 return None
             time.sleep(POLL_S)
         run = runs.get(run_id)
         report = recorded_report(runs, run)
-    refused: tuple[RefusedEvent, ...] = ()
+    refusals: tuple[RefusedEvent, ...] = ()
     if outcome is not None and outcome.reason:
         refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-        refused = (RefusedEvent(EventEntry(0, sent.event, at=said.at), refusal, outcome.state),)
-    code = WAITING if outcome is None else int(bool(refused))
+        refusals = (RefusedEvent(EventEntry(0, occurrence.event, at=run_input.at), refusal, outcome.state),)
+    code = EXIT_WAITING if outcome is None else int(bool(refusals))
     if options.json_wanted:
         waits = message if outcome is None else None
-        tell_json(attrs.evolve(report, exit_code=code, refused=refused, posted=waits).to_json())
+        print_json(attrs.evolve(report, exit_code=code, refusals=refusals, message_id=waits).to_json())
     elif outcome is None:
-        say(f"{sent.event} is posted, not taken yet: {report.holder} has the run")
-    elif not refused:
-        say(f"{sent.event} was taken: the run is in {outcome.state}")
-    _say_refused(refused, run.run, root / run_id)
+        say(f"{occurrence.event} is posted, not taken yet: {report.holder} holds the run")
+    elif not refusals:
+        say(f"{occurrence.event} was taken: the run is in {outcome.state}")
+    _say_refused(refusals, run.run, root / run_id)
     return code
 
 
-def _say_refused(refused: Iterable[RefusedEvent], run: Run, directory: Path) -> None:
-    """Say why events were refused, and what to do for who has answered a question that is not asked any more."""
-    for each in refused:
+def _say_refused(refusals: Iterable[RefusedEvent], run: Run, directory: Path) -> None:
+    """Print why events were refused, and what to do if the run does not ask the question any more."""
+    for each in refusals:
         where = f" in {each.state}" if each.state else ""
         say(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
         name, at = each.event.event, each.event.at or each.event.key
@@ -174,42 +175,42 @@ def _say_refused(refused: Iterable[RefusedEvent], run: Run, directory: Path) -> 
             continue
         now = places(run).get(name)
         if now is None:
-            told = f"nobody asks for {name} now: {line('show', directory)} says what is asked"
+            hint = f"the run does not ask for {name} now: {shell_command('show', directory)} shows its questions"
         else:
-            answer = line("send", directory, name, at=now)
-            told = f"what is asked now is question {now}, not {at}: look at it ({line('show', directory)}), and answer with {answer}"
-        say(told, err=True)
+            answer = shell_command("send", directory, name, at=now)
+            hint = f"the run asks question {now} now, not {at}: look at it ({shell_command('show', directory)}), and answer with {answer}"
+        say(hint, err=True)
 
 
-def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)
-    """Return the event's data. Raises UsageError for two of them, and for what is neither JSON nor text."""
-    if text is not None and written is not None:
-        raise click.UsageError("DATA and --data are two ways to say the same: give one")
-    if written is not None:
-        return read_data(written)
+def _data(text: str | None, json_text: str | None) -> Any:  # noqa: ANN401  (JSON)
+    """Return the event's data. Raises UsageError if it is given twice, and for invalid JSON or text."""
+    if text is not None and json_text is not None:
+        raise click.UsageError("DATA and --data exclude each other: give one")
+    if json_text is not None:
+        return read_data(json_text)
     if text is not None and text.lstrip().startswith(("{", "[")):
         return read_data(text, "DATA")
     return None if text is None else require_text(text, "DATA")
 
 
-def _answer(record: RunRecord, key: str, said: Occurrence) -> Occurrence | Step:
-    """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and Ended."""
+def _answer(record: RunRecord, key: str, occurrence: Occurrence) -> Occurrence | Step:
+    """Return the answer of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and CommandExit."""
     call = calls_in_doubt(record.status.left).get(key)
     if call is None:
-        _require_known(record, said.event, answering=True)
-        return said
-    if said.event == TEXT and isinstance(said.data, str):
-        return text_step(call.policy, said.data)
-    if said.event == ACTION_RESULT and isinstance(said.data, dict):
-        return action_result_step(call.policy, said.data)
+        _require_known(record, occurrence.event, is_answer=True)
+        return occurrence
+    if occurrence.event == TEXT and isinstance(occurrence.data, str):
+        return text_step(call.policy, occurrence.data)
+    if occurrence.event == ACTION_RESULT and isinstance(occurrence.data, dict):
+        return action_result_step(call.policy, occurrence.data)
     forms = f"`{TEXT} \"..\"` or `{ACTION_RESULT} --data '{{..}}'`"
-    raise click.UsageError(f"what a call gave is written {forms}")
+    raise click.UsageError(f"write the result of a call as {forms}")
 
 
-def _require_known(record: RunRecord, event: str, *, answering: bool) -> None:
-    """Raise Ended with the event that was probably meant, when the machine has none of that name."""
+def _require_known(record: RunRecord, event: str, *, is_answer: bool) -> None:
+    """Raise CommandExit, with the event that was probably meant, if the machine has none of that name."""
     machine = record.run.machine
     if event not in machine.event_named:
         people = {OUTSIDE, *person_effects(record.run)}
-        meant = [each.name for each in machine.events if answering or each.origin in people]
-        raise CommandExit(f"{machine.name} has no event '{event}'; {closest(event, meant)}", UNREADABLE)
+        names = [each.name for each in machine.events if is_answer or each.origin in people]
+        raise CommandExit(f"{machine.name} has no event '{event}'; {closest(event, names)}", EXIT_UNREADABLE)

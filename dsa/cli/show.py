@@ -1,4 +1,4 @@
-"""`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
+"""`dsa show RUN`: the story of a run and how it stands, or the run as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import UNREADABLE, CommandExit, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, say
 from dsa.cli.ledger_view import story, terminal
 from dsa.cli.run import display_of
-from dsa.cli.run_options import faults_told, machine_record, opened, recorded_run, runs_option
+from dsa.cli.run_options import exit_on_faults, machine_record, open_run_folder, recorded_run, runs_option
 from dsa.cli.run_view import JsonRunCommand, MachineExtension, RunReport, extension_of, recorded_report, story_lines
 from dsa.declarations import Scenario
 from dsa.edge.document_files import read_text
@@ -41,10 +41,10 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
     "--provenance",
     "form",
     flag_value="provenance",
-    help="Print the tree of attempts: which refines which, and what was said of it.",
+    help="Print the tree of attempts: which refines which, and their feedback.",
 )
 @click.option(
-    "--counters", "form", flag_value="counters", help="Print what can be counted: events, effects, reasons, rescues."
+    "--counters", "form", flag_value="counters", help="Print numbers of events, effects, reasons and rescues."
 )
 @click.option(
     "--transcript",
@@ -52,162 +52,162 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
     flag_value="transcript",
     help="Print a conversation or a coding run as it was shown while it went on.",
 )
-@click.option("--diff", "form", flag_value="diff", help="Print what a coding run has changed in its workspace.")
-@click.option("--errors", "form", flag_value="errors", help="Print what your code has raised, with tracebacks.")
+@click.option("--diff", "form", flag_value="diff", help="Print the changes of a coding run to its workspace.")
+@click.option("--errors", "form", flag_value="errors", help="Print the exceptions of your code, with tracebacks.")
 @click.option("--jsonl", "form", flag_value="jsonl", help="Print the story, one entry a line as JSON.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Go on after this entry.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print how it stands and what it made as one JSON object.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print its status and its results as one JSON object.")
 def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
-    """Tell what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
+    """Show what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
 
-    RUN is an id, a part of one, or `last`.
+    RUN is an id, a piece of one, or `last`.
     """
     if form and json_wanted:
-        raise click.UsageError("--json prints one object: it goes with no other form")
+        raise click.UsageError("--json prints one object: it cannot be combined with another form")
     if after and (json_wanted or form not in {None, "jsonl"}):
         raise click.UsageError("--after goes with the story, as text or with --jsonl")
     folder = Path(root)
-    recorded = recorded_run(folder, run)
+    stored_run = recorded_run(folder, run)
     if json_wanted:
-        tell_json(_report(folder, recorded).to_json())
+        print_json(_report(folder, stored_run).to_json())
     elif form is None:
-        with faults_told(folder):
-            record = machine_record(recorded)
-        with opened(folder) as runs:
-            found = runs.summary(recorded.run).at(runs.now_ms())
-        for line in story(record, folder, found, after=after):
+        with exit_on_faults(folder):
+            record = machine_record(stored_run)
+        with open_run_folder(folder) as runs:
+            summary = runs.summary(stored_run.run).at(runs.now_ms())
+        for line in story(record, folder, summary, after=after):
             say(line)
     else:
-        for line in _lines(recorded, folder, form, after):
+        for line in _lines(stored_run, folder, form, after):
             say(line)
 
 
-def _report(root: Path, recorded: StoredRun) -> RunReport:
-    """Return what is told of a run as one object."""
-    with opened(root) as runs:
-        return recorded_report(runs, machine_record(recorded))
+def _report(root: Path, stored_run: StoredRun) -> RunReport:
+    """Return the report of a run."""
+    with open_run_folder(root) as runs:
+        return recorded_report(runs, machine_record(stored_run))
 
 
-def _lines(recorded: StoredRun, root: Path, form: str | None, after: int) -> Iterator[str]:
-    """Return what is asked for."""
+def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> Iterator[str]:
+    """Yield the lines of a form."""
     if form == "jsonl":
-        yield from story_lines(recorded, after)
+        yield from story_lines(stored_run, after)
     elif form == "provenance":
-        with opened(root) as runs:
-            attempts = runs.artifacts(recorded.run).attempts()
+        with open_run_folder(root) as runs:
+            attempts = runs.artifacts(stored_run.run).attempts()
         yield from provenance_lines(attempts)
     elif form == "counters":
-        yield from counter_lines(recorded)
+        yield from counter_lines(stored_run)
     elif form == "diff":
-        with faults_told(root):
-            yield from diff_lines(recorded, root)
+        with exit_on_faults(root):
+            yield from diff_lines(stored_run, root)
     elif form == "transcript":
-        _show(recorded, root)
+        _show(stored_run, root)
     elif form == "errors":
-        yield from error_lines(root / recorded.run)
+        yield from error_lines(root / stored_run.run)
     else:
-        with faults_told(root):
-            record = machine_record(recorded)
+        with exit_on_faults(root):
+            record = machine_record(stored_run)
         yield from scenario_lines(record) if form == "scenario" else percept_lines(record)
 
 
 def error_lines(folder: Path) -> Iterator[str]:
-    """Yield what users' code has raised in a run, as it was kept in its folder."""
+    """Yield the tracebacks of users' code that a run's folder has."""
     path = folder / ERRORS
-    yield from (read_text(path).splitlines() if path.exists() else ["nothing was raised by your code"])
+    yield from (read_text(path).splitlines() if path.exists() else ["your code has raised nothing"])
 
 
-def counter_lines(recorded: StoredRun) -> Iterator[str]:
-    """Yield what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
-    counted: dict[str, Any] = dict(counters(recorded.entries))
-    own = _extension(recorded)
+def counter_lines(stored_run: StoredRun) -> Iterator[str]:
+    """Yield the numbers of a ledger, one a line; those of the machine's own come last."""
+    numbers_by_kind: dict[str, Any] = dict(counters(stored_run.entries))
+    own = _extension(stored_run)
     if own.counters is not None:
-        counted[own.name] = own.counters(recorded.entries)
-    for kind, numbers in counted.items():
+        numbers_by_kind[own.name] = own.counters(stored_run.entries)
+    for kind, numbers in numbers_by_kind.items():
         yield f"{kind}:"
-        yield from _aligned(numbers)
+        yield from _number_lines(numbers)
 
 
-def diff_lines(recorded: StoredRun, root: Path) -> Iterator[str]:
-    """Yield what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
-    diff = _extension(recorded).diff
+def diff_lines(stored_run: StoredRun, root: Path) -> Iterator[str]:
+    """Yield the changes that a run has made outside, by its machine's own `diff`. Raises CommandExit for a machine without one."""
+    diff = _extension(stored_run).diff
     if diff is None:
-        raise CommandExit(f"run {recorded.run} has no diff: only runs of `dsa code` have one", UNREADABLE)
+        raise CommandExit(f"run {stored_run.run} has no diff: only runs of `dsa code` have one", EXIT_UNREADABLE)
     with open_runs(root, must_exist=True) as runs:
-        yield from diff(runs, recorded.run).splitlines() or ["nothing was changed"]
+        yield from diff(runs, stored_run.run).splitlines() or ["nothing was changed"]
 
 
-def _show(recorded: StoredRun, root: Path) -> None:
-    """Show a run as it was shown while it went on. Raises Ended for one of a machine without a display."""
-    first = recorded.entries[0]
+def _show(stored_run: StoredRun, root: Path) -> None:
+    """Show a run in its machine's display, as while it went on. Raises CommandExit for a machine without a display."""
+    first = stored_run.entries[0]
     display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal(), root)
     if display is None:
         raise CommandExit(
-            f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
-            UNREADABLE,
+            f"run {stored_run.run} has no transcript: only runs of `dsa chat` and `dsa code` have one",
+            EXIT_UNREADABLE,
         )
-    for number, entry in enumerate(recorded.entries, 1):
-        display.on_moment(Moment(recorded.run, number, entry), is_new=True)
+    for number, entry in enumerate(stored_run.entries, 1):
+        display.on_moment(Moment(stored_run.run, number, entry), is_new=True)
     display.end()
 
 
-def _extension(recorded: StoredRun) -> MachineExtension:
-    """Return what the machine of a run adds to the commands."""
-    first = recorded.entries[0]
+def _extension(stored_run: StoredRun) -> MachineExtension:
+    """Return the extension of a run's machine."""
+    first = stored_run.entries[0]
     return extension_of(first.name if isinstance(first, MachineEntry) else "")
 
 
-def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
+def _number_lines(numbers: Mapping[str, Any]) -> Iterator[str]:
     width = max(map(len, numbers), default=0)
     for name, number in numbers.items():
         yield f"  {name:<{width}}  {number:.3f}" if isinstance(number, float) else f"  {name:<{width}}  {number}"
 
 
 def scenario_lines(record: RunRecord) -> Iterator[str]:
-    """Yield a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
-    run, seen = record.run, percepts(record.run.machine, record.run.ledger)
-    if not seen:
+    """Yield a run as a Scenario section of its machine's spec. Raises CommandExit for a run that no scenario can express."""
+    run, run_percepts = record.run, percepts(record.run.machine, record.run.ledger)
+    if not run_percepts:
         raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)
     default = loads(text_of(record.stored_run.text, record.stored_run.entries)).constants
-    changed = {name: value for name, value in record.first.parameters if default[name] != value}
-    written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
-    if written is None:
-        why = "which of several timers of one duration is meant cannot be said"
-        raise CommandExit(f"no scenario can tell run {run.run_id}: {why}", 1)
-    yield f"## Scenario: {written.name}"
-    yield from scenario_text(written).split("\n")
+    changes = {name: value for name, value in record.first.parameters if default[name] != value}
+    scenario, left_out = _scenario_of(run.machine, run_percepts, f"run {run.run_id}", changes)
+    if scenario is None:
+        why = "it cannot say which of several timers of one duration is meant"
+        raise CommandExit(f"no scenario can express run {run.run_id}: {why}", 1)
+    yield f"## Scenario: {scenario.name}"
+    yield from scenario_text(scenario).split("\n")
     if left_out:
-        say(f"left out: {left_out} refused events of which a scenario cannot tell why", err=True)
+        say(f"left out: {left_out} refused events whose reason a scenario cannot express", err=True)
 
 
-def _written(
-    machine: Machine, seen: tuple[Percept, ...], name: str, parameters: dict[str, Value]
+def _scenario_of(
+    machine: Machine, run_percepts: tuple[Percept, ...], name: str, parameters: dict[str, Value]
 ) -> tuple[Scenario | None, int]:
-    """Write percepts as a scenario, if need be without what was refused; give it and how many are left out.
+    """Return percepts as a scenario, without the refused events if necessary, and the number of those that are left out.
 
-    A scenario knows no keys, and cannot say of an event that is refused which verdicts it brought.
+    A scenario has no keys, and cannot have the verdicts of a refused event.
     """
-    plain = [percept for percept in seen if not percept.by_key]
-    for kept in (plain, [percept for percept in seen if not isinstance(percept.action, str)]):
-        written = as_scenario(machine, tuple(percept.occurrence for percept in kept), name, parameters)
-        if written is not None:
-            return written, len(seen) - len(kept)
+    plain = [percept for percept in run_percepts if not percept.by_key]
+    for selection in (plain, [percept for percept in run_percepts if not isinstance(percept.action, str)]):
+        scenario = as_scenario(machine, tuple(percept.occurrence for percept in selection), name, parameters)
+        if scenario is not None:
+            return scenario, len(run_percepts) - len(selection)
     return None, 0
 
 
 def percept_lines(record: RunRecord) -> Iterator[str]:
-    """Yield the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
+    """Yield the table of percepts and actions of a run; in a workflow, with what the step in progress uses (`-`: nothing)."""
     machine = record.run.machine
     has_uses = any(step.uses for step in machine.steps)
     rows = [
         (
-            show_occurrence(seen.occurrence),
-            f"refused: {seen.action}" if isinstance(seen.action, str) else ", ".join(map(str, seen.action)),
-            seen.state,
-            *([show_used(used_in(machine, seen.state)) or "-"] if has_uses else []),
-            show_values(seen.changes),
+            show_occurrence(percept.occurrence),
+            f"refused: {percept.action}" if isinstance(percept.action, str) else ", ".join(map(str, percept.action)),
+            percept.state,
+            *([show_used(used_in(machine, percept.state)) or "-"] if has_uses else []),
+            show_values(percept.changes),
         )
-        for seen in percepts(machine, record.run.ledger)
+        for percept in percepts(machine, record.run.ledger)
     ]
     header = ("percept", "action", "state", *(["deps"] if has_uses else []), "changed")
     yield from table_lines(header, [tuple(map(escape_cell, row)) for row in rows])
@@ -215,7 +215,7 @@ def percept_lines(record: RunRecord) -> Iterator[str]:
 
 @attrs.frozen
 class _TreeLine:
-    """An attempt in the tree, and how its line begins."""
+    """An attempt in the tree, and the beginnings of its line and of the lines below it."""
 
     attempt: AttemptRecord
     before: str
@@ -223,34 +223,34 @@ class _TreeLine:
 
 
 def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
-    """Yield the tree of attempts: below each those that refine it."""
+    """Yield the tree of attempts, each with those that refine it below it."""
     if not attempts:
         yield "nothing was generated"
         return
     tree, names = tree_of_attempts(attempts), {a.artifact_id: f"{a.step} {a.version}" for a in attempts}
-    waiting = [_TreeLine(attempt, "", "") for attempt in reversed(tree[None])]
-    while waiting:
-        branch = waiting.pop()
+    stack = [_TreeLine(attempt, "", "") for attempt in reversed(tree[None])]
+    while stack:
+        branch = stack.pop()
         yield f"{branch.before}{_attempt(branch.attempt, names)}"
-        refining = tree.get(branch.attempt.artifact_id, ())
-        last = len(refining) - 1
-        for place, each in reversed([*enumerate(refining)]):
+        children = tree.get(branch.attempt.artifact_id, ())
+        last = len(children) - 1
+        for place, each in reversed([*enumerate(children)]):
             before, below = ("`- ", "   ") if place == last else ("|- ", "|  ")
-            waiting.append(_TreeLine(each, branch.below + before, branch.below + below))
+            stack.append(_TreeLine(each, branch.below + before, branch.below + below))
 
 
 def _attempt(attempt: AttemptRecord, names: Mapping[str, str]) -> str:
-    """Describe one attempt in a line."""
-    said = attempt.verdicts[-1].feedback if attempt.verdicts else ""
+    """Return an attempt in one line."""
+    feedback = attempt.verdicts[-1].feedback if attempt.verdicts else ""
     outcome = attempt.verdicts[-1].word if attempt.verdicts else "no verdict"
     by = ", ".join(filter(None, (attempt.author, attempt.usage.model if attempt.usage else "")))
-    uses = ", ".join(names[used] for used in attempt.dependency_ids)
+    uses = ", ".join(names[dependency] for dependency in attempt.dependency_ids)
     parts = [
         f"{attempt.step} {attempt.version}",
         f"artifact {short_id(attempt.artifact_id, attempt.run_id)}",
         f"by {by}" if by else "",
         f"uses {uses}" if uses else "",
         f"redacted: {', '.join(attempt.redacted)}" if attempt.redacted else "",
-        f"{outcome}: {shorten(said)}" if said else outcome,
+        f"{outcome}: {shorten(feedback)}" if feedback else outcome,
     ]
     return "  ".join(filter(None, parts))

@@ -1,8 +1,7 @@
-"""What a simulation found, for people and programs: faults and coverage in figures, a seed's story as rows of the table.
+"""`dsa sim FILE`: a machine's runs in a simulated world where everything goes wrong, each determined by a seed.
 
-Takes outcomes and stories, gives lines and objects. They depend on nothing but the seeds; times are told apart.
-
-`dsa sim FILE`: a machine's runs in a world where everything goes wrong, each told by a seed.
+The report has faults and coverage in figures, and the story of a seed as rows of the table. It depends only on FILE and the seeds; the time is
+printed apart.
 """
 
 import json
@@ -41,30 +40,32 @@ _INDENT = "     "
 
 @attrs.frozen
 class SimArguments:
-    """What a person has typed: FILE, and parameters' values."""
+    """The arguments that the user has typed: FILE, and the values of parameters."""
 
     file: str
     parameters: tuple[str, ...] = ()
 
     def again(self, seed: int) -> str:
-        """Return the command that tells a seed's story."""
+        """Return the command that shows a seed's story."""
         values = (word for value in self.parameters for word in ("--param", value))
         return shlex.join(("dsa", "sim", self.file, *values, "--seed", str(seed)))
 
 
-def shown(asked: SimArguments, subject: Subject, outcome: CampaignResult, first: int, least: float) -> Iterator[str]:
-    """Yield what came of seeds: figures, what was not covered, what was found with the story of the first."""
+def report_lines(
+    arguments: SimArguments, subject: Subject, outcome: CampaignResult, first: int, least: float
+) -> Iterator[str]:
+    """Yield the report on seeds: figures, triples that were not hit, and violations with the story of the first one."""
     values = show_values(subject.machine.constants.items())
     last = first + outcome.seeds - 1
     yield (
-        f"{asked.file}: {outcome.seeds:,} runs{f' at {values}' if values else ''} (seeds {first} to {last}), "
+        f"{arguments.file}: {outcome.seeds:,} runs{f' at {values}' if values else ''} (seeds {first} to {last}), "
         f"{outcome.rows:,} rows taken, {outcome.processes:,} processes"
     )
     yield f"policies  {_policies(subject)}"
     width = max(len(fault) for fault in FAULTS)
     yield from (f"  {fault:<{width}}  {outcome.struck[fault]:>8,}" for fault in FAULTS if outcome.struck[fault])
     yield from _coverage(subject, outcome, least)
-    yield from _oracles(asked, subject, outcome)
+    yield from _oracles(arguments, subject, outcome)
     yield f"fingerprint {outcome.fingerprint:016x}"
 
 
@@ -73,40 +74,40 @@ def _policies(subject: Subject) -> str:
 
 
 def _coverage(subject: Subject, outcome: CampaignResult, least: float) -> Iterator[str]:
-    missed, every = outcome.missed(subject), len(subject.triples)
+    triples, every = outcome.missed(subject), len(subject.triples)
     share = outcome.coverage(subject)
     gate = f", fewer than {least:g}%" if share * 100 < least else ""
-    yield f"row x boundary x fault: {every - len(missed):,} of {every:,} triples hit ({share:.1%}{gate})"
-    yield from (f"  not hit: {_named(subject, triple)}" for triple in missed[:_MOST_MISSED])
-    if len(missed) > _MOST_MISSED:
-        yield f"  and {len(missed) - _MOST_MISSED:,} more"
+    yield f"row x boundary x fault: {every - len(triples):,} of {every:,} triples hit ({share:.1%}{gate})"
+    yield from (f"  not hit: {_triple_text(subject, triple)}" for triple in triples[:_MOST_MISSED])
+    if len(triples) > _MOST_MISSED:
+        yield f"  and {len(triples) - _MOST_MISSED:,} more"
 
 
-def _named(subject: Subject, triple: Triple) -> str:
+def _triple_text(subject: Subject, triple: Triple) -> str:
     return f"{described(subject.machine.transitions[triple.row], triple.row)}, {triple.boundary}, {triple.fault}"
 
 
-def _oracles(asked: SimArguments, subject: Subject, outcome: CampaignResult) -> Iterator[str]:
+def _oracles(arguments: SimArguments, subject: Subject, outcome: CampaignResult) -> Iterator[str]:
     if not outcome.found:
         yield f"oracles: all {len(ORACLES)} kept"
         return
-    seeds = {found.seed for found in outcome.found}
+    seeds = {violation.seed for violation in outcome.found}
     yield f"oracles: broken by {len(seeds):,} seeds"
-    for found in outcome.found[:_MOST_FOUND]:
-        yield f"  seed {found.seed}: {found.oracle} ({found.cites}): {found.message}"
+    for violation in outcome.found[:_MOST_FOUND]:
+        yield f"  seed {violation.seed}: {violation.oracle} ({violation.cites}): {violation.message}"
     if len(outcome.found) > _MOST_FOUND:
         yield f"  and {len(outcome.found) - _MOST_FOUND:,} more"
     yield ""
-    yield from told(asked, subject, Story(subject, outcome.found[0].seed, telling=True).play())
+    yield from seed_story_lines(arguments, subject, Story(subject, outcome.found[0].seed, telling=True).play())
     yield ""
 
 
 # -- a story ----------------------------------------------------------------------------------------------------------
 
 
-def told(asked: SimArguments, subject: Subject, story: SeedResult) -> Iterator[str]:
-    """Tell a seed's story: rows of the table, what came of their effects, and what went wrong between them."""
-    yield f"seed {story.seed} of {asked.file}, aimed at {_named(subject, story.aim)}"
+def seed_story_lines(arguments: SimArguments, subject: Subject, story: SeedResult) -> Iterator[str]:
+    """Yield a seed's story: rows of the table, the results of their effects, and the faults between them."""
+    yield f"seed {story.seed} of {arguments.file}, aimed at {_triple_text(subject, story.aim)}"
     event: EventEntry | None = None
     intents = Intents()
     for item in story.log:
@@ -123,14 +124,14 @@ def told(asked: SimArguments, subject: Subject, story: SeedResult) -> Iterator[s
                 yield f"{event.seq:>3}  {_event(event)}  {outcome_text(item)}"
             case _:
                 yield f"{_INDENT}{entry_text(item, RUN_ID, intents)}"
-    broken = story.violation
-    yield f"broken: {broken}" if broken else f"all oracles kept; {story.rows} rows, {story.lives} processes"
-    yield f"again: {asked.again(story.seed)}"
+    violation = story.violation
+    yield f"broken: {violation}" if violation else f"all oracles kept; {story.rows} rows, {story.lives} processes"
+    yield f"again: {arguments.again(story.seed)}"
 
 
 def _event(event: EventEntry) -> str:
-    answered = "" if event.key is None else f" (of {event.key})"
-    return f"{show_occurrence(Occurrence(event.event, event.verdicts, event.source))}{answered}"
+    answer = "" if event.key is None else f" (of {event.key})"
+    return f"{show_occurrence(Occurrence(event.event, event.verdicts, event.source))}{answer}"
 
 
 # -- for programs -----------------------------------------------------------------------------------------------------
@@ -139,9 +140,9 @@ def _event(event: EventEntry) -> str:
 def as_json(
     file: str, subject: Subject, outcome: CampaignResult, first: int, seconds: float, story: SeedResult | None = None
 ) -> dict[str, Any]:
-    """Return all of it as one object; `story` only where one seed was asked for."""
+    """Return the report as one object; `story` only for a single seed."""
     rows = subject.machine.transitions
-    found = {
+    report = {
         "file": file,
         "machine": subject.machine.name,
         "run": RUN_ID,
@@ -174,24 +175,28 @@ def as_json(
     }
     log = () if story is None else story.log
     items = [item if isinstance(item, str) else to_json(item) for item in log]
-    return found | ({} if story is None else {"story": items})
+    return report | ({} if story is None else {"story": items})
 
 
-#: What the gate asks for when nobody says otherwise, in percent.
+#: The default of the least coverage, in percent.
 _COVERAGE = 95.0
 _MOST_WORKERS = 8
 
 
 @click.command("sim")
 @click.argument("file")
-@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Play so many. [enough to cover everything]")
-@click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this one; without --seeds, tell it.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), metavar="N", help="The number of seeds. [enough to cover everything]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this seed; without --seeds, show its story."
+)
 @param_option("Set a parameter, such as rmax=1.")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit 1 when a smaller share of row x boundary x fault is hit. [95, unless seeds are chosen]",
+    help="Exit 1 if a smaller share of row x boundary x fault is hit. [95, unless seeds are chosen]",
 )
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that play. [as many as processors]")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
@@ -207,14 +212,14 @@ def command(
 ) -> None:
     """Run FILE with the real driver in a simulated world: crashes at every boundary, disks that fail, two holders, wild clocks.
 
-    FILE is a machine, or a spec whose properties are watched too. What is printed depends on FILE and the seeds alone; a seed always
-    tells the same story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
+    FILE is a machine, or a spec whose properties are watched, too. The output depends only on FILE and the seeds; a seed always gives the same
+    story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
     """
-    subject, asked = _subject(file, parameters), SimArguments(file, parameters)
+    subject, arguments = _subject(file, parameters), SimArguments(file, parameters)
     if seed is not None and seeds is None:
         if coverage is not None:
             raise click.UsageError("--coverage is about many seeds; add --seeds N")
-        sys.exit(_one(asked, subject, seed, json_wanted=json_wanted))
+        sys.exit(_one(arguments, subject, seed, json_wanted=json_wanted))
     first, count = seed or 0, seeds or enough(subject)
     workers = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
     began_s = time.perf_counter()
@@ -224,7 +229,7 @@ def command(
     if json_wanted:
         say(json.dumps(as_json(file, subject, outcome, first, seconds), indent=2))
     else:
-        for line in shown(asked, subject, outcome, first, least):
+        for line in report_lines(arguments, subject, outcome, first, least):
             say(line)
         say(f"{seconds:.1f} s, {count / seconds:,.0f} runs a second with {workers} workers", err=True)
     is_too_little = outcome.coverage(subject) * 100 < least
@@ -232,30 +237,30 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
-    """Return what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
+    """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document)).at(values)
     require_sound(machine)
-    warn_of_errors(file, machine, "what is found may be the table's fault")
+    warn_of_errors(file, machine, "faults in the report may come from the table")
     subject = Subject(machine, read_text(document), handlers_of(machine), monitored(load(file)))
     if not subject.triples:
         raise DocumentError(file, "has no row that can be taken: there is nothing to simulate")
     return subject
 
 
-def _one(asked: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
-    """Play one seed and tell its story; return the exit code."""
+def _one(arguments: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
+    """Play one seed and print its story; return the exit code."""
     story = Story(subject, seed, telling=True).play()
     if json_wanted:
         outcome = simulate(subject, (seed,))
-        say(json.dumps(as_json(asked.file, subject, outcome, seed, 0.0, story), indent=2))
+        say(json.dumps(as_json(arguments.file, subject, outcome, seed, 0.0, story), indent=2))
     else:
-        for line in told(asked, subject, story):
+        for line in seed_story_lines(arguments, subject, story):
             say(line)
     return int(story.violation is not None)
 
 
-def _show_progress(count: int, done: int) -> None:
-    """Show how many seeds were played; take it away at the end."""
-    show_line("" if done == count else f"{done:,} of {count:,} seeds")
+def _show_progress(count: int, seeds_played: int) -> None:
+    """Show the number of seeds that were played; remove it at the end."""
+    show_line("" if seeds_played == count else f"{seeds_played:,} of {count:,} seeds")

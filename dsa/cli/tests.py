@@ -25,10 +25,15 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 @click.argument("file")
 @click.option("--complete", is_flag=True, help="A complete suite instead of a tour.")
 @click.option(
-    "--extra", type=click.IntRange(min=0), help="States an implementation may have more; with --complete. [0]"
+    "--extra",
+    type=click.IntRange(min=0),
+    help="The number of additional states that an implementation may have; with --complete. [0]",
 )
 @click.option(
-    "--refused", is_flag=True, help="Let the tour also try everything that is refused, in each configuration."
+    "--refused",
+    "tries_refused",
+    is_flag=True,
+    help="Let the tour also try every event that is refused, in each configuration.",
 )
 @click.option(
     "--observe",
@@ -46,13 +51,13 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     type=click.Path(path_type=Path),
     help="Write test_x.py (pytest) or x.md (a spec of scenarios); else scenarios are printed.",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUTPUT, with whatever you have changed in it.")
+@click.option("--force", is_flag=True, help="Overwrite OUTPUT, and lose your changes in it.")
 def command(
     file: str,
     *,
     complete: bool,
     extra: int | None,
-    refused: bool,
+    tries_refused: bool,
     observe: str,
     parameters: tuple[str, ...],
     max_tests: int,
@@ -60,43 +65,47 @@ def command(
     force: bool,
 ) -> None:
     """Print tests as scenarios, or write them as a spec or a pytest file: a tour of every row and transition, or a complete suite."""
-    _require_consistent(output, complete=complete, extra=extra, refused=refused, observe=observe)
+    _require_consistent(output, complete=complete, extra=extra, tries_refused=tries_refused, observe=observe)
     require_other(output, file)
     require_free(output, force=force)
     require_file(output, "-o")
-    given = parse_parameters(parameters)
-    graph = graph_of(load(file).at(given))
+    parameter_values = parse_parameters(parameters)
+    graph = graph_of(load(file).at(parameter_values))
     if complete:
-        suite = complete_suite(graph, extra or 0, observed=_observed(graph.machine, observe), max_tests=max_tests)
+        suite = complete_suite(
+            graph, extra or 0, observed=_read_observation(graph.machine, observe), max_tests=max_tests
+        )
         tests, about, title = suite.tests, suite.claim, "complete"
     else:
-        tests, title = tour(graph, refused=refused), "tour"
+        tests, title = tour(graph, refused=tries_refused), "tour"
         about = _about_tour(graph, tests)
     say(about, err=True)
-    warn_of_errors(file, graph.machine, "the tests ask for what the table does, faults too")
-    # A prefix such as `rmax` stands for several parameters; the tests name what was meant.
+    warn_of_errors(file, graph.machine, "the tests require what the table does, faults included")
+    # A prefix such as `rmax` stands for several parameters; the tests have their full names.
     values = {name: value for name, value in graph.machine.constants.items() if value != load(file).constants[name]}
     _write(_TestFile(graph.machine, tests, about, title, values), file, output)
 
 
-def _require_consistent(output: Path | None, *, complete: bool, extra: int | None, refused: bool, observe: str) -> None:
+def _require_consistent(
+    output: Path | None, *, complete: bool, extra: int | None, tries_refused: bool, observe: str
+) -> None:
     if not complete and (extra is not None or observe):
         raise click.UsageError("--extra and --observe are for --complete")
-    if complete and refused:
-        raise click.UsageError("--refused is for a tour; a complete suite tries what is refused anyway")
+    if complete and tries_refused:
+        raise click.UsageError("--refused is for a tour; a complete suite tries refused events anyway")
     if output is not None and output.suffix not in _KINDS:
         raise click.UsageError(f"{output}: write a name that ends in .py (pytest) or .md (scenarios)")
 
 
-def _observed(machine: Machine, text: str) -> Observation:
+def _read_observation(machine: Machine, text: str) -> Observation:
     variables = tuple(variable.name for variable in machine.variables)
     words = [word.strip() for word in text.split(",") if word.strip()]
     if "all" in words:
         return Observation(state=True, values=variables, pending=True, reasons=True)
-    known = ("state", "pending", "reasons", "all", *variables)
+    names = ("state", "pending", "reasons", "all", *variables)
     for word in words:
-        if word not in known:
-            raise click.UsageError(f"--observe {word}: an implementation shows no such thing; {closest(word, known)}")
+        if word not in names:
+            raise click.UsageError(f"--observe {word}: there is no such word; {closest(word, names)}")
     values = tuple(name for name in variables if name in words)
     return Observation("state" in words, values, "pending" in words, "reasons" in words)
 
@@ -121,42 +130,46 @@ class _TestFile:
     parameters: dict[str, Value]
 
 
-def _write(made: _TestFile, file: str, output: Path | None) -> None:
+def _write(test_file: _TestFile, file: str, output: Path | None) -> None:
     if output is None:
-        write("\n".join(_scenarios(made)))
+        write("\n".join(_scenarios(test_file)))
         return
-    output.write_text(_pytest(made, file, output) if output.suffix == ".py" else _spec(made, file, output), "utf-8")
+    output.write_text(
+        _pytest(test_file, file, output) if output.suffix == ".py" else _spec(test_file, file, output), "utf-8"
+    )
     say(f"wrote {output}", err=True)
 
 
-def _pytest(made: _TestFile, file: str, output: Path) -> str:
+def _pytest(test_file: _TestFile, file: str, output: Path) -> str:
     return as_pytest(
-        made.machine, made.tests, document=_named_from(output, file), shipped=not Path(file).is_file(),
-        about=made.about, parameters=made.parameters,
+        test_file.machine, test_file.tests, document=_named_from(output, file), shipped=not Path(file).is_file(),
+        about=test_file.about, parameters=test_file.parameters,
     )  # fmt: skip
 
 
-def _spec(made: _TestFile, file: str, output: Path) -> str:
-    sections = _scenarios(made)
+def _spec(test_file: _TestFile, file: str, output: Path) -> str:
+    sections = _scenarios(test_file)
     if not sections:
-        raise click.UsageError(f"{output}: nothing was written; -o test_x.py can say these tests")
+        raise click.UsageError(f"{output}: nothing was written; -o test_x.py can express these tests")
     path = locate(file)
-    if (found := machine_of(read_text(path))) is not None:  # a spec names no spec, but the machine that this one names
-        beside = path.parent / found[0]
-        file = str(beside) if beside.is_file() else found[0]
-    return as_spec(made.machine, sections, document=_named_from(output, file), title=made.title, about=made.about)
+    if (reference := machine_of(read_text(path))) is not None:  # a spec refers to a machine, not to another spec
+        beside = path.parent / reference[0]
+        file = str(beside) if beside.is_file() else reference[0]
+    return as_spec(
+        test_file.machine, sections, document=_named_from(output, file), title=test_file.title, about=test_file.about
+    )
 
 
 def _named_from(output: Path, file: str) -> str:
-    """Return the path of a document from the folder of the output; a shipped one keeps its name."""
+    """Return the path of a document, relative to the folder of the output; a shipped one keeps its name."""
     return Path(os.path.relpath(file, output.parent)).as_posix() if Path(file).is_file() else file
 
 
-def _scenarios(made: _TestFile) -> Sequence[str]:
-    sections, unsaid = as_scenarios(made.machine, made.tests, made.title, made.parameters)
+def _scenarios(test_file: _TestFile) -> Sequence[str]:
+    sections, unsaid = as_scenarios(test_file.machine, test_file.tests, test_file.title, test_file.parameters)
     if unsaid:
         say(
-            f"{unsaid} of {len(made.tests)} tests no scenario can say (timers of one duration in several states); "
+            f"{unsaid} of {len(test_file.tests)} tests cannot be scenarios (timers of one duration in several states); "
             "-o test_x.py writes all of them",
             err=True,
         )

@@ -1,4 +1,4 @@
-"""`dsa why EVENT --in STATE FILE`: why an event is accepted or refused in a state."""
+"""`dsa why EVENT --in STATE FILE`: the reasons why an event is accepted or refused in a state."""
 
 from typing import Any, cast
 
@@ -6,7 +6,7 @@ import click
 
 from dsa.checks.explanation import Explanation, ValuationCase, why
 from dsa.checks.places import RowView, line_of
-from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, say, tell_json
+from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, print_json, say
 from dsa.edge.document_files import load
 from dsa.expr import Outcome
 
@@ -16,34 +16,38 @@ from dsa.expr import Outcome
 @click.argument("file")
 @click.option("--in", "state", required=True, metavar="STATE", help="The state that the event comes in.")
 @click.option(
-    "--given", multiple=True, metavar="NAME=VALUE", help="A variable's value, or a guard's verdict; repeatable."
+    "--given",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable's value, or a guard's verdict; repeatable.",
 )
 @param_option("A parameter's value.")
 @json_option
 def command(
-    event: str, file: str, state: str, given: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
+    event: str, file: str, state: str, assignments: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
 ) -> None:
-    """Say for each case which row takes EVENT in a state, and which conjuncts are false."""
+    """Show for each case which row takes EVENT in a state, and which conjuncts are false."""
     machine = load(file).at(parse_parameters(parameters))
-    known = parse_parameters(given, "--given")
-    verdicts = {name: cast(Outcome, value) for name, value in known.items() if name in machine.guard_named}
-    values = {name: value for name, value in known.items() if name not in verdicts}
-    found = why(machine, event, state, values, verdicts)
+    values_by_name = parse_parameters(assignments, "--given")
+    verdicts = {name: cast(Outcome, value) for name, value in values_by_name.items() if name in machine.guard_named}
+    values = {name: value for name, value in values_by_name.items() if name not in verdicts}
+    explanation = why(machine, event, state, values, verdicts)
     if json_wanted:
-        tell_json({"file": file, "machine": machine.name, "parameters": machine.constants, **_as_json(found)})
+        print_json({"file": file, "machine": machine.name, "parameters": machine.constants, **_as_json(explanation)})
     else:
-        say(found.show())
+        say(explanation.show())
 
 
-def _as_json(found: Explanation) -> dict[str, Any]:
+def _as_json(explanation: Explanation) -> dict[str, Any]:
     return {
-        "event": found.event,
-        "state": found.state,
-        "decided_by": found.source,
-        "final": found.is_finished,
-        "accepted": list(found.accepted),
-        "complete": found.complete,
-        "cases": [_case(case) for case in found.cases],
+        "event": explanation.event,
+        "state": explanation.state,
+        "decided_by": explanation.source,
+        "final": explanation.is_finished,
+        "accepted": list(explanation.accepted),
+        "complete": explanation.complete,
+        "cases": [_case(case) for case in explanation.cases],
     }
 
 

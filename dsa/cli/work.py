@@ -1,4 +1,4 @@
-"""`dsa work`: take up runs that were cut off, whose timers are due, or to which something was sent."""
+"""`dsa work`: take up runs that were cut off, that have a timer due, or that have a message in their inbox."""
 
 import json
 from pathlib import Path
@@ -10,24 +10,23 @@ from dsa.cli.command_line import JsonCommand, json_option, say
 from dsa.cli.run_options import (
     WatchOptions,
     budget_option,
-    faults_told,
-    line,
-    model_named,
+    exit_on_faults,
+    read_model,
     runs_option,
+    shell_command,
     watching_options,
 )
 from dsa.cli.run_view import RunReport, headline, rest_report
 from dsa.edge.event_loop import run_to_end
 from dsa.edge.processes import environment_secrets
-from dsa.runs.runs import open_runs
+from dsa.runs.runs import TakeUp, Worker, open_runs
 from dsa.runs.setup import Options
-from dsa.runs.worker import TakeUp, Worker
 from dsa.text import plural
 
 
 @attrs.frozen
 class WorkPrinter:
-    """How a worker says what became of each run that it takes up, below a folder of runs."""
+    """The printer of a worker: a line for each run of a folder that the worker takes up."""
 
     root: Path
     json_wanted: bool
@@ -60,14 +59,14 @@ class WorkPrinter:
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="Drive at most so many runs side by side.",
+    help="The most runs that are driven side by side.",
 )
 @watching_options
-@click.option("--model", callback=model_named, help="Another model than the runs were started with.")
+@click.option("--model", callback=read_model, help="Another model than the runs were started with.")
 @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
 @budget_option
 @json_option
-@click.option("--quiet", is_flag=True, help="Print faults alone.")
+@click.option("--quiet", is_flag=True, help="Print only faults.")
 def command(
     folders: tuple[str, ...],
     *,
@@ -75,35 +74,35 @@ def command(
     once: bool,
     machine: str | None,
     limit: int,
-    watching: WatchOptions,
+    watch_options: WatchOptions,
     model: str | None,
     module: str | None,
     budget: tuple[str, ...],
     json_wanted: bool,
     quiet: bool,
 ) -> None:
-    """Take up the runs that are due, each until it rests again: those that were cut off, whose timers are due, or to which something was sent.
+    """Take up the runs that are due, each until it rests again: those that were cut off, that have a timer due, or a message in their inbox.
 
-    Any number of workers may share a folder of runs. Documents and modules are read only in the FOLDERs (by default this one) and where they are
+    Any number of workers may share a folder of runs. Documents and modules are read only from the FOLDERs (by default this one) and where they are
     installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
     """
-    options = Options(module, model, budget=budget, secret_options=watching.chosen)
-    printing, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
+    options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
+    printer, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
 
     async def whole() -> None:
         async with open_runs(root) as runs:
-            allowed = [Path(folder) for folder in folders or (".",)]
-            worker = Worker(runs, machine=machine, at_once=limit, options=options, folders=allowed)
+            readable_folders = [Path(folder) for folder in folders or (".",)]
+            worker = Worker(runs, machine=machine, at_once=limit, options=options, folders=readable_folders)
             async for taken in worker.take_up(once=once):
-                printing.tell(taken)
+                printer.tell(taken)
                 faults.extend([taken] if taken.rest is None else [])
-            asked = [each.run for each in await runs.list(status="in doubt", machine=machine)]
-            if asked and not quiet:
-                first = line("show", Path(root) / asked[0])
-                told = f"{plural(len(asked), 'run')} in doubt: somebody has to say what happened; look at the first with `{first}`"
-                say(told, err=True)
+            doubtful_runs = [each.run for each in await runs.list(status="in doubt", machine=machine)]
+            if doubtful_runs and not quiet:
+                first = shell_command("show", Path(root) / doubtful_runs[0])
+                message = f"{plural(len(doubtful_runs), 'run')} in doubt: a person has to say what happened; look at the first with `{first}`"
+                say(message, err=True)
 
-    with faults_told(Path(root)), watching.watched(environment_secrets(watching.chosen)):
+    with exit_on_faults(Path(root)), watch_options.watch(environment_secrets(watch_options.secret_options)):
         run_to_end(whole())
     if faults:
         raise SystemExit(1)

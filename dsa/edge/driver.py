@@ -49,7 +49,7 @@ from dsa.runtime.ledger import Entry, Handling, Intent, Part, Record, RefusalEnt
 from dsa.runtime.policy.call_tree import IN_DOUBT, call_named
 from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, StopEffect
-from dsa.runtime.run_store import Journal, Taking, error_text, outcome_text
+from dsa.runtime.run_store import Journal, MessageOutcome, error_text, outcome_text
 from dsa.runtime.status import Failure, Rest, UnfinishedWork, handling_of, next_due_ms, resumption, unfinished_work
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, require_known, step
 
@@ -481,13 +481,13 @@ class Driver:
     def _refuse(self, news: News, error: OccurrenceError) -> None:
         """Take a message that cannot be an event of the run out of its inbox."""
         if self._journal is not None and news.message is not None:
-            self._journal.append((), taking=((news.message, error_text(error)),))
+            self._journal.append((), outcomes=((news.message, error_text(error)),))
         news.reply(error)
 
     async def _judged(self, occurrence: Occurrence, key: str | None) -> Occurrence:
         """Return an occurrence with the verdicts of guards that it has not brought; of an answer they see what its effect saw."""
         then = self._performer.data_now() if key is None else self._performer.data_before(key)
-        data = then.judging(occurrence.event, occurrence.data, key)
+        data = then.with_event(occurrence.event, occurrence.data, key)
         work = partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts, data)
         is_quick = is_judged_at_once(self.run, occurrence, self._guards)  # its answer becomes durable with what follows
         given = await (work() if is_quick else self._apart(work))
@@ -499,7 +499,7 @@ class Driver:
         outstanding = self.run.keys.get(intent.effect) == intent.key
         return outstanding and intent.effect not in self.run.machine.failures_handled
 
-    def _save(self, taking: Sequence[Taking] = ()) -> None:
+    def _save(self, outcomes: Sequence[MessageOutcome] = ()) -> None:
         """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
         entries = self.run.ledger.after(self._saved)
         if not entries:
@@ -507,7 +507,7 @@ class Driver:
         self._saved += len(entries)
         try:
             if self._journal is not None:
-                self._journal.append(entries, taking=taking)
+                self._journal.append(entries, outcomes=outcomes)
             if self._observe is not None:
                 self._observe(entries)
         except BaseException as error:  # a policy that records would be blamed for it

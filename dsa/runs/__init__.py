@@ -1,1 +1,1 @@
-"""The door: runs are started, followed, resumed and removed here."""
+"""Runs: they are started, followed, resumed and removed here."""

@@ -1,6 +1,6 @@
-"""Archives: the reading half of the door. Nothing here drives a run.
+"""Archives: the reading half of the entry point. Nothing here drives a run.
 
-Recorded runs: replayed with the machine that their own text gives, and where they stand.
+A recorded run is replayed with the machine that its own text gives. Its ledger alone says how it stands; the store knows who holds it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from dsa.runtime.timeline import Moment
 if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
 
-#: How long a follower of another process's run waits between two looks, in seconds.
+#: The time between two reads of a run that another process drives, in seconds.
 POLL_S = 0.01
 
 
@@ -45,11 +45,11 @@ class RunArchive:
         return self._place.root
 
     def ids(self) -> tuple[str, ...]:
-        """Return the ids of all runs, in the order they were begun."""
+        """Return the ids of all runs, in the order in which they were begun."""
         return self._place.store.runs() if self._place.is_made else ()
 
     def handle(self, run_id: str) -> "RunHandle | None":
-        """Return the handle of a run that this process drives, or that somebody here still has; else None."""
+        """Return the handle of a run that is in use in this process, driven or not; None if there is none."""
         return self._handles.get(run_id)
 
     def get(self, run_id: str) -> "RunRecord":
@@ -65,7 +65,7 @@ class RunArchive:
         return self._place.store.read_after(run_id, after)
 
     def summary(self, run_id: str) -> RunSummary:
-        """Return how a run stands, without reading its ledger. Raises UnknownRunError."""
+        """Return the summary of a run, without reading its ledger. Raises UnknownRunError."""
         return self._place.store.summary(run_id)
 
     async def list(
@@ -76,26 +76,26 @@ class RunArchive:
         machine: str | None = None,
         now_ms: int | None = None,
     ) -> tuple[RunSummary, ...]:
-        """Return how all runs stand, or those that the filter asks for, in the order they were begun. Reads no ledger.
+        """Return the summaries of all runs that match the filter, in the order in which they were begun. Reads no ledger.
 
         `status` is one of: under way, waiting, due, in doubt, stopped, interrupted, cut off, finished, damaged; `waiting_for` an event that they
-        wait for. Runs that wait are due if `now_ms` (milliseconds since 1970) is past their deadline.
+        wait for. Waiting runs are due if `now_ms` (milliseconds since 1970) is past their deadline.
         """
         if not self._place.is_made:
             return ()
         return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
 
     def delivery(self, message: str) -> Delivery | None:
-        """Return what came of a message that was posted to a run's inbox; None while it waits there. Raises StoreError when there is none of that id."""
+        """Return the outcome of a message that was posted to a run's inbox; None while it waits there. Raises StoreError for an unknown id."""
         outcome = self._place.store.outcome_of(message)
         return None if outcome is None else read_delivery(outcome)
 
     def lost_count(self) -> int:
-        """Return how many runs were kept here and cannot be found any more."""
+        """Return the number of runs that were kept here and cannot be found any more."""
         return self._place.lost_count()
 
     def artifacts(self, run_id: str) -> ArtifactStore:
-        """Return what a run generated."""
+        """Return the store of a run's artifacts."""
         return self._place.artifacts(run_id)
 
     def folder(self, run_id: str) -> Path | None:
@@ -103,9 +103,9 @@ class RunArchive:
         return None if self.root is None else self.root / run_id
 
     async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Moment]:
-        """Iterate over what happened in a run after the first `after` entries, and over what happens, until it is finished.
+        """Yield the moments of a run after the first `after` entries, then new ones as they come, until it is finished.
 
-        Each moment is durable; a slow reader reads from the store, and nothing is queued for it. Raises UnknownRunError, DamageError.
+        Each moment is durable. A slow reader reads from the store; nothing is queued for it. Raises UnknownRunError, DamageError.
         """
         store = self._place.store
         while True:
@@ -128,10 +128,10 @@ class RunArchive:
             await asyncio.sleep(POLL_S)
 
     async def remove(self, run_id: str) -> None:
-        """Remove a run, the runs that are parts of it, what they generated and their folders. The ids are not used again.
+        """Remove a run, its parts, their artifacts and their folders. The ids are not used again.
 
-        The ledgers go first, all at once: a removal that was cut off leaves files at most, and no run. Raises UnknownRunError, and HeldError
-        for a run that somebody drives; then nothing has changed.
+        The ledgers go first, all at once: a removal that is cut off leaves at most files, and no run. Raises UnknownRunError, and HeldError
+        for a run that a process drives; then nothing has changed.
         """
         store = self._place.store
         parts = [each for each in store.runs() if each.startswith(f"{run_id}{PART_OF}")]
@@ -141,29 +141,29 @@ class RunArchive:
 
 
 class OtherMachineError(DsaError):
-    """Raised when a recorded run's machine reads differently now: its ledger cannot be trusted to mean the same. `run` names it."""
+    """Raised when a recorded run's machine reads differently now, so that its ledger may mean something else. `run` is its id."""
 
     def __init__(self, run: str, digest_then: str, digest_now: str) -> None:
         self.run = run
         super().__init__(
-            f"run {run} is one of another machine: it was recorded as {digest_then[:12]}, and its document reads as {digest_now[:12]} now"
+            f"run {run} is of another machine: it was recorded as {digest_then[:12]}, and its document reads as {digest_now[:12]} now"
         )
 
 
 def require_no_secret(text: str, secrets: Secrets) -> None:
-    """Raise SecretError when a document has a secret in it, with its line."""
+    """Raise SecretError, with the line, when a document has a secret in it."""
     for place, name in secrets.places(text):
         line = text.count("\n", 0, place) + 1
         raise SecretError(
             f"line {line} of the document has the secret {name} in it, and a run keeps its document: take it out, and let programs "
-            f"read it from their environment. If it is none, say --not-secret {name}"
+            f"read it from their environment. If it is not a secret, say --not-secret {name}"
         )
 
 
 def replay_stored(stored_run: StoredRun, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
-    """Return a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
+    """Return a recorded run as it was when it was last written, and its first entry as it would read for the current machine.
 
-    `fold` is `replay`, or `rederive` for whoever compares. Raises OtherMachineError or ReplayError.
+    `fold` is `replay`, or `rederive` to compare the ledger with what the machine does. Raises OtherMachineError or ReplayError.
     """
     first = stored_run.entries[0]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
@@ -198,7 +198,7 @@ def _first_entry_after(first: MachineEntry, change: ChangeEntry) -> MachineEntry
 
 
 def text_of(first_text: str, entries: Iterable[Entry]) -> str:
-    """Return the document that runs, of a run that was begun with another one or the same."""
+    """Return the text of a run's current machine: that of the last change, or else the one that the run began with."""
     texts = [entry.text for entry in entries if isinstance(entry, ChangeEntry)]
     return texts[-1] if texts else first_text
 
@@ -212,7 +212,7 @@ def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[M
 
 @attrs.frozen
 class RunRecord:
-    """A recorded run: what is stored, its first entry as it would read for the machine that runs now, the run, how it stands."""
+    """A recorded run: what is stored, the first entry as it would read for the current machine, the replayed run, and its status."""
 
     stored_run: StoredRun
     first: MachineEntry
@@ -229,7 +229,7 @@ def record_of(stored_run: StoredRun) -> RunRecord:
 def change_machine(
     run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry | None]
 ) -> tuple[Run, MachineEntry]:
-    """Let a run go on under another machine, if `change` gives one; return it with its first entry. Raises OtherMachineError."""
+    """Put a run under another machine if `change` returns an entry for one; return the run and its first entry. Raises OtherMachineError."""
     entry = change(run)
     if entry is None:
         return run, first

@@ -1,13 +1,9 @@
-"""Whether what a module binds to the names of a table can do its work: kinds of objects, async functions, the arguments that they take.
+"""Bindings of a table: the policies, guards and generators behind its names, found and checked before the first event.
 
-Takes a machine and what a module gives, gives faults. It calls nothing of anybody's.
-
-A policy asked from outside, as a run of the shipped machine `policy`: the effect that asks it, what the run begins with, what it gave.
-
-What stands behind the names of a table: policies, guards, generators, found and checked before the first event.
-
-Takes a machine and where to look, gives a `Bindings`. Running a file runs the code beside it; nothing else in this
-package does.
+`bind` takes a machine and where to look, and returns `Bindings`. A module from a file is imported, with the modules beside it; nothing else in this
+package runs code of users to read it. `misfits` checks whether what a module gives can do its work: kinds of objects, async functions, arguments.
+It calls nothing. A policy that is asked from outside is a run of the shipped machine `policy`: `request` makes the data that the run begins with,
+`perform` is its effect, and `policy_steps` returns the steps that the policy gave.
 """
 
 import importlib
@@ -56,7 +52,7 @@ from dsa.text import nearest
 
 
 def misfits(machine: Machine, bindings: Bindings) -> Iterator[BindingError]:
-    """Yield what is bound to a name and cannot do the work: a class where an object is meant, a `def` where an `async def` is, other arguments."""
+    """Yield an error for each object that cannot do the work of its name: a class instead of an object, a `def` instead of an `async def`, other arguments."""
     for name, policy in bindings.effects.items():
         yield from _policy_misfits(f"the effect '{name}'", policy)
     for name, guard in bindings.guards.items():
@@ -71,7 +67,7 @@ def misfits(machine: Machine, bindings: Bindings) -> Iterator[BindingError]:
 
 
 def kind_of_object(value: object) -> str:
-    """Return what something is: `the class Grounded itself`, `int`."""
+    """Return the kind of an object in words, such as `int` or `the class Grounded itself`."""
     return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
 
 
@@ -107,7 +103,7 @@ def _guard_misfits(machine: Machine, name: str, guard: object) -> Iterator[Bindi
 
 
 def _guard_requests(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...], Span | None]]:
-    """Yield as what a guard is asked, by its name or its kind: with which data and artifacts, and where that stands."""
+    """Yield the calls of a guard, by its name or its kind: who asks, the names of the data and artifacts, and the place in the table."""
     rows = [row for row in machine.guards if name in (row.name, row.kind)] or [Guard(name)]
     for row in rows:
         data = tuple(argument for argument, _ in row.uses)
@@ -129,7 +125,7 @@ def _argument_misfits(
     keywords: tuple[str, ...],
     span: Span | None = None,
 ) -> Iterator[BindingError]:
-    """Report a function that cannot be called with these arguments; of one whose signature nobody can read nothing is said."""
+    """Yield an error for a function that cannot be called with these arguments. A function without a readable signature is not checked."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -152,14 +148,14 @@ def _callable_name(function: object) -> str:
 
 #: The effect of the machine.
 PERFORM = "perform"
-#: The key of the effect of a run of the machine: its only one.
+#: The key of the only effect of a run of the machine.
 _KEY = "1/1"
 
 
 def request(policy: str, payload: Payload, actions: Iterable[str], seed: Iterable[Step] = ()) -> dict[str, Any]:
-    """Return the data that a run of the machine begins with. `actions` are what the policy may call, `seed` what its own ledger begins with.
+    """Return the data that a run of the machine begins with. `actions` are the policies that it may call, `seed` the first steps of its own ledger.
 
-    `about` says for lists of runs what it is about.
+    The field `about` is a short text for lists of runs.
     """
     text = payload.get("text")
     about = f"{policy}: {text}" if isinstance(text, str) else policy
@@ -169,7 +165,7 @@ def request(policy: str, payload: Payload, actions: Iterable[str], seed: Iterabl
 
 @answering("gave", "gave_error")
 async def perform(action: Action, context: PolicyContext) -> list[Step]:
-    """Ask the policy that the run is of. An error with which it ends is its result, too; what it raises is not."""
+    """Call the policy that the run is for. Error steps are a result, too; an exception is not."""
     call, seed = _request_in(action.payload["data"])
     steps = await context.call(call, seed=seed)
     event = "gave_error" if steps and steps[-1].payload.get("error") is True else "gave"
@@ -177,7 +173,7 @@ async def perform(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def _request_in(data: object) -> tuple[Action, list[Step]]:
-    """Read what a run began with. TypeError for anything else than `request` gives."""
+    """Read the data that a run began with. Raises TypeError for data that `request` would not return."""
     if not isinstance(data, dict) or not isinstance(data.get("policy"), str):
         raise TypeError('a policy is asked with {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": []}')
     actions = frozenset(data.get("actions") or ())
@@ -185,13 +181,13 @@ def _request_in(data: object) -> tuple[Action, list[Step]]:
 
 
 def require_policy(data: object, binding: Bindings) -> None:
-    """Raise BindingError when a run is to ask a policy that is not there, TypeError for data that asks none."""
+    """Raise BindingError if a run asks for a policy that does not exist, and TypeError for data that asks for none."""
     if binding.effects.get(PERFORM) is perform and data is not None:
         binding.policies[_request_in(data)[0].policy]
 
 
 def policy_steps(run: Run) -> tuple[dict[str, Any], ...] | None:
-    """Return the steps that the policy of a run gave; None while it has given nothing, and of a run of another machine."""
+    """Return the steps of a run's policy; None before it has finished, and for a run of another machine."""
     if run.machine.name != POLICY or not run.is_finished:
         return None
     last = [entry for entry in run.ledger if isinstance(entry, EventEntry) and entry.event.startswith("gave")][-1]
@@ -199,7 +195,7 @@ def policy_steps(run: Run) -> tuple[dict[str, Any], ...] | None:
 
 
 def answer_text(steps: Iterable[Mapping[str, Any]]) -> str:
-    """Return the last text among steps, or else what the last step carries, as JSON; nothing for no steps."""
+    """Return the last text among steps, or else the payload of the last step as JSON; "" for no steps."""
     payloads = [step["payload"] for step in steps]
     texts = [payload["text"] for payload in payloads if isinstance(payload.get("text"), str)]
     last = payloads[-1] if payloads else {}
@@ -209,21 +205,21 @@ def answer_text(steps: Iterable[Mapping[str, Any]]) -> str:
 
 
 def calls_of_policy(run: Run) -> tuple[CallNode, ...]:
-    """Return the calls of a run of the machine, in the order of their places; none of a run of another machine."""
+    """Return the calls of a run of the machine, in the order of their paths; none for a run of another machine."""
     return calls_of(run.ledger, _KEY) if run.machine.name == POLICY else ()
 
 
 async def replay_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> ReplayReport:
-    """Perform again what called others in a run, with nothing done to the world. Raises what `replay_calls` does."""
+    """Replay the calls of policies in a run, without effects on the world. Raises what `replay_calls` does."""
     action, seed = _request_in(run.specification)
     return await replay_calls(run.ledger, policies, action, seed=seed, run_id=run.run_id, key=_KEY, config=config)
 
 
 ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
-#: What gives names of a table their meaning.
+#: A source of definitions: a module, or bindings.
 Names = ModuleType | Bindings
-#: What the name of a module begins with that was read from a file.
+#: The beginning of the name of a module that was read from a file.
 FROM_FILE = "dsa_bindings_"
 DEFAULT_MODEL = "local"
 
@@ -236,18 +232,17 @@ def bind(
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     secret_options: SecretOptions | None = None,
-    nested: Nested | None = None,
+    machines: Nested | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
-    """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be; MachineError for an error of its table.
+    """Bind every name of the machine. Raises one BindingError that lists all faults, MachineError, SecretError, ModelUnavailable.
 
-    `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
-    `module` is a module's name or file, or a Bindings for some of the names, else `bindings.py` beside `path` is used; names it does not give come from the
-    entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
-    names; `secret_names` of a module adds to them. `nested` gives generators that are machines. `config` is what policies can read beside
-    model and seed. ModelUnavailable passes through, SecretError is raised for what cannot be one.
-    BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, for a name of it that is
-    close to one that the machine uses, and for settings with which it says that no run can go on now (`fault_of_settings`).
+    `path` is the machine's document: files that options name are relative to its folder, or without it to the working folder. `module` is the name or
+    file of a module, or a Bindings for some of the names; without it `bindings.py` beside `path` is used. Names that it does not define come from the
+    entry points of the group `dsa.bindings` (the dual-state agent's are there). `secret_options` and the module's `secret_names` add to the secrets
+    that are found by their names. `machines` makes generators that are machines. Policies can read `config`, model and seed. Faults are names that
+    cannot be bound, modules that cannot be imported, objects that cannot do the work of their names, names close to one that the machine uses, and
+    settings that the module refuses (`fault_of_settings`).
     """
     require_sound(machine)
     modules = tuple(_modules(machine.name, path, module))
@@ -256,53 +251,38 @@ def bind(
     misnamings, notes = _own_misnamings(modules, path, module, machine)
     faults = [*map(str, misfits(machine, definitions)), *effect_faults(machine, effects), *misnamings]
     folder = None if path is None else _folder(path)
-    generator_of: GeneratorOf = partial(
-        build_generator,
-        machine=machine,
-        model=model,
-        seed=seed,
-        extra=definitions.generators,
-        nested=nested,
-        folder=folder,
-    )
+    sources: dict[str, Any] = {"extra": definitions.generators, "nested": machines, "folder": folder}
+    generator_of: GeneratorOf = partial(build_generator, machine=machine, model=model, seed=seed, **sources)
     guards = _guards(machine, lambda name: build_guard(name, machine, definitions.guards, generator_of, folder), faults)
     generators = {**definitions.generators, **_generators(machine, generator_of, faults)}
     full_config = {**(config or {}), "model": model, "seed": seed}
     if faults := [*faults, *_settings_faults(modules, full_config)]:
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (secret_options or SecretOptions()))
-    return Bindings(
-        effects,
-        guards,
-        generators,
-        secrets,
-        definitions.policies,
-        full_config,
-        tuple(notes),
-        _spenders(modules, machine),
-    )
+    spenders = _spenders(modules, machine)
+    return Bindings(effects, guards, generators, secrets, definitions.policies, full_config, tuple(notes), spenders)
 
 
 def import_kinds(module: str | None = None) -> None:
-    """Import a module by name or file, and those of the entry points: kinds of guards and generators register themselves then.
+    """Import a module by name or file, and those of the entry points, so that their kinds of guards and generators are registered.
 
-    BindingError for a module that cannot be imported.
+    Raises BindingError for a module that cannot be imported.
     """
     for _ in _modules("", None, module):
         pass
 
 
 def handlers_of(machine: Machine) -> dict[str, Policy]:
-    """Return the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
+    """Return the policies of a machine's effects from the entry points, if there is a valid one for every effect; else none."""
     if machine.name == POLICY:
-        return {}  # its effect asks a policy that the run names
+        return {}  # its effect calls a policy that the run names
     definitions = _merge(tuple(_modules(machine.name, None, None)))
     effects = {name: definitions.effects[name] for name, _ in effect_names(machine) if name in definitions.effects}
     return {} if effect_faults(machine, effects) else effects
 
 
 def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
-    """Return which effects have no policy, and which policies answer with events that the machine does not declare."""
+    """Return a fault for each effect without a policy, and for each policy's answer that the machine does not declare."""
     faults = []
     for name, span in effect_names(machine):
         policy = effects.get(name)
@@ -312,7 +292,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
             events = machine.answers.get(name, ())
             unknown = sorted(policy.answers.difference(events))
             faults.extend(
-                f"{_place(span)}the policy of '{name}' answers '{event}', which is no event from {name}; "
+                f"{_place(span)}the policy of '{name}' answers '{event}', which is not an event from {name}; "
                 f"declared: {', '.join(events) or 'none'}"
                 for event in unknown
             )
@@ -324,7 +304,7 @@ def _place(span: Span | None) -> str:
 
 
 def _guards(machine: Machine, build: Callable[[str], GuardInterface], faults: list[str]) -> dict[str, GuardInterface]:
-    """Build the guards that a machine reads; what is wrong with them is added to the faults."""
+    """Build the guards that a machine reads; add errors to the faults."""
     guards = {}
     for name, span in _read_guards(machine).items():
         try:
@@ -335,7 +315,7 @@ def _guards(machine: Machine, build: Callable[[str], GuardInterface], faults: li
 
 
 def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict[str, GeneratorInterface]:
-    """Build the generators that a machine asks; what is wrong with them is added to the faults."""
+    """Build the generators that a machine uses; add errors to the faults."""
     generators = {}
     for name in _generators_needed(machine):
         try:
@@ -346,7 +326,7 @@ def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict
 
 
 def _read_guards(machine: Machine) -> dict[str, Span | None]:
-    """Return each guard that a row reads, with the place of its declaration."""
+    """Return the guards that rows read, with the places of their declarations."""
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
     return {guard.name: guard.span for guard in machine.guards if guard.name in read}
 
@@ -360,7 +340,7 @@ def _generators_needed(machine: Machine) -> tuple[str, ...]:
 
 
 def generator_name(machine: Machine, step: str) -> str:
-    """Name the generator of a step: its own, else the machine's only one, else `llm`."""
+    """Return the name of a step's generator: its own, else the machine's only one, else `llm`."""
     declaration = machine.step_named.get(step)
     generator = None if declaration is None else declaration.generator
     if generator is None and len(machine.generators) == 1:
@@ -372,7 +352,7 @@ def generator_name(machine: Machine, step: str) -> str:
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder of a document, from the working folder where that is shorter."""
+    """Return the folder of a document, as an absolute or a relative path, whichever is shorter."""
     whole = path.parent.absolute()
     return Path(min(str(whole), os.path.relpath(whole), key=len))
 
@@ -380,7 +360,7 @@ def _folder(path: Path) -> Path:
 def _own_misnamings(
     modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
-    """Return which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
+    """Return the faults and the notes about the names of the user's own module. Installed packages are not checked: they are for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
         return [], []
     own, *others = modules
@@ -408,7 +388,7 @@ def _modules(machine: str, path: Path | None, module: str | Path | Bindings | No
 
 @cache
 def _installed_entry_points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return what installed packages bring; to look through all of them takes milliseconds."""
+    """Return the entry points of installed packages. They are cached, because to look through all packages takes milliseconds."""
     return tuple(entry_points(group=ENTRY_POINTS))
 
 
@@ -416,7 +396,7 @@ def _module_named(module: str) -> ModuleType:
     if module.endswith(".py"):
         return _from_file(Path(module))
     if not all(part.isidentifier() for part in module.split(".")):
-        raise BindingError(f"'{module}' is no module; give a module's name or a .py file")
+        raise BindingError(f"'{module}' is not the name of a module; give a module's name or a .py file")
     return _import(module)
 
 
@@ -440,25 +420,25 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses and attrs look their module up
     beside = str(path.parent.absolute())
     if beside not in sys.path:
-        sys.path.append(beside)  # as for a program: what lies beside it can be imported, by its functions too
+        sys.path.append(beside)  # as for a program: it can import modules beside it, also later in its functions
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # sys.exit at its top would end the program as if all were well
+    except BaseException as error:  # sys.exit in the module would end the program without an error
         del sys.modules[name]
         raise BindingError(f"{_line_in(path, error)}: it cannot be imported: {_import_error_text(error)}") from error
     return module
 
 
 def _import_error_text(error: BaseException) -> str:
-    """Return what an import raised in one line, without secrets."""
+    """Return an exception of an import in one line, without secrets."""
     text = environment_secrets().text(error.msg if isinstance(error, SyntaxError) else str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """Return a file with the last of its lines that an error passed through, where there is one."""
+    """Return a file with the last of its lines in an error's traceback, if there is one."""
     names = {str(path), str(path.absolute())}
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
     if isinstance(error, SyntaxError) and error.filename in names:
@@ -471,34 +451,36 @@ def _file(module: Names) -> str | None:
 
 
 def _where(module: Names) -> str:
-    """Name a module in a message."""
+    """Return the name of a module for a message."""
     return "the bindings" if isinstance(module, Bindings) else module.__file__ or module.__name__
 
 
 def _secret_names(modules: Iterable[Names]) -> SecretOptions:
-    """Return the variables that modules call secrets. Raises BindingError for what are no names."""
+    """Return the variables that modules declare as secrets. Raises BindingError for anything but a list of names."""
     names: list[str] = []
     for module in modules:
         value = getattr(module, "secret_names", ())
         if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
             where = _where(module)
-            raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
+            raise BindingError(f"{where}: `secret_names` is not a list of names of variables")
         names += value
     return SecretOptions(tuple(names))
 
 
 def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | None:
-    """Return the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
+    """Return the effects that a budget of the whole run stops, from the nearest module; None if it names none. Raises BindingError for other names."""
     if not modules or (value := getattr(modules[0], "spenders", None)) is None:
         return None
     if not isinstance(value, list | tuple | frozenset) or not set(value) <= set(machine.answers):
         where = _where(modules[0])
-        raise BindingError(f"{where}: `spenders` is no list of effects that have answers: {', '.join(machine.answers)}")
+        raise BindingError(
+            f"{where}: `spenders` is not a list of effects that have answers: {', '.join(machine.answers)}"
+        )
     return frozenset(value)
 
 
 def _settings_faults(modules: Sequence[Names], config: Mapping[str, Any]) -> list[str]:
-    """Return why no run can go on with these settings now, as the nearest module says."""
+    """Return why the nearest module refuses these settings; nothing if it accepts them."""
     fault_of = getattr(modules[0], _FAULT_OF_SETTINGS, None) if modules else None
     if fault_of is None:
         return []
@@ -509,32 +491,32 @@ def _settings_faults(modules: Sequence[Names], config: Mapping[str, Any]) -> lis
 
 
 def _merge(modules: Iterable[Names]) -> Bindings:
-    """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
+    """Merge the definitions of modules; the first that defines a name wins. Raises BindingError for definitions of the wrong type."""
     definitions: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
     policies = Registry()
     for module in modules:
         for kind, names in definitions.items():
             definitions[kind] = {**_definition(module, kind, Mapping, "a dictionary from names"), **names}
-        policies = policies.including(_definition(module, "policies", Registry, "a Registry"))
+        policies = policies.union(_definition(module, "policies", Registry, "a Registry"))
     return Bindings(definitions["effects"], definitions["guards"], definitions["generators"], policies=policies)
 
 
-def _definition(module: Names, kind: str, required: type[Any], description: str) -> Any:  # noqa: ANN401  (as `kind` says)
-    """Return what a module defines under a name; an empty one when it does not."""
+def _definition(module: Names, kind: str, expected_type: type[Any], description: str) -> Any:  # noqa: ANN401  (as `kind` says)
+    """Return a module's definitions of a kind, or an empty object."""
     value = getattr(module, kind, None)
     if value is None:
-        return Registry() if required is Registry else {}
-    if not isinstance(value, required):
+        return Registry() if expected_type is Registry else {}
+    if not isinstance(value, expected_type):
         raise BindingError(f"{_where(module)}: `{kind}` is {kind_of_object(value)}, not {description}")
     return value
 
 
 # -- names of a module that a machine cannot use ----------------------------------------------------------------------
-# A name close to one which the machine uses, and for which the module has nothing, is a fault: something else would do
-# its work. Any other may be for another document, so it is only noted.
+# A name that is close to a name of the machine, for which the module has nothing, is a fault: otherwise something else
+# would do its work. Any other name may be for another document, so there is only a note.
 
 _FAULT_OF_SETTINGS = "fault_of_settings"
-#: What a module of bindings may define, and of which types.
+#: The names that a module of bindings may define, and their types.
 _ATTRIBUTES: dict[str, tuple[type, ...]] = {
     "effects": (Mapping,),
     "guards": (Mapping,),
@@ -549,7 +531,7 @@ _RUNS_MACHINE = "machine"
 
 
 def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
-    """Return what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
+    """Return the faults and the notes about a module's names. It is not known here which names a machine inside this one uses."""
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
@@ -566,14 +548,14 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
 
 
 def _is_named_beside(name: str, file: str | None) -> bool:
-    """Return whether a document beside a module names what the module gives: one module may be for all documents of its folder."""
+    """Return whether a document beside a module has the name: one module may be for all documents of its folder."""
     beside = Path(file).parent.glob("*.md") if file else ()
     word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])")
     return any(word.search(each.read_text(encoding="utf-8", errors="replace")) for each in beside)
 
 
 def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
-    """Give, for each table of a module, the names that the machine could use, and those that it uses and says nothing more about."""
+    """Return, by attribute of a module, the names that the machine can use, and those that it uses without saying what they are."""
     effects = set(machine.effect_named)
     options = {guard.name: dict(guard.options) for guard in machine.guards}
     parts = {part.strip() for each in options.values() for part in each.get("of", "").split(",")} - {""}
@@ -595,12 +577,12 @@ def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
 
 
 def _has_parts(machine: Machine) -> bool:
-    """Return whether some generator is a machine itself: the module may be for that one too."""
+    """Return whether some generator is a machine itself: the module may be for that machine too."""
     return any(_RUNS_MACHINE in (row.kind, row.name) for row in machine.generators)
 
 
 def _nearest(name: str, names: set[str]) -> str | None:
-    """Return the name that was probably meant; names that differ by a number only are siblings."""
+    """Return the name that was probably meant. Names that differ only in their numbers are siblings, not mistakes."""
     others = (each for each in names if _without_digits(each) != _without_digits(name))
     return nearest(name, others, _NEAR)
 
@@ -616,7 +598,7 @@ def _otherwise(attribute: str, name: str) -> str:
 
 
 def _attributes(module: ModuleType, where: str) -> list[str]:
-    """Name what looks like one of the tables of a module and is none."""
+    """Return a note for each name of a module that looks like a misspelt attribute."""
     notes = []
     for name, value in vars(module).items():
         missing = [

@@ -1,9 +1,9 @@
-"""A generator that is a whole machine: what one run wants as an artifact, another run works out (seed 000, semantic agency).
+"""Child runs: machines that generate artifacts for other runs, and the runs to drive when an event is for a part (seed 000, semantic agency).
 
-Takes a machine's document and what binds it; gives an Artifact for a Context. The other run has a ledger of its own, under an id that follows from
-the effect it is for: whoever performs that effect again finds it, and goes on with it instead of beginning anew.
+A `MachineGenerator` takes a machine with its bindings, and returns an Artifact for a Context: a run of that machine works it out. The run has a
+ledger of its own, under an id that follows from the effect it is for, so performing the effect again finds the run and goes on with it.
 
-Wholes: the runs that nothing is a part of. Parts are driven by them alone; whatever comes for a part makes its whole due.
+Such a run is a part; the run that it belongs to is its whole. Only the whole drives its parts, and an event for a part makes the whole due.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class MachineGenerator(AsyncGeneratorInterface):
-    """Runs a machine for each artifact: it is asked for the rendered prompt, and what it finalised is the artifact.
+    """A generator that runs a machine for each artifact: the rendered prompt is the specification, and the finalised artifact is the result.
 
-    `runs` keeps its runs, beside those that they are for; `setup` is the machine as it is bound. `step` names the step whose artifact is
-    meant, if not the last one. ValueError for a machine that cannot be asked, or has no such step.
+    `runs` keeps its runs, beside those that they are for; `setup` is the bound machine. `step` names the step whose artifact is wanted, by default
+    the last one. Raises ValueError for a machine that takes no specification, or has no such step.
     """
 
     def __init__(self, runs: "Runs", setup: RunSetup, *, step: str = "") -> None:
@@ -53,19 +53,19 @@ class MachineGenerator(AsyncGeneratorInterface):
         self._has_caught_up = False
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Run the machine. Raises what `agenerate` does; RuntimeError inside an event loop, where that is meant."""
+        """Run the machine. Raises what `agenerate` does, and RuntimeError inside an event loop: call `agenerate` there."""
         return asyncio.run(self.agenerate(context, template))
 
     async def agenerate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Run the machine, or go on with its run. GenerationError when it gives nothing; the run itself is kept.
+        """Run the machine, or go on with its run. Raises GenerationError when it makes no artifact; the run itself is kept.
 
-        PartWaitsError when it waits, for a person or a timer: that is no failure of the machine.
+        Raises PartWaitsError when it waits for a person or a timer, which is not a failure of the machine.
         """
         prompt = render(template, context)
         handle = self._open_run(context.key, prompt)
         entries_before = (
             len(handle.run.ledger) if handle.run.is_finished else 0
-        )  # then its whole may have been told what it took
+        )  # then its usage may have been reported to its whole already
         rest = await handle.drive(*_first(handle.run, prompt), through_timers=False)
         artifact = self._artifact_of(rest, handle.artifacts)
         return Artifact(
@@ -73,7 +73,7 @@ class MachineGenerator(AsyncGeneratorInterface):
         )
 
     def _open_run(self, key: str, prompt: str) -> "RunHandle":
-        """Open the run that is for an effect: the one that was cut off, or that has given what is wanted; else a new one."""
+        """Open the run for an effect: one that was cut off or has made the artifact, else a new one."""
         parent, _, place = (key or new_run_id(self._machine.name)).partition("/")
         base = f"{parent}{PART_OF}{place.replace('/', '.')}" if place else parent
         self._catch_up(f"{parent}{PART_OF}")
@@ -87,18 +87,18 @@ class MachineGenerator(AsyncGeneratorInterface):
             run = record.run
             is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
             if is_ours and not (run.is_finished and run.outcome in _NOTHING):
-                options = Options(lambda _machine, _started: self._setup.binding, self._setup.settings.get("model"))
+                options = Options(lambda _machine, _settings: self._setup.binding, self._setup.settings.get("model"))
                 return self._runs.hold(run_id, options=options)
         raise AssertionError("numbers do not end")
 
     def _artifact_of(self, rest: Rest, artifacts: ArtifactStore) -> Artifact:
-        """Return what was wanted. GenerationError when there is nothing, with what is to be done."""
+        """Return the artifact of a run at rest. Raises GenerationError if there is none, with what to do."""
         run, owner = rest.run, f"the machine {self._machine.name} (run {rest.run.run_id})"
         if rest.failure is not None:
             raise GenerationError(f"{owner} stopped: {rest.failure}", rest.failure.code)
         if rest.in_doubt:
             effects = ", ".join(intent.effect for intent in rest.in_doubt)
-            message = f"does not know whether {effects} happened: `dsa show {run.run_id}` says what can be done"
+            message = f"does not know whether {effects} happened: see `dsa show {run.run_id}`"
             raise GenerationError(f"{owner} {message}", "in_doubt")
         if not run.is_finished:
             waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
@@ -119,7 +119,7 @@ class MachineGenerator(AsyncGeneratorInterface):
         return result_of(run.machine, accepted_artifacts(run, artifacts))
 
     def _catch_up(self, prefix: str) -> None:
-        """Have scripts go on behind the replies that earlier runs for the same run have had of them."""
+        """Let scripts skip the replies that they gave to earlier runs for the same run."""
         if self._has_caught_up:
             return
         self._has_caught_up = True
@@ -132,7 +132,7 @@ class MachineGenerator(AsyncGeneratorInterface):
 
 @attrs.frozen
 class Machines:
-    """Gives the generators of kind `machine`: what is in a file is bound as the run that wants it, and its runs are kept where that one's are.
+    """The factory of generators of kind `machine`. A machine from a file is bound like the run that uses it, and its runs are kept in the same place.
 
     `above` are the documents that it would be a part of.
     """
@@ -144,7 +144,7 @@ class Machines:
     def __call__(self, file: str, step: str, folder: Path) -> MachineGenerator:
         """Return the generator that runs the machine in a file, named from a folder, or a shipped one.
 
-        ValueError for one that cannot be read, bound or asked; each fault in it has its place.
+        Raises ValueError for a machine that cannot be read or bound, or takes no specification; each line of the message has its place.
         """
         label = str(folder / file)
         try:
@@ -164,7 +164,7 @@ class Machines:
 
 
 def _machine_path(file: str, folder: Path) -> Path:
-    """Return where a machine is: a file named from the folder, else a shipped one. DocumentError when there is none."""
+    """Return the path of a machine: a file named from the folder, else a shipped one. Raises DocumentError if there is none."""
     path = folder / file
     if os.path.exists(path):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
         return path
@@ -175,27 +175,27 @@ def _machine_path(file: str, folder: Path) -> Path:
 
 
 def _with_place(line: str, label: str) -> str:
-    """Return a line of a message with the document that it is about; what is set in goes with the line before."""
+    """Return a line of a message with the document that it is about; an indented line belongs to the line before."""
     has_place = line.startswith((" ", f"{label}:")) or _PLACE.match(line)
     return line if has_place else f"{label}: {line}"
 
 
-#: Final states in which a run has made nothing, whatever its steps have finalised on the way.
+#: The final states in which a run has no result, whatever its steps finalised on the way.
 _NOTHING = frozenset({"failed", "escalated"})
-#: What the line of a message begins with that has a place already: that of a document further in.
+#: The beginning of a line that has a place already, in a document further in.
 _PLACE = re.compile(r"[^:]+:\d+:\d+: ")
 
 
 def _first(run: Run, prompt: str) -> tuple[Occurrence, ...]:
-    """Return what a run is asked, if it was not asked before."""
+    """Return the specification for a run; nothing if the run has it already."""
     return () if run.seq else (Occurrence(SPECIFICATION, data=prompt),)
 
 
 def _require_fit(machine: Machine, step: str) -> None:
-    """Raise ValueError for a machine that nobody can ask for anything, or whose step there is not."""
+    """Raise ValueError for a machine that takes no specification, or has no such step."""
     if not takes_specification(machine):
         raise ValueError(
-            f"the machine {machine.name} has no event '{SPECIFICATION}' from outside: nobody can ask it for anything"
+            f"the machine {machine.name} has no event '{SPECIFICATION}' from outside, so it cannot be a generator"
         )
     if step and machine.steps and step not in machine.step_named:
         names = ", ".join(machine.step_named)
@@ -203,7 +203,7 @@ def _require_fit(machine: Machine, step: str) -> None:
 
 
 def _usage(entries: Iterable[Entry]) -> Usage:
-    """Add up what a run's artifacts took; what is unknown of one is unknown of all."""
+    """Add up the usage of a run's artifacts; a number that is unknown for one of them is unknown for the sum."""
     artifacts = [entry for entry in entries if isinstance(entry, ArtifactEntry)]
     models = dict.fromkeys(entry.model for entry in artifacts if entry.model)
     return Usage(
@@ -221,9 +221,10 @@ def _sum(amounts: Iterable[Any]) -> Any:  # noqa: ANN401  (int or float, or None
 
 
 def target_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tuple[str, str | None]:
-    """Return the run that an event for `run_id` is meant for, and the place of the question there.
+    """Return the run that takes an event for `run_id`, and the place of the question there.
 
-    That is a part of it where the place names one, or, without a place, where the part alone waits for the event. Raises UnknownRunError; TypeError for a place that is no text.
+    It is a part if the place names one, or if there is no place and only the part waits for the event. Raises UnknownRunError, and TypeError for
+    a place that is not a string.
     """
     require_place(at)
     if at is not None:
@@ -235,7 +236,7 @@ def target_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tup
 
 
 def driving_run(runs: RunArchive, run_id: str) -> str:
-    """Return the run that has to be driven so that this one goes on: the one that waits for it as for a part, or else itself."""
+    """Return the run to drive so that this one goes on: its whole, if that waits for it or is held, or else itself."""
     if PART_OF not in run_id:
         return run_id
     whole = run_id.partition(PART_OF)[0]
@@ -247,7 +248,7 @@ def driving_run(runs: RunArchive, run_id: str) -> str:
 
 
 def due_runs(summaries: Iterable[RunSummary]) -> list[RunSummary]:
-    """Return the runs that a worker takes up: no parts, and nothing that a person has interrupted. A run is due as soon as a part that it waits for is."""
+    """Return the runs that a worker takes up: no parts, and none that a person has interrupted. A run is due as soon as a part that it waits for is."""
     by_run = {each.run: each for each in summaries}
     return [each for each in by_run.values() if each.summary.parent is None and _is_due(each, by_run)]
 
@@ -259,5 +260,5 @@ def _is_due(summary: RunSummary, by_run: Mapping[str, RunSummary]) -> bool:
 
 
 def _has_news(part: RunSummary) -> bool:
-    """Return whether there is something to do in a part, or something has come of it: its whole has not heard of that."""
+    """Return whether a part has work to do, or a result that its whole does not have yet."""
     return part.status not in {"waiting", "under way", "interrupted", "damaged"}

@@ -1,10 +1,8 @@
-"""Watchers: who waits in this process for something to happen in a run, and for the pieces of text that it shows.
+"""Handles: a run that this process drives, or has driven until it came to rest.
 
-Inboxes of runs that this process drives: messages of other processes are handed to the run, or refused.
-
-Held runs: a run with its driver, written by this process while it holds it.
-
-Handles: a run that this process drives, or has driven until it came to rest.
+`RunHandle` is what callers have. It is a `HeldRun`, a run with its driver, which this process writes while it holds the run. `Watchers` are the tasks
+that wait for something to happen in the run, or read the text that it shows. `InboxReader` looks for messages of other processes to the runs that
+are held here; each goes to its run's driver, or is refused.
 """
 
 import asyncio
@@ -35,40 +33,40 @@ from dsa.runtime.status import Rest, UnfinishedWork, parts, places, unfinished_w
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 
-#: So many pieces of text are kept for a reader that is slow.
+#: The most pieces of text that are kept for a slow reader.
 _MOST_PIECES = 1_000
 
 
 class Watchers:
-    """Those who watch one run. Any of them may go away at any time."""
+    """The tasks that watch one run. Any of them may end at any time."""
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
         self._readers: list[deque[Piece]] = []
 
     async def change(self) -> None:
         """Wait until `wake` is called."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        self._waiters.append(waiter)
         await waiter
 
     def wake(self) -> None:
-        """Let all who wait look again."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
+        """Wake all tasks that wait in `change`."""
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
 
     def show(self, piece: Piece) -> None:
-        """Return a piece of text to all who read them; a slow reader misses the oldest."""
+        """Add a piece of text to the queue of each reader, and wake all tasks. A slow reader loses the oldest pieces."""
         for pieces in self._readers:
             pieces.append(piece)
         self.wake()
 
     @contextmanager
-    def reading(self) -> Iterator[deque[Piece]]:
-        """Collect the pieces that are shown meanwhile."""
+    def collect_pieces(self) -> Iterator[deque[Piece]]:
+        """Collect the pieces that are shown inside the `with` block, in the queue that it returns."""
         pieces: deque[Piece] = deque(maxlen=_MOST_PIECES)
         self._readers.append(pieces)
         try:
@@ -77,7 +75,7 @@ class Watchers:
             self._readers = [each for each in self._readers if each is not pieces]
 
 
-#: How often the inboxes are looked into, in seconds.
+#: The time between two reads of the inboxes, in seconds.
 _EVERY_S = 0.02
 
 
@@ -89,11 +87,11 @@ class RunInbox:
         self._ids: set[str] = set()
 
     def clear(self) -> None:
-        """Hand over again what still waits: the driver that had it is another one now."""
+        """Forget which messages were handed over, because there is a new driver."""
         self._ids.clear()
 
     def hand_to(self, driver: Driver, journal: Journal) -> None:
-        """Hand what waits to a run's driver. What cannot be an event of the run is refused, and leaves the inbox. Raises StoreError."""
+        """Hand the waiting messages to a run's driver. A message that cannot be an event of the run is refused, and leaves the inbox. Raises StoreError."""
         for message in self._place.store.waiting_messages(self._run_id):
             if message.id in self._ids:
                 continue
@@ -102,7 +100,7 @@ class RunInbox:
             try:
                 answer = driver.hand(occurrence, message.at, message.id, message.posted_ms)
             except (OccurrenceError, TypeError, ValueError) as error:
-                journal.append((), taking=((message.id, error_text(error)),))
+                journal.append((), outcomes=((message.id, error_text(error)),))
             else:
                 answer.add_done_callback(_ignore_outcome)
 
@@ -110,9 +108,9 @@ class RunInbox:
 def post_message(
     place: RunPlace, record: RunRecord, occurrence: Occurrence, at: str | None, now_ms: int, options: Options
 ) -> str:
-    """Put an event into a run's inbox, without the secrets that the run and `options` have chosen, and return the message's id.
+    """Put an event into a run's inbox, without the secrets of the environment, the run and `options`, and return the message's id.
 
-    `at` is the place of the question that it answers; None: what the run asks now. Raises OccurrenceError, StoreError.
+    `at` is the place of the question that it answers; with None, it answers what the run asks now. Raises OccurrenceError, StoreError.
     """
     run_id = record.run.run_id
     secrets = environment_secrets(resumed_options(record.first, options).secret_options)
@@ -124,25 +122,25 @@ def post_message(
 
 
 def _ignore_outcome(answer: "asyncio.Future[Taken | Refusal]") -> None:
-    """Look at what became of a message: its sender reads it in the store, and nobody here waits for it."""
+    """Retrieve the exception of a message, so that asyncio does not log it: the sender reads the outcome in the store."""
     if not answer.cancelled():
         answer.exception()
 
 
 class InboxReader:
-    """Looks into the inboxes of the runs that are held here, in a task that ends with the last of them."""
+    """The task that reads the inboxes of the runs that are held here. It ends with the last of them."""
 
     def __init__(self, held_runs: "dict[str, RunHandle]") -> None:
         self._held_runs = held_runs
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on, if nobody does yet."""
+        """Start the task, if it does not run."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read())
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -154,14 +152,15 @@ class InboxReader:
                 try:
                     handle.take_messages()
                 except StoreError:
-                    continue  # whoever drives the run meets it too, and says so
+                    continue  # the driver of the run meets it too, and reports it
 
 
 @attrs.frozen
 class RunEnvironment:
-    """What surrounds a run: the place that keeps it, its clock, who watches it.
+    """The surroundings of a run: the place that keeps it, its clock, and its observers.
 
-    `held` are the runs that this process holds, `known` those of which it has a handle, `sources` the bindings of runs that it has begun with objects.
+    `held_runs` are the runs that this process holds, `handles` those that it has a handle of, `sources` the bindings of the runs that it has
+    begun with objects. `inbox` is None where only parts get messages.
     """
 
     place: RunPlace
@@ -175,14 +174,14 @@ class RunEnvironment:
 
 
 class HeldRun:
-    """A run and its driver. `artifacts` is what it generated, `folder` its folder for people (None in memory).
+    """A run and its driver. `artifacts` is the store of its artifacts, `folder` its folder for people (None in memory).
 
-    While it is released another process may hold it; held again, it goes on from where that one has got. Observers see every moment once.
+    While it is released, another process may hold it; when this one holds it again, it goes on from there. Observers see every moment once.
     """
 
     def __init__(
         self,
-        setting: RunEnvironment,
+        environment: RunEnvironment,
         setup: RunSetup,
         run: Run,
         journal: Journal,
@@ -191,18 +190,18 @@ class HeldRun:
         left: UnfinishedWork | None = None,
         entries_before: int = 0,
     ) -> None:
-        self._setting, self._setup, self._journal = setting, setup, self._summary_journal(journal, run)
+        self._environment, self._setup, self._journal = environment, setup, self._summary_journal(journal, run)
         self._is_held = True
-        self.artifacts = setting.place.artifacts_when_wanted(run.run_id)
-        self.folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._messages = RunInbox(setting.place, run.run_id)
-        self._count, self._entries_before, self._observed = 0, entries_before, 0
+        self.artifacts = environment.place.artifacts_when_wanted(run.run_id)
+        self.folder = None if environment.place.root is None else RunFolder(environment.place.root, run, setup.text)
+        self._messages = RunInbox(environment.place, run.run_id)
+        self._count, self._entries_before, self._observed_count = 0, entries_before, 0
         self._watchers = Watchers()
         self._rest: Rest | None = None
         self.id = run.run_id
-        setting.held_runs[self.id] = setting.handles[self.id] = self
+        environment.held_runs[self.id] = environment.handles[self.id] = self
         if setup.source is not None:
-            setting.sources[self.id] = setup.source
+            environment.sources[self.id] = setup.source
         self._driver = self._new_driver(run, commands, left)
 
     def _new_driver(self, run: Run, commands: tuple[Command, ...], left: UnfinishedWork | None) -> Driver:
@@ -215,7 +214,7 @@ class HeldRun:
             session=self._session,
             journal=self._journal,
             limits=self._setup.limits,
-            clock=self._setting.clock,
+            clock=self._environment.clock,
             observe=self._observe,
             on_rest=self._waits_for_timers,
             on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
@@ -224,22 +223,22 @@ class HeldRun:
         )
 
     def _session(self) -> ResumedEntry:
-        """Return who drives the run, and how it is bound."""
+        """Return the entry of this session: the process that drives the run, and the settings that it is bound with."""
         settings = self._setup.binding.secrets.value(dict(self._setup.settings))
-        return ResumedEntry.from_settings(settings, self._setting.place.by)
+        return ResumedEntry.from_settings(settings, self._environment.place.by)
 
     def _look_into_inbox(self) -> None:
-        """Hand over what was posted before a timer rang."""
-        if self._setting.inbox is not None:
-            with suppress(StoreError):  # whoever drives the run meets it when the timer is written, and says so
+        """Hand over the messages that were posted before a timer rang."""
+        if self._environment.inbox is not None:
+            with suppress(StoreError):  # the driver meets it when it writes the timer, and reports it
                 self.take_messages()
 
     def _record_fault(self, where: str, traceback: str) -> None:
-        """Keep what users' code has raised in the run's folder, and log it."""
+        """Write a traceback of a user's code to the run's folder, and log it."""
         if self.folder is not None:
             self.folder.keep_error(where, traceback)
-        if self._setting.log is not None:
-            self._setting.log.fault(self.id, where, traceback)
+        if self._environment.log is not None:
+            self._environment.log.fault(self.id, where, traceback)
 
     def _summary_journal(self, journal: Journal, run: Run) -> SummaryJournal:
         return SummaryJournal(journal, run, lambda: self._driver.run)
@@ -251,22 +250,22 @@ class HeldRun:
 
     @property
     def waits_for(self) -> Mapping[str, str]:
-        """The events from outside that the run waits for as it is now, each with its place."""
+        """The events from outside that the run waits for now, each with its place."""
         return places(self.run)
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the run's policies read: model, seed, budget and the settings that it was started with."""
+        """The settings that the run's policies read: model, seed, budget and those that it was started with."""
         return self._setup.binding.config
 
     def _observe(self, entries: Sequence[Entry]) -> None:
-        """Pass durable entries on to those who watch, each once."""
+        """Pass durable entries on to the observers, each once."""
         self._count += len(entries)
-        new = self._count - self._observed
+        new = self._count - self._observed_count
         if new <= 0:
             return
-        self._observed, self._rest = self._count, None
-        log, on_moment = self._setting.log, self._setting.on_moment
+        self._observed_count, self._rest = self._count, None
+        log, on_moment = self._environment.log, self._environment.on_moment
         if self.folder is None and log is None and on_moment is None:
             self._watchers.wake()
             return
@@ -285,32 +284,32 @@ class HeldRun:
         self._watchers.wake()
 
     def hear(self, effect: Intent, answer: Occurrence) -> None:
-        """Bring the answer of an effect that is performed elsewhere, or comes again; one that nobody waits for is refused as late."""
+        """Deliver the answer of an effect that is performed elsewhere, or an answer that comes again. It is refused as late if nothing waits for it."""
         self._driver.hear(effect, answer)
 
     def offer(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
-        """Hand in an event from outside without waiting, from the event loop's thread; the run takes it when its turn comes, or when it is driven next.
+        """Hand in an event from outside without waiting, from the event loop's thread. The run takes it in its turn, or when it is driven next.
 
-        `at` names the question that it answers. The future says what became of it. Raises OccurrenceError as `send` does.
+        `at` names the question that it answers. The future has the outcome. Raises OccurrenceError as `send` does.
         """
         return self._driver.hand(occurrence, at)
 
     def take_messages(self) -> None:
-        """Hand the messages of the inbox to the run, and go on with parts that have some; a new run has none before its first entry. Raises StoreError."""
+        """Hand the messages of the inbox to the run, and let it look at parts that have messages. A run without entries has none. Raises StoreError."""
         if self._count:
             self._messages.hand_to(self._driver, self._journal)
             for key, part in tuple(self._driver.parts.items()):
-                if any(self._setting.place.store.waiting_messages(run) for run in part.runs):
+                if any(self._environment.place.store.waiting_messages(run) for run in part.runs):
                     self._driver.look_again(key)
 
     def _hold(self) -> None:
-        """Become the run's writer again, if it was released; go on from where others have got with it meanwhile."""
+        """Become the run's writer again, if it was released, and go on from its last entry in the store."""
         if self._is_held:
             return
         snapshot = StoredRun(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
-        journal, stored_run = self._setting.place.store.hold(self.id, snapshot=snapshot)
+        journal, stored_run = self._environment.place.store.hold(self.id, snapshot=snapshot)
         self._journal, self._is_held = self._summary_journal(journal, self.run), True
-        self._setting.held_runs[self.id] = self
+        self._environment.held_runs[self.id] = self
         is_same = len(stored_run.entries) == len(self.run.ledger)
         is_at_rest = self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}
         if is_same and is_at_rest and not parts(self.run):
@@ -322,9 +321,9 @@ class HeldRun:
         self._driver = self._new_driver(run, (), unfinished_work(run))
 
     def release(self, rest: Rest | None = None) -> None:
-        """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then.
+        """Give up the right to write the run; this or another process can hold it again. `rest` is its status for the summary.
 
-        Raises MessagesWaitError for a run that waits and has messages in its inbox; then it is still held.
+        Raises MessagesWaitError for a run that waits and has messages in its inbox; it is then still held.
         """
         if self._is_held:
             self._is_held = False
@@ -333,27 +332,27 @@ class HeldRun:
             except MessagesWaitError:
                 self._is_held = True
                 raise
-            if self._setting.held_runs.get(self.id) is self:
-                del self._setting.held_runs[self.id]
+            if self._environment.held_runs.get(self.id) is self:
+                del self._environment.held_runs[self.id]
             if self.run.is_finished:
-                self._setting.sources.pop(self.id, None)
+                self._environment.sources.pop(self.id, None)
 
 
 class NotTakenError(DsaError):
-    """Raised for an event that a run did not take before it stopped or was interrupted; nothing was recorded of it."""
+    """Raised for an event that a run did not take before it stopped or was interrupted; nothing of it was recorded."""
 
 
 def require_place(at: str | None) -> None:
-    """Raise TypeError for a place that is no text: it is written into the ledger as it is."""
+    """Raise TypeError for a place that is not a string: the ledger keeps it as it is."""
     if at is not None and not isinstance(at, str):
-        raise TypeError(f'a place is a text, such as "3" or "3/1", not {at!r}')
+        raise TypeError(f'a place is a string, such as "3" or "3/1", not {at!r}')
 
 
 class RunHandle(HeldRun):
     """One run in this process. `Runs` makes it.
 
-    A task of its own drives the run, so that whoever reads moments or waits for its rest may go away. While the run rests nobody holds it,
-    and another process may drive it; then this one goes on from where that one has got. Whoever watches sees every moment once.
+    A task of its own drives the run, so that a reader of moments or a caller that waits for its rest may end. While the run rests it has no holder:
+    another process may drive it, and this one goes on from there later. An observer sees every moment once.
     """
 
     _task: asyncio.Task[None] | None = None
@@ -366,9 +365,9 @@ class RunHandle(HeldRun):
         return self._is_driven
 
     async def rest(self, *, through_timers: bool = False) -> Rest:
-        """Wait until the run rests, and return how. `through_timers`: a run that waits for a timer goes on, so wait further.
+        """Wait until the run rests, and return the rest. With `through_timers`, also wait while it waits for a timer.
 
-        Cancelling this stops no run. Raises what stopped the driver: StoreError, and what `on_moment` raises.
+        Cancelling this does not stop the run. Raises what stopped the driver: StoreError, and what `on_moment` raises.
         """
         while True:
             if self._fault is not None:
@@ -379,7 +378,7 @@ class RunHandle(HeldRun):
             await self.change()
 
     async def rest_within(self, wait_s: float) -> Rest:
-        """Wait as `rest` does, also for timers that are due within so many seconds; for a later one let go of the run, and return."""
+        """Wait as `rest` does, and for timers that are due within `wait_s` seconds. If the next one is later, release the run and return."""
         while True:
             rest = await self.rest()
             if rest.due_ms is None or not self.is_driven:
@@ -397,7 +396,7 @@ class RunHandle(HeldRun):
             raise self._fault
 
     async def moments(self, *, after: int = 0) -> AsyncIterator[Moment]:
-        """Iterate over what happened after the first `after` entries, then over what happens, until the run rests.
+        """Yield the moments after the first `after` entries, then new ones as they come, until the run rests.
 
         Each moment is durable. A slow reader reads from the ledger; nothing is queued for it.
         """
@@ -406,8 +405,8 @@ class RunHandle(HeldRun):
                 yield moment
 
     async def moments_and_text(self, *, after: int = 0) -> AsyncIterator[Moment | Piece]:
-        """Iterate as `moments` does, with the pieces of text that policies show meanwhile. A slow reader misses the oldest of these."""
-        with self._watchers.reading() as pieces:
+        """Yield moments as `moments` does, and the pieces of text that policies show meanwhile. A slow reader loses the oldest pieces."""
+        with self._watchers.collect_pieces() as pieces:
             while True:
                 for entry in self.run.ledger[after : self._count]:
                     after += 1
@@ -428,13 +427,13 @@ class RunHandle(HeldRun):
     async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
         """Take the occurrences and drive the run in the caller's own task until it rests; cancelling it interrupts the run.
 
-        `through_timers`: wait for timers as well. Raises what `Driver.drive` does, and HeldError where another process has the run.
+        With `through_timers`, wait for timers as well. Raises what `Driver.drive` does, and HeldError if another process holds the run.
         """
         assert not self._is_driven, "one task drives a run"
         return await self._drive(occurrences, through_timers=through_timers)
 
     def start(self, *occurrences: Occurrence) -> None:
-        """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on. Raises HeldError."""
+        """Begin to drive the run in a task of its own; follow it with `rest` and `moments`. Raises HeldError."""
         assert not self._is_driven, "one task drives a run"
         self._hold()
         self._rest, self._fault, self._is_driven = None, None, True
@@ -459,23 +458,25 @@ class RunHandle(HeldRun):
     async def _until_rest(self, occurrences: tuple[Occurrence, ...], *, through_timers: bool) -> Rest:
         rest: Rest | None = None
         try:
-            if self._setting.inbox is not None:
-                self._setting.inbox.start()
-            if self._setting.inbox is not None or PART_OF in self.id:  # in memory, parts alone are sent messages
+            if self._environment.inbox is not None:
+                self._environment.inbox.start()
+            if self._environment.inbox is not None or PART_OF in self.id:  # in memory, parts alone are sent messages
                 self.take_messages()
             rest = await self._driver.drive(*occurrences, through_timers=through_timers)
             while rest.kind == "waiting" and not self._try_release(rest):
                 self.take_messages()
                 rest = await self._driver.drive(through_timers=through_timers)
-            if rest.failure is not None and self._setting.log is not None:
-                self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
+            if rest.failure is not None and self._environment.log is not None:
+                self._environment.log.stopped(
+                    rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message
+                )
         except asyncio.CancelledError:
             interruption = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
             rest = self._rest if self._lets_go else interruption
             raise
         finally:
             if not self._try_release(rest):
-                self.release()  # it was let go of: whoever has sent the messages takes it up
+                self.release()  # without a rest: the senders of the messages resume it
         return rest
 
     def _try_release(self, rest: Rest | None) -> bool:
@@ -495,13 +496,13 @@ class RunHandle(HeldRun):
     ) -> Taken | Refusal:
         """Send an event from outside, and wait until the run has taken or refused it; the run goes on by itself.
 
-        `at` names the question that this answers (`rest.waits_for[event]`): when that has passed, the event is refused as late. Raises
-        OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; NotTakenError.
+        `at` names the question that this answers (`rest.waits_for[event]`): when the run asks it no longer, the event is refused as late. Raises
+        OccurrenceError for an event that does not come from outside, or has other data than it must have; NotTakenError.
         """
         return await self.hand(Occurrence(event, verdicts or {}, data=data), at)
 
     async def hand(self, occurrence: Occurrence, at: str | None = None) -> Taken | Refusal:
-        """Do what `send` does with an occurrence. TypeError for a place that is no text."""
+        """Send an occurrence as `send` does. Raises TypeError for a place that is not a string."""
         require_place(at)
         if not self._is_driven:
             self._hold()
@@ -511,7 +512,7 @@ class RunHandle(HeldRun):
         return await self.outcome_of(occurrence.event, answer)
 
     async def outcome_of(self, event: str, answer: "asyncio.Future[Taken | Refusal]") -> Taken | Refusal:
-        """Wait for what becomes of an event that was offered. Raises what `send` does."""
+        """Wait for the outcome of an event that was offered. Raises what `send` does."""
         while not answer.done():
             if not self._is_driven:
                 raise NotTakenError(f"run {self.id} came to rest before it took '{event}'")
@@ -519,18 +520,18 @@ class RunHandle(HeldRun):
         return answer.result()
 
     async def interrupt(self) -> None:
-        """Stop driving the run, if a task of its own does; the ledger keeps it, and it can be resumed."""
+        """Stop the task that drives the run; the run stays in the ledger, and can be resumed."""
         await self._stop()
         self.release()
         self._watchers.wake()
 
     async def let_go(self) -> None:
-        """Stop driving the run, if a task of its own does, and leave it to others: one that waits is waiting, another one is cut off."""
+        """Stop the task that drives the run, and leave the run to others: its status is `waiting` if it waits, else `cut off`."""
         self._lets_go = True
         try:
             await self._stop()
             self.release()
-            self._rest = self._rest or Rest("interrupted", self.run)  # whoever waits here waits no more
+            self._rest = self._rest or Rest("interrupted", self.run)  # ends the waiting in `rest`
             self._watchers.wake()
         finally:
             self._lets_go = False

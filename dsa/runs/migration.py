@@ -1,13 +1,13 @@
-"""May a run that is in flight go on under another table? Its history is derived by that table, and its future explored.
+"""Migrations: whether a run in flight may go on under another table. That table replays its history, and its future is explored.
 
-Takes recorded runs and two machines, gives a `Fit` for each run. A run is *compatible* when, at its own parameters,
+`FitJudge` takes recorded runs and two machines, and returns a `Fit` for each run. A run is *compatible* if, at its own parameters,
 
 - its history is exactly what the new machine does: each recorded event is taken or refused as it was, with the same states, values, effects under the
   same keys, timers and accepted artifacts; so the run stands in the same configuration;
-- nothing that is under way is lost: every answer that the old machine declares for what is outstanding is one in the new machine;
-- the new machine comes from there to no fault that the old one does not come to.
+- nothing that is under way is lost: every answer that the old machine declares for an outstanding effect is one in the new machine;
+- from there, the new machine reaches no fault that the old one does not reach.
 
-What it does from there may still be something else: that is what tables are changed for. It is told beside the verdict.
+From there it may still act differently, which is what tables are changed for. `Fit.future` has these differences.
 """
 
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ from dsa.runtime.timeline import Difference, event_records, first_difference
 from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 Verdict = Literal["compatible", "incompatible", "UNKNOWN"]
-#: Configurations that one search looks at, unless told otherwise; each takes about a kilobyte.
+#: The default limit of configurations in one search; each takes about a kilobyte.
 MAX_STATES = 300_000
 
 
 @attrs.frozen
 class Fit:
-    """Whether a run may go on under the new machine.
+    """The answer whether a run may go on under the new machine.
 
-    Of an incompatible one, `why` says so in a sentence; `difference` is the first event that the new machine does not take as it was
-    taken, `trouble` the fault to which it comes. `here` is where both machines are, `future` whether they do the same from there on. `machine` is the
-    new machine at the run's parameters.
+    For an incompatible run, `why` is the reason, `difference` the first event that the new machine does not take as it was taken, or `trouble`
+    the fault that it reaches. `here` has the configurations of both machines, `future` compares them from there on. `machine` is the new machine
+    at the run's parameters.
     """
 
     verdict: Verdict
@@ -51,9 +51,9 @@ class Fit:
 
 
 class FitJudge:
-    """Judges the runs of one machine against another. What does not depend on a run's history is found once.
+    """A judge of runs of one machine against another. Results that do not depend on a run's history are computed once.
 
-    `parameters` are those that the new machine is to have otherwise than a run.
+    `parameters` replace those of the run in the new machine.
     """
 
     def __init__(self, new: Machine, limits: SearchLimits, parameters: Mapping[str, Value] | None = None) -> None:
@@ -66,7 +66,7 @@ class FitJudge:
         try:
             pair = self._pair(run.machine)
         except ParameterError as fault:
-            return Fit("incompatible", f"it cannot be at the run's parameters: {fault}")
+            return Fit("incompatible", f"it cannot have the run's parameters: {fault}")
         new = pair.new.machine
         if (words := _difference_words(pair, pair.start)) is not None:
             return Fit("incompatible", f"it does not begin as the run did: {words}", machine=new)
@@ -86,7 +86,7 @@ class FitJudge:
         return self._pairs[parameters]
 
     def _ahead(self, pair: Pair, here: ConfigurationPair) -> Fit:
-        """Judge by what may come."""
+        """Judge by the future of both machines."""
         key = (pair, here)
         if key not in self._futures:
             future = compare(pair, here, self._limits)
@@ -96,23 +96,23 @@ class FitJudge:
         verdict: Verdict
         verdict, why = ("UNKNOWN", f"stopped at {ahead.limit}") if ahead.limit else ("compatible", "")
         if ahead.trouble is not None:
-            verdict, why = "incompatible", "it may come to a fault that the old machine does not come to"
+            verdict, why = "incompatible", "it may reach a fault that the old machine does not reach"
         return Fit(verdict, why, trouble=ahead.trouble, here=here, future=future, machine=pair.new.machine)
 
 
 def rederive_configuration(machine: Machine, entries: Ledger[Entry]) -> Configuration:
-    """Return where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
+    """Return a machine's configuration after recorded events, which it takes and refuses as they were taken and refused."""
     here = start(machine)
     for record in event_records(entries):
         if isinstance(record.outcome, RowEntry):
             result = step(machine, here, record.occurrence)
-            assert isinstance(result, Taken), "it takes what was taken"
+            assert isinstance(result, Taken), "the machine takes every event that was taken"
             here = result.configuration
     return here
 
 
 def _difference_words(pair: Pair, here: ConfigurationPair) -> str | None:
-    """Return what stands otherwise where both are, armed timers included."""
+    """Return how two configurations differ, armed timers included; None if they do not."""
     words = pair.apart(here)
     if words is None:
         timers = [
@@ -126,11 +126,11 @@ def _difference_words(pair: Pair, here: ConfigurationPair) -> str | None:
 
 
 def _lost_answer(run: Run, new: Machine) -> str:
-    """Return which answer to what is under way would mean nothing to the new machine."""
+    """Return the first answer to an effect under way that the new machine does not have, as a sentence; "" if there is none."""
     for effect, key in sorted(run.keys.items()):
         events = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if events:
-            return f"{effect} {key} is under way, and may be answered with {events[0]}, which is no answer of it there"
+            return f"{effect} {key} is under way, and may be answered with {events[0]}, which is not one of its answers there"
     for intent, result in unfinished_work(run).answers:
         steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
@@ -140,7 +140,7 @@ def _lost_answer(run: Run, new: Machine) -> str:
 
 
 def _misplaced_artifacts(run: Run, new: Machine) -> str:
-    """Say whose artifacts the new machine would not find: it calls the step otherwise that they belong to."""
+    """Return the step whose artifacts the new machine would not find, because it has another name there, as a sentence; "" if there is none."""
     for state in run.machine.leaves if run.steps else ():
         mine, theirs = step_of(run.machine, state), step_of(new, state)
         if state in new.state_named and mine in run.steps and mine != theirs:

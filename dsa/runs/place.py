@@ -1,10 +1,8 @@
-"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone.
+"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened only here.
 
-The folder in which runs are kept, and what people find in it.
-
-`DIR/ledger.db` is what runs go on from, `DIR/artifacts.git` has what was generated. `DIR/<run id>/` is a copy to look at: `machine.md` (the text
-that runs), a file per artifact named after step, attempt and
-verdict, and when the run rests a file per step that has passed, the result, and the diagram. It is written as the run goes, and anew when the run is taken up again.
+Runs go on from `DIR/ledger.db`; `DIR/artifacts.git` has what they generated. `DIR/<run id>/` is a copy for people: `machine.md` (the text of the
+running machine), a file per artifact named after step, attempt and verdict, and, when the run rests, a file per step that has passed, the result, and
+the diagram. It is written as the run goes, and anew when the run is resumed.
 """
 
 import importlib
@@ -36,25 +34,25 @@ from dsa.runtime.run_store import Journal, RunStore, StoreError, Summary
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
-#: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c44e0b2+3.1`.
+#: The separator in the id of a part, between the whole's id and its effect: `20260131T120000-tale-9f3a1c44e0b2+3.1`.
 PART_OF = "+"
 
 
 class _OnDemand:
-    """Stands for what `opened` gives, which is called at the first use."""
+    """A stand-in for the value of `open_value`, which is called at the first use."""
 
     def __init__(self, open_value: Callable[[], Any]) -> None:
-        self._opened = cache(open_value)
+        self._get_value = cache(open_value)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever it has)
-        return getattr(self._opened(), name)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (as the value has it)
+        return getattr(self._get_value(), name)
 
 
 @attrs.frozen
 class RunPlace:
-    """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end.
+    """A store of runs, and the stores of their artifacts; `root` is the folder of both, None in memory. `close` it in the end.
 
-    `lost` counts runs that were kept here and cannot be found any more. `by` says who this is, where anybody else may come.
+    `lost_count` returns the number of runs that were kept here and cannot be found any more. `by` names this process, in a place that others share.
     """
 
     get_store: Callable[[], RunStore]
@@ -66,33 +64,33 @@ class RunPlace:
 
     @property
     def store(self) -> RunStore:
-        """The store, opened when it is wanted first. Raises DocumentError."""
+        """The store, opened at the first use. Raises DocumentError."""
         return self.get_store()
 
     @property
     def is_made(self) -> bool:
-        """Return whether there is a store; a folder's is made with its first run."""
+        """Whether there is a store. A folder gets its store with the first run."""
         return self.root is None or (self.root / LEDGER).is_file()
 
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> Journal:
-        """Begin a run in the store, as `RunStore.create` does."""
+        """Create a run in the store, as `RunStore.create` does."""
         return self.store.create(run, text, entries, summary)
 
     def artifacts_when_wanted(self, run_id: str) -> ArtifactStore:
-        """Return what a run generates; in a folder nothing is made before something is stored or asked for."""
+        """Return the store of a run's artifacts. In a folder it is opened at the first use."""
         if self.root is None:
             return self.artifacts(run_id)
         return cast(ArtifactStore, _OnDemand(partial(self.artifacts, run_id)))
 
     def forget(self, run_id: str) -> None:
-        """Delete what a removed run has left: its folder, and the branch of its artifacts."""
+        """Delete the files of a removed run: its folder, and the branch of its artifacts."""
         if self.root is not None:
             importlib.import_module("dsa.edge.git").remove_branch(self.root / ARTIFACTS, run_id)
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
 def open_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
-    """Open a folder of runs, or `memory:`. A folder that is not there is made when the first run begins. Raises DocumentError."""
+    """Open a folder of runs, or `memory:`. A missing folder is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:
         return place_in_memory()
     root = Path(where)
@@ -115,14 +113,14 @@ def open_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
 
 
 def place_in_memory(artifacts: ArtifactStore | None = None) -> RunPlace:
-    """Return a place that forgets everything with its process; `artifacts` are kept in the given store."""
+    """Return a place in memory, which ends with its process. `artifacts` is the store of artifacts, by default a new one."""
     store_of_artifacts = artifacts or MemoryArtifacts()
     store = MemoryStore()
     return RunPlace(lambda: store, lambda _run_id: store_of_artifacts)
 
 
 def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
-    """Open the store of a folder of runs, or make it. Raises DocumentError."""
+    """Open or make the store of a folder of runs. Raises DocumentError."""
     if must_exist and not (root / LEDGER).is_file():
         raise DocumentError(
             str(root), f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or where --runs DIR says"
@@ -135,7 +133,7 @@ def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
 
 
 def _keep_from_git(root: Path) -> None:
-    """Have git pass over the folder that nobody has named, where it is made. A folder that cannot be made is told by whoever needs it."""
+    """Make the default folder with a `.gitignore`, so that git ignores it. An error appears later, when the folder is used."""
     if root.name == DEFAULT_RUNS and not root.exists():
         with suppress(OSError):
             root.mkdir(parents=True)
@@ -143,36 +141,36 @@ def _keep_from_git(root: Path) -> None:
 
 
 def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
-    """Open what a run generated, or make room for it. Raises ArtifactStoreError."""
+    """Open or make the store of a run's artifacts. Raises ArtifactStoreError."""
     artifacts: ArtifactStore = importlib.import_module("dsa.edge.git").GitArtifacts(root / ARTIFACTS, run_id)
     return artifacts
 
 
 _CODE_SUFFIX, _JSON_SUFFIX, _TEXT_SUFFIX = ".py", ".json", ".txt"
-#: What the kinds of guards judge, as the end of a file's name. Another text has the end that it looks like.
+#: The suffix of what each kind of guard judges. The suffix of another text follows from its form.
 _SUFFIXES = dict.fromkeys(("syntax", "cases", "pytest", "tests", "are_tests", "ruff", "mypy"), _CODE_SUFFIX)
 _SUFFIXES |= dict.fromkeys(("json", "pydantic"), _JSON_SUFFIX)
-#: A heading, a fence, or the rule below a table's header: what only Markdown has.
+#: A heading, a fence, or the rule below a table's header: only Markdown has these.
 _MARKDOWN = re.compile(r"^(#{1,6} \S|(```|~~~)|\|[ :|-]*-[ :|-]*\|[ \t]*$)", re.MULTILINE)
-#: How Python begins; prose may, but does not compile.
+#: The beginning of Python code. Prose may begin like this too, but it does not compile.
 _PYTHON = re.compile(r"(def|class|import|from|async def) \w|@\w|\"\"\"|#!.*python")
 #: The folder with a file for each step that has passed.
 STEPS = "steps"
 _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
-#: The file with what users' code has raised, and how long it gets, in bytes.
+#: The file with the tracebacks of users' code, and its greatest length in bytes.
 ERRORS = "errors.txt"
 _MOST_OF_ERRORS = 1_000_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = None) -> str:
-    """Make a run id of a machine's or a policy's name, unique, with the second it is made in: `20260131T120000-dual_state-9f3a1c44e0b2`."""
+    """Return a new, unique run id, with the second and the name of a machine or policy: `20260131T120000-dual_state-9f3a1c44e0b2`."""
     moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
     return f"{moment}-{_safe(name)}-{entropy or token_hex(6)}"
 
 
 def _safe(name: str) -> str:
-    """Return a name as part of a file's name; long ones are cut, and stay different."""
+    """Return a name as part of a file's name. Long names are cut, and stay different."""
     safe = _UNSAFE.sub("_", name)
     return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}~{sha256(safe.encode()).hexdigest()[:8]}"
 
@@ -187,7 +185,7 @@ class RunFolder:
         self._is_made = False
 
     def observe(self, entry: Entry, artifacts: ArtifactStore) -> None:
-        """Write the artifact that a durable entry is about. Raises DocumentError where nothing can be written."""
+        """Write the artifact or the verdict of a durable entry. Raises DocumentError if the folder cannot be made."""
         if not self._is_made:
             self._make()
         if isinstance(entry, ArtifactEntry):
@@ -203,12 +201,12 @@ class RunFolder:
                 _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")
 
     def keep_error(self, where: str, traceback: str) -> None:
-        """Add what users' code has raised to the file of errors; when that is long, no more is added."""
+        """Add a traceback of a user's code to the file of errors, up to its greatest length."""
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         with (
             suppress(OSError),
             (self.path / ERRORS).open("ab") as file,
-        ):  # where nothing can be written the run goes on: its ledger has the code and the line
+        ):  # without the file the run goes on: its ledger has the code and the line
             if file.tell() < _MOST_OF_ERRORS:
                 file.write(f"{at} {where}\n{traceback}\n".encode("utf-8", "surrogatepass"))
 
@@ -221,30 +219,30 @@ class RunFolder:
         self._is_made = True
 
     def write_steps(self, accepted: Sequence[Artifact]) -> Path | None:
-        """Write a file for each step that has passed; return their folder, or None where a run has one step, or none has passed."""
+        """Write a file for each step that has passed; return their folder, or None if the machine has one step or no step has passed."""
         folder = self.path / STEPS
-        shutil.rmtree(folder, ignore_errors=True)  # what has been revoked is not left there
+        shutil.rmtree(folder, ignore_errors=True)  # revoked artifacts must not stay there
         if not accepted or len(step_names(self._machine)) < 2:  # noqa: PLR2004  (several)
             return None
         folder.mkdir()
         for artifact in accepted:
-            suffix, text = self._made(artifact)
+            suffix, text = self._suffix_and_text(artifact)
             _write(folder / f"{_safe(artifact.step)}{suffix}", text)
         return folder
 
     def write_final(self, result: Artifact | None, answer: str | None = None) -> Path | None:
-        """Write the result of a run that has succeeded, or what its policy answered; None when there is neither."""
+        """Write the result of a run, or the answer of its policy, and return the file; None if there is neither."""
         for stale in self.path.glob("final.*"):
             stale.unlink()
         if result is None and answer is None:
             return None
-        suffix, text = (_TEXT_SUFFIX, f"{answer}\n") if result is None else self._made(result)
+        suffix, text = (_TEXT_SUFFIX, f"{answer}\n") if result is None else self._suffix_and_text(result)
         path = self.path / f"final{suffix}"
         _write(path, text)
         return path
 
-    def _made(self, artifact: Artifact) -> tuple[str, str]:
-        """Return what an artifact's file ends in, and its text: of code and JSON what the guards saw, not what the model said around it."""
+    def _suffix_and_text(self, artifact: Artifact) -> tuple[str, str]:
+        """Return the suffix and the text of an artifact's file. Of code and JSON it is what the guards see, without the words around it."""
         suffix = suffix_of(self._machine, artifact.step, artifact.content)
         text = artifact.content
         if suffix == _CODE_SUFFIX:
@@ -269,21 +267,21 @@ def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
 
 
 def result_of(machine: Machine, accepted: Sequence[Artifact]) -> Artifact | None:
-    """Return the artifact that is the result: of the step that the document names, else of the last that has passed; None where none has."""
+    """Return the artifact that is the result: of the step that the document names, else of the last step that has passed; None if there is none."""
     return next((artifact for artifact in reversed(accepted) if machine.result in {None, artifact.step}), None)
 
 
 def suffix_of(machine: Machine, step: str, content: str) -> str:
-    """Return what the file of a step's artifact ends in: by the guards that judge it, else by what it looks like."""
+    """Return the suffix for the file of a step's artifact: by the guards that judge it, else by its form."""
     kinds = set(_kinds(machine, step))
-    declared = [suffix for kind, suffix in _SUFFIXES.items() if kind in kinds]
-    if declared:
-        return declared[0]
+    suffixes = [suffix for kind, suffix in _SUFFIXES.items() if kind in kinds]
+    if suffixes:
+        return suffixes[0]
     return _looks_like(content)
 
 
 def _looks_like(content: str) -> str:
-    """Return what the file of a text ends in that no guard says anything of."""
+    """Return the suffix for a text by its form."""
     begin = content.lstrip()
     if begin[:1] in {"{", "["} and _is_json(content):
         return _JSON_SUFFIX
@@ -294,19 +292,19 @@ def _looks_like(content: str) -> str:
 
 
 def _kinds(machine: Machine, step: str) -> Iterator[str]:
-    """Yield the kinds of the guards that judge a step, parts of combinations among them; of all guards where none is named after it."""
-    declared = {guard.name: guard for guard in machine.guards}
-    todo, seen = [step] if step in declared else list(declared), set[str]()
+    """Yield the kinds of the guards that judge a step, and of their parts; of all guards, if none has the name of the step."""
+    guards = {guard.name: guard for guard in machine.guards}
+    todo, visited_names = [step] if step in guards else list(guards), set[str]()
     while todo:
         name = todo.pop()
-        if name in seen:
+        if name in visited_names:
             continue
-        seen.add(name)
-        guard = declared.get(name)
+        visited_names.add(name)
+        guard = guards.get(name)
         yield (guard.kind if guard is not None else "") or name
         parts = dict(guard.options).get("of", "") if guard is not None else ""
         todo += [part.strip() for part in parts.split(",") if part.strip()]
-        if guard is not None and guard.kind in declared:
+        if guard is not None and guard.kind in guards:
             todo.append(guard.kind)
         if name in {cases.name for cases in machine.cases}:
             yield "cases"

@@ -1,17 +1,17 @@
-"""A run that begins as another one did: the same entries up to a place where nothing is under way, under a name of its own.
+"""Runs: the entry point that starts, resumes, follows and removes the runs of one place.
 
-Takes a recorded run, gives the entries of the branch: only the first names its run. Artifacts keep the ids that they once got. The fold is taken over them again, which finds out whether what was cut makes sense.
+`Runs` does this; `open_runs`, `runs_in_memory` and `run` make one. Three things are beside it:
 
-Decisions about effects in doubt, which people make.
-
-Takes a machine, what is left to do in its run, and what is said; gives the run in which it is recorded, or raises. It performs nothing.
-
-Runs: the door. Everything that starts, resumes, follows or removes a run goes through it.
+- A branch is a new run that begins as another one did: with the same entries, up to a place where nothing was under way. Artifacts keep their
+  ids. Replaying the entries checks whether the cut makes sense.
+- A decision is what a person says about an effect in doubt. It is checked and recorded; nothing is performed here.
+- A `Worker` takes up the runs of a place that are due, and drives each to its next rest. Any number of workers may share a place, because only one
+  process holds a run. A run that a person has interrupted is left alone, and a part is reached through the run that it belongs to.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,7 @@ from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.archive import POLL_S, RunArchive, change_machine, replay_stored, require_no_secret, text_of
 from dsa.runs.bindings import require_policy
-from dsa.runs.child_runs import Machines, driving_run, target_run
+from dsa.runs.child_runs import Machines, driving_run, due_runs, target_run
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
 from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, open_place, place_in_memory
 from dsa.runs.setup import (
@@ -66,9 +66,9 @@ from dsa.runtime.ledger import (
 from dsa.runtime.policy.call_tree import call_key, number_steps, outcome_step
 from dsa.runtime.policy.policies import Step, event_step, redact_step
 from dsa.runtime.run import Run, begin
-from dsa.runtime.run_store import HeldError, NewJournal, Posted, StoredRun, UnknownRunError
+from dsa.runtime.run_store import HeldError, NewJournal, Posted, RunSummary, StoredRun, UnknownRunError
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import InFlight, Rest, UnfinishedWork, unfinished_work
+from dsa.runtime.status import InFlight, Rest, UnfinishedWork, status_of, unfinished_work
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence, Refusal, Taken, require_known
 
@@ -78,7 +78,7 @@ class BranchError(DsaError):
 
 
 def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
-    """Return the branch `name` of a run: its first `length` entries. Raises BranchError where something was under way then."""
+    """Return the branch `name` of a run: its first `length` entries. Raises BranchError if something was under way after them."""
     whole = len(stored_run.entries)
     if not 1 <= length <= whole:
         raise BranchError(f"run {stored_run.run} has {whole} entries; it cannot be branched after {length}")
@@ -94,13 +94,13 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise BranchError(
-            f"run {stored_run.run} had effects under way after {length} entries; it can be branched where it rests"
+            f"run {stored_run.run} had effects under way after {length} entries; branch it where it rests"
         )
     return branch
 
 
 def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) -> None:
-    """Store what a branch's ledger names in the branch's own store, under the same ids, with the verdicts of that ledger."""
+    """Copy the artifacts that a branch's ledger names to the branch's own store, under the same ids, with the verdicts of that ledger."""
     ids = {entry.artifact_id for entry in branch.entries if isinstance(entry, ArtifactEntry)}
     for attempt in old.attempts():
         if attempt.artifact_id in ids:
@@ -111,7 +111,7 @@ def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) ->
 
 
 def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
-    """Return how many entries stand before the `number`th time that an event was taken, from 1; all of them where it was taken less often."""
+    """Return the number of entries before the `number`th time, from 1, that an event was taken; all entries if it was taken less often."""
     entry_list, count = list(entries), 0
     for at, (entry, following) in enumerate(pairwise(entry_list)):
         count += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, RowEntry)
@@ -120,18 +120,18 @@ def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
     return len(entry_list)
 
 
-_DONE: Handling = "done"
+_COUNT_AS_DONE: Handling = "done"
 
 
 class DoubtError(DsaError):
-    """Raised when something is said about an effect that is not in doubt, or something that cannot be said of it."""
+    """Raised for a decision about an effect that is not in doubt, and for one that this effect cannot have."""
 
 
 def require_decidable(
     machine: Machine, left: UnfinishedWork, decisions: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
 ) -> None:
-    """Raise DoubtError or OccurrenceError unless all this can be said of effects in doubt, and of calls that their policies had under way."""
-    effects = {flying.intent.key: flying for flying in left.in_flight if flying.in_doubt}
+    """Raise DoubtError or OccurrenceError unless all decisions and answers fit effects in doubt, or calls that their policies had under way."""
+    effects = {open_effect.intent.key: open_effect for open_effect in left.in_flight if open_effect.in_doubt}
     calls = calls_in_doubt(left)
     for key in (*decisions, *answers):
         if key not in effects and key not in calls:
@@ -144,41 +144,44 @@ def require_decidable(
         if handling == "done" and effect in machine.answers:
             answers_text = ", ".join(machine.answers[effect])
             raise DoubtError(
-                f"{effect} has answers, so it is not enough that it is done: say which it gave ({answers_text})"
+                f"{effect} has answers, so `done` is not enough: say which answer it gave ({answers_text})"
             )
     for key, answer in answers.items():
         if isinstance(answer, Occurrence):
             _require_answer(machine, effects.get(key), answer)
         elif key not in calls:
-            raise DoubtError(f"{key} is an effect: it is answered with an event, not with a step")
+            raise DoubtError(f"{key} is an effect: answer it with an event, not with a step")
 
 
-def _require_answer(machine: Machine, flying: InFlight | None, occurrence: Occurrence) -> None:
-    if flying is None:
+def _require_answer(machine: Machine, open_effect: InFlight | None, occurrence: Occurrence) -> None:
+    if open_effect is None:
         raise OccurrenceError(f"'{occurrence.event}' is an event; a call gives a step: `text` or `action_result`")
-    effect = flying.intent.effect
+    effect = open_effect.intent.effect
     answers = machine.answers.get(effect, ())
     if occurrence.event not in answers:
         hint = f"its answers: {', '.join(answers)}" if answers else "it has no answers"
-        raise OccurrenceError(f"'{occurrence.event}' is no answer of {effect}; {hint}")
+        raise OccurrenceError(f"'{occurrence.event}' is not an answer of {effect}; {hint}")
     require_known(machine, occurrence)
 
 
 def calls_in_doubt(left: UnfinishedWork) -> Mapping[str, CallEntry]:
-    """Return the calls under way in the effects that a run has left, by their keys."""
-    return {call_key(call.key, call.path): call for flying in left.in_flight for call in flying.calls}
+    """Return the calls under way in unfinished effects, by their keys."""
+    return {call_key(call.key, call.path): call for open_effect in left.in_flight for call in open_effect.calls}
 
 
 def record_decisions(
     run: Run, decisions: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step], at_ms: int
 ) -> Run:
-    """Record what somebody says became of effects in doubt and of calls in them, by their keys, with the results that this gives.
+    """Record people's decisions about effects in doubt and calls in them, by their keys, and the results that follow from them.
 
-    What is to be done again, and an effect that counts as failed or done, has its result when the run goes on.
+    What is performed again, and an effect that counts as failed or done, gets its result when the run goes on.
     """
     left = unfinished_work(run) if decisions or answers else UnfinishedWork()
-    intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, calls_in_doubt(left)
-    for key, handling in {**decisions, **dict.fromkeys(answers, _DONE)}.items():
+    intents, calls = (
+        {open_effect.intent.key: open_effect.intent for open_effect in left.in_flight},
+        calls_in_doubt(left),
+    )
+    for key, handling in {**decisions, **dict.fromkeys(answers, _COUNT_AS_DONE)}.items():
         answer, call = answers.get(key), calls.get(key)
         if call is None:
             run = run.record(DecidedEntry(key, handling, at_ms=at_ms))
@@ -197,11 +200,11 @@ def record_decisions(
 
 @attrs.frozen
 class Resumption:
-    """What is said to a run as it is taken up.
+    """The instructions for resuming a run.
 
-    `decided` says what is done about effects in doubt, and about calls that their policies had under way, by their keys (`KEY/PATH` for a call);
-    `answers` are the events with which such effects were answered, and the steps that such calls gave; `change` may give another machine for the
-    run; `take` takes it from a process that is alive and holds it.
+    `decisions` say what to do about effects in doubt, and about calls that their policies had under way, by their keys (`KEY/PATH` for a call).
+    `answers` are the events that such effects were answered with, and the steps that such calls returned. `change` may return an entry with another
+    machine for the run. `take` takes the run from a live process that holds it.
     """
 
     decisions: Mapping[str, Handling] = attrs.field(factory=dict)
@@ -211,14 +214,14 @@ class Resumption:
 
 
 #: Raised in a block that a person leaves with Ctrl-C.
-_STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
+_INTERRUPTIONS = (asyncio.CancelledError, KeyboardInterrupt)
 
 
 class Runs(RunArchive):
-    """The runs of one place. `open_runs` makes it; leaving its `async with` lets go of what it drives, in order; Ctrl-C interrupts it.
+    """The runs of one place. `open_runs` makes it. Leaving its `async with` releases the runs that it drives, in order; Ctrl-C interrupts them.
 
-    It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` says how the runs that it takes up are
-    bound, unless `resume` says otherwise: for all of them, or by the names of machines.
+    It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` binds the runs that it resumes, unless
+    `resume` says otherwise: one source for all of them, or a source for each machine, by name.
     """
 
     def __init__(
@@ -234,22 +237,21 @@ class Runs(RunArchive):
         return self
 
     async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        await self.close(interrupts=error_type is not None and issubclass(error_type, _STOPPED))
+        await self.close(interrupts=error_type is not None and issubclass(error_type, _INTERRUPTIONS))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
-        assert not any(handle.is_driven for handle in self._held_runs.values()), (
-            "`async with` lets go of what is driven"
-        )
+        """Close the place. Only for readers, and for callers whose own driving tasks have ended."""
+        is_driven = any(handle.is_driven for handle in self._held_runs.values())
+        assert not is_driven, "runs are driven here still: use `async with`"
         for handle in reversed(tuple(self._held_runs.values())):
             handle.release()
         self._place.close()
 
     async def close(self, *, interrupts: bool = False) -> None:
-        """Let go of every run that is driven here, newest first, so that a worker goes on with it, or interrupt it; close the place."""
+        """Release every run that is driven here, newest first, so that a worker can go on with it, or interrupt it; then close the place."""
         for handle in reversed(tuple(self._held_runs.values())):
             await (handle.interrupt() if interrupts else handle.let_go())
         await self._inbox.stop()
@@ -272,12 +274,10 @@ class Runs(RunArchive):
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
         module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
-        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then there is no run.
+        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then no run exists.
         """
-        full_options = options or Options()
-        full_options = attrs.evolve(
-            full_options, bindings=bindings or full_options.bindings, model=model or full_options.model
-        )
+        base = options or Options()
+        full_options = attrs.evolve(base, bindings=bindings or base.bindings, model=model or base.model)
         document = document_of(file)
         first, setup = first_event(document.machine, data), self.setup(document, full_options)
         require_policy(data, setup.binding)
@@ -288,10 +288,10 @@ class Runs(RunArchive):
 
     def setup(self, document: MachineDocument, options: Options) -> RunSetup:
         """Bind a document for a run in this place. Raises what `start` does."""
-        return setup_of(document, options, self._nested(options, document.path), self._config)
+        return setup_of(document, options, self._nested_machines(options, document.path), self._config)
 
     def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
-        """Return a new run that nothing drives yet. Nothing of it exists before its first entry is durable. Raises SecretError, MachineError."""
+        """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises SecretError, MachineError."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
         machine, secrets = setup.machine, setup.binding.secrets
@@ -300,7 +300,7 @@ class Runs(RunArchive):
         means = setup.digest or (digest(machine) if setup.text else "")
         run, commands = begin(machine, run_id, digest=means, settings=settings, at_ms=self.now_ms())
         journal = NewJournal(self._place, run_id, setup.text)
-        return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
+        return RunHandle(self._environment(on_moment), setup, run, journal, commands=commands)
 
     async def resume(
         self,
@@ -310,10 +310,10 @@ class Runs(RunArchive):
         resumption: Resumption | None = None,
         on_moment: OnMoment | None = None,
     ) -> RunHandle:
-        """Take up a run and go on with it: where it was cut off, where a failure stopped it, or where it waits.
+        """Resume a run where it was cut off, where a failure stopped it, or where it waits.
 
         Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError, MachineError; DoubtError and OccurrenceError
-        for what cannot be said to it. Then nothing has changed.
+        for decisions and answers that do not fit. Then nothing has changed.
         """
         handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
         handle.start(*occurrences)
@@ -327,7 +327,7 @@ class Runs(RunArchive):
         resumption: Resumption | None = None,
         on_moment: OnMoment | None = None,
     ) -> RunHandle:
-        """Take up a run that nothing drives yet. Raises what `resume` does."""
+        """Hold a run without driving it yet. Raises what `resume` does."""
         resumption = resumption or Resumption()
         if run_id in self._held_runs:
             raise HeldError(run_id, "this process")
@@ -340,7 +340,7 @@ class Runs(RunArchive):
             setup = self._setup_again(run, first, text, options or Options())
             if not run.is_finished:
                 require_policy(run.specification, setup.binding)
-            if len(run.ledger) != len(stored_run.entries):  # its text is another one now
+            if len(run.ledger) != len(stored_run.entries):  # the machine has changed, and with it the text
                 require_no_secret(text, setup.binding.secrets)
             if resumption.decisions or resumption.answers:
                 answers = {key: _redact_answer(setup.binding.secrets, each) for key, each in resumption.answers.items()}
@@ -349,7 +349,9 @@ class Runs(RunArchive):
             entries_before = len(stored_run.entries)
             if len(run.ledger) > entries_before:
                 SummaryJournal(journal, run, lambda: run).append(run.ledger[entries_before:])
-            return RunHandle(self._setting(on_moment), setup, run, journal, left=left, entries_before=entries_before)
+            return RunHandle(
+                self._environment(on_moment), setup, run, journal, left=left, entries_before=entries_before
+            )
         except BaseException:
             journal.release()
             raise
@@ -364,11 +366,11 @@ class Runs(RunArchive):
         at: str | None = None,
         patience_s: float = 10.0,
     ) -> Taken | Refusal | Posted:
-        """Send an event to a run, and wait until it is taken or refused. A run that rests is taken up, and goes on here.
+        """Send an event to a run, and wait until it is taken or refused. A run at rest is resumed here.
 
-        `at` names the question that this answers (`rest.waits_for[event]`); without it, it is the one that the run waits with now. An event for a
-        run that another process holds goes to its inbox; after `patience_s` seconds it is still there. Raises what `resume` and
-        `RunHandle.send` do.
+        `at` names the question that this answers (`rest.waits_for[event]`); without it, the event answers what the run asks now. An event for a
+        run that another process holds goes to its inbox; wait at most `patience_s` seconds for its outcome, then leave it there. Raises what
+        `resume` and `RunHandle.send` do.
         """
         run_id, at = target_run(self, run_id, event, at)
         occurrence, whole = Occurrence(event, verdicts or {}, data=data), driving_run(self, run_id)
@@ -378,7 +380,7 @@ class Runs(RunArchive):
         return await self._post(run_id, occurrence, at, patience_s, whole)
 
     async def _post(self, run_id: str, occurrence: Occurrence, at: str | None, most_s: float, whole: str) -> Posted:
-        """Put an event into a run's inbox, and wait for what becomes of it; take up who drives it when its holder has let go of it."""
+        """Put an event into a run's inbox, and wait for its outcome; resume the whole run when its holder has released it."""
         message, deadline_s = self.post(run_id, occurrence, at), time.monotonic() + most_s
         if (handle := self._handles.get(whole)) is not None and handle.is_driven:
             handle.take_messages()
@@ -392,32 +394,31 @@ class Runs(RunArchive):
         return Posted(run_id, message)
 
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:
-        """Put an event into a run's inbox, whoever has the run, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError; TypeError for a place that is no text."""
+        """Put an event into a run's inbox, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError, TypeError."""
         require_place(at)
         return post_message(self._place, self.get(run_id), occurrence, at, self.now_ms(), options or Options())
 
     def binding_of(self, run_id: str, options: Options | None = None) -> Bindings:
-        """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
+        """Bind a recorded run as it was started, except for what the options change. Raises what `get` does, and BindingError."""
         stored_run = self.stored_run(run_id)
         run, first = replay_stored(stored_run)
         text = text_of(stored_run.text, run.ledger)
         return self._setup_again(run, first, text, options or Options(), even_over=True).binding
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
-        """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
+        """Make a run that begins as another one did, with its first `length` entries and their artifacts; return its id.
 
-        Raises BranchError where something was under way then, UnknownRunError, StoreError.
+        Raises BranchError if something was under way after them, UnknownRunError, StoreError.
         """
         stored_run = self._place.store.read(run_id)
-        machine = self.get(run_id).first.name
-        name = new_id or new_run_id(machine)
+        name = new_id or new_run_id(self.get(run_id).first.name)
         new = branch_of(stored_run, length, name)
         copy_artifacts(new, self._place.artifacts(run_id), self._place.artifacts(name))
         self._place.store.create(name, new.text, list(new.entries)).release()
         return name
 
     async def interrupt(self, run_id: str) -> None:
-        """Stop driving a run; the ledger keeps it. Raises UnknownRunError for a run that is not driven here."""
+        """Stop driving a run; it stays in the ledger. Raises UnknownRunError for a run that is not driven here."""
         if run_id not in self._held_runs:
             raise UnknownRunError(f"run {run_id} is not driven here")
         await self._held_runs[run_id].interrupt()
@@ -427,7 +428,7 @@ class Runs(RunArchive):
     def _setup_again(
         self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
     ) -> RunSetup:
-        """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
+        """Bind a recorded run as it was started, except for what the options change. A run that is over needs no bindings, unless `even_over`."""
         machine, settings = run.machine, dict(first.started)
         source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
         now = resumed_options(first, options, source, self._config)
@@ -435,38 +436,33 @@ class Runs(RunArchive):
         if not run.is_finished:
             require_sound(machine)
         try:
-            binding = bindings_for(machine, now, path, self._nested(now, path), settings)
+            binding = bindings_for(machine, now, path, self._nested_machines(now, path), settings)
         except BindingError:
             if even_over or not run.is_finished or unfinished_work(run).in_flight:
                 raise
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        return RunSetup(
-            machine, binding, text, first.digest, present_settings(settings, now), limits_of(machine, now.budget)
-        )
+        limits = limits_of(machine, now.budget)
+        return RunSetup(machine, binding, text, first.digest, present_settings(settings, now), limits)
 
     def _bindings_of(self, machine: str) -> Source | None:
         bindings = self._bindings
         return bindings.get(machine) if isinstance(bindings, Mapping) else bindings
 
-    def _nested(self, options: Options, path: Path | None) -> Machines:
+    def _nested_machines(self, options: Options, path: Path | None) -> Machines:
         above = () if path is None else (path.resolve(),)
         return Machines(self, options, above)
 
     @property
     def _config(self) -> Mapping[str, Any]:
-        """What every policy here can read."""
+        """The settings that every policy here can read."""
         return {} if self.root is None else {"runs": str(self.root.absolute())}
 
-    def _setting(self, on_moment: OnMoment | None) -> RunEnvironment:
-        if self.root is None:
-            return RunEnvironment(
-                self._place, self._clock, on_moment, self._held_runs, None, self._handles, self._sources
-            )
-        return RunEnvironment(
-            self._place, self._clock, on_moment, self._held_runs, LedgerLog(), self._handles, self._sources, self._inbox
-        )
+    def _environment(self, on_moment: OnMoment | None) -> RunEnvironment:
+        log, inbox = (None, None) if self.root is None else (LedgerLog(), self._inbox)
+        runs = (self._held_runs, log, self._handles, self._sources)
+        return RunEnvironment(self._place, self._clock, on_moment, *runs, inbox)
 
     def now_ms(self) -> int:
         """Return the time by the clock of the runs, in milliseconds since 1970."""
@@ -482,13 +478,13 @@ def open_runs(
 ) -> Runs:
     """Open the runs of a folder, or of memory (`memory:`): `async with dsa.open_runs(".dsa") as runs`.
 
-    Raises DocumentError for a folder in which no runs can be kept; with `must_exist` for one in which none are.
+    Raises DocumentError for a folder that cannot keep runs; with `must_exist`, also for one that keeps none.
     """
     return Runs(open_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
 
 
 def runs_in_memory(artifacts: ArtifactStore | None = None) -> Runs:
-    """Return runs that are forgotten with their process; what they generate goes to `artifacts`."""
+    """Return runs in memory, which end with their process; their artifacts go to `artifacts`."""
     return Runs(place_in_memory(artifacts))
 
 
@@ -502,9 +498,9 @@ def run(
     options: Options | None = None,
     on_moment: OnMoment | None = None,
 ) -> Rest:
-    """Run a document until it is finished, stopped, or waits for an event from outside; timers are waited for. For scripts.
+    """Run a document until it finishes, stops, or waits for an event from outside; wait for timers. This is for scripts.
 
-    Raises what `Runs.start` does, RuntimeError inside an event loop, and KeyboardInterrupt after Ctrl-C: then the run can be resumed.
+    Raises what `Runs.start` does, RuntimeError inside an event loop, and KeyboardInterrupt after Ctrl-C; the run can then be resumed.
     """
 
     async def whole() -> Rest:
@@ -521,7 +517,123 @@ def run(
 
 
 def _redact_answer(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
-    """Return what somebody says that an effect or a call gave, without secrets."""
+    """Return a person's answer for an effect or a call, without secrets."""
     if isinstance(answer, Step):
         return redact_step(secrets, answer)
     return attrs.evolve(answer, data=secrets.value(answer.data))
+
+
+#: The time between two searches of a worker for runs that are due, in seconds.
+_EVERY_S = 1.0
+#: The folders with the documents and modules of shipped machines.
+_SHIPPED_FOLDERS = tuple(Path(__file__).parents[2] / name for name in ("dsa", "machines"))
+
+
+@attrs.frozen
+class TakeUp:
+    """A run that a worker has taken up: its `rest`, or the `fault` because of which it could not be taken up."""
+
+    run: str
+    rest: Rest | None = None
+    fault: str = ""
+
+
+class Worker:
+    """A worker that takes up the due runs of `runs`, at most `at_once` side by side, and only those of `machine` if it is named.
+
+    `options` change how the runs are bound. Documents and modules are read only from `folders` (None: from anywhere), shipped machines and
+    installed packages: a run's ledger names them, and anyone who can write the ledger could name others.
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        *,
+        machine: str | None = None,
+        at_once: int = 16,
+        options: Options | None = None,
+        folders: Iterable[Path] | None = None,
+        on_moment: OnMoment | None = None,
+    ) -> None:
+        self._runs, self._machine, self._at_once = runs, machine, at_once
+        self._options, self._on_moment = options or Options(), on_moment
+        self._folders = None if folders is None else (*(each.resolve() for each in folders), *_SHIPPED_FOLDERS)
+        self._faulty_runs: set[tuple[str, int]] = set()
+
+    async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
+        """Take up due runs; yield a `TakeUp` for each, when it rests or when it cannot be taken up.
+
+        With `once`, end when the runs that were due at the beginning are done; else go on for ever. Leaving early, or cancelling, releases the runs
+        that are under way, so that another worker can go on with them.
+        """
+        due, driven = iter(await self._due()), dict[asyncio.Task[Rest], RunHandle]()
+        try:
+            while True:
+                while len(driven) < self._at_once and (run := next(due, None)) is not None:
+                    taken = self._take(run)
+                    if isinstance(taken, TakeUp):
+                        yield taken
+                    elif taken is not None:
+                        driven[asyncio.create_task(taken.rest_within(0))] = taken
+                if once and not driven:
+                    return
+                for task in await _first_of(driven, None if once else _EVERY_S):
+                    yield self._outcome_of(driven.pop(task), task)
+                if not once:
+                    due = iter(await self._due())
+        finally:
+            for task, handle in driven.items():
+                task.cancel()
+                await handle.let_go()
+
+    async def _due(self) -> list[RunSummary]:
+        summaries = due_runs(await self._runs.list(now_ms=self._runs.now_ms()))
+        matches = (each for each in summaries if self._machine in {None, each.summary.machine})
+        return [each for each in matches if (each.run, each.entries) not in self._faulty_runs]
+
+    def _take(self, summary: RunSummary) -> RunHandle | TakeUp | None:
+        """Take up a run if it is still there and nobody else holds it. For a run that cannot be taken up, return the reason, once."""
+        try:
+            self._require_allowed(summary.run)
+            handle = self._runs.hold(summary.run, options=self._options, on_moment=self._on_moment)
+        except (HeldError, UnknownRunError):
+            return None
+        except (DsaError, OSError) as fault:
+            self._faulty_runs.add((summary.run, summary.entries))
+            return TakeUp(summary.run, fault=str(fault))
+        status = status_of(handle.run)
+        if status.kind == "stopped" or status.kind == "in doubt" or status.kind == "finished":  # noqa: PLR1714  (for the checker of types)
+            rest = Rest(status.kind, handle.run, in_doubt=status.doubts)
+            handle.release(rest)
+            return (
+                TakeUp(summary.run, fault=f"stopped: {status.failure}") if status.failure else TakeUp(summary.run, rest)
+            )
+        handle.start()
+        return handle
+
+    def _outcome_of(self, handle: RunHandle, task: "asyncio.Task[Rest]") -> TakeUp:
+        try:
+            return TakeUp(handle.id, task.result())
+        except (DsaError, OSError) as fault:
+            return TakeUp(handle.id, fault=str(fault))
+
+    def _require_allowed(self, run_id: str) -> None:
+        """Raise BindingError for a run whose document or module is outside the folders that may be read."""
+        first = self._runs.stored_run(run_id).entries[0]
+        if self._folders is None or not isinstance(first, MachineEntry):
+            return
+        settings = dict(first.started)
+        names = (str(name) for name in (settings.get("file"), self._options.bindings or settings.get("module")) if name)
+        for name in names:
+            is_file = name.endswith((".py", ".md"))  # else it is an installed module
+            if is_file and not any(Path(name).resolve().is_relative_to(folder) for folder in self._folders):
+                raise BindingError(f"{name} is outside the folders that this worker may read")
+
+
+async def _first_of(tasks: Collection[asyncio.Task[Rest]], timeout_s: float | None) -> set[asyncio.Task[Rest]]:
+    """Wait until one of the tasks is done, at most `timeout_s` seconds, and return the tasks that are done."""
+    if not tasks:
+        await asyncio.sleep(timeout_s or 0)
+        return set()
+    finished_tasks, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    return finished_tasks

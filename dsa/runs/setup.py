@@ -1,6 +1,7 @@
-"""Documents to run: a machine with its text and its file, and the event that a run of it begins with.
+"""Setups: a document with all that a run of it needs, bound before anything is recorded.
 
-Setups: a document with all that a run of it needs, bound before anything is recorded.
+`MachineDocument` is a machine with its text and its file. `Options` say how a run is started or resumed. `setup_of` makes a `RunSetup` of both, for
+a new run; `resumed_options` and `present_settings` are for a run that is resumed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from dsa.semantics import Occurrence, accepted_events
 
 @attrs.frozen
 class MachineDocument:
-    """A machine, the text that it was read from, and its file (None: there is none)."""
+    """A machine, the text that it was read from, and its file, if there is one."""
 
     machine: Machine
     text: str
@@ -36,14 +37,14 @@ class MachineDocument:
 
 
 def document_of(file: str | Path | Machine) -> MachineDocument:
-    """Read a document: a file, the name of a shipped machine, or a spec that is about one; a machine stands for itself.
+    """Return a document: of a file, of a shipped machine by its name, of a spec about a machine, or of the machine itself.
 
     Raises DocumentError and MachineError.
     """
     if isinstance(file, Machine):
         document: MachineDocument | None = file.worked_out.get("document")
         if document is None:
-            text = dumps(file)  # which the run keeps: its lines are those of the rows
+            text = dumps(file)  # the run keeps this text, and the lines of rows refer to it
             document = file.worked_out["document"] = MachineDocument(
                 loads(text, file.name).at(dict(file.constants)), text
             )
@@ -65,10 +66,10 @@ def takes_specification(machine: Machine) -> bool:
 
 
 def first_event(machine: Machine, data: object) -> tuple[Occurrence, ...]:
-    """Return the events that a run is started with: one with the data, or none for a machine that starts without.
+    """Return the events that a run is started with: one event with the data, or none without data.
 
-    That is `specification` where the machine takes it, else the only event from outside that has a row in the initial state.
-    ValueError for data that no such event could bring.
+    The event is `specification` if the machine takes it, else the only event from outside that has a row in the initial state.
+    Raises ValueError for data if there is no such event.
     """
     if takes_specification(machine):
         return (Occurrence(SPECIFICATION, data="" if data is None else data),)
@@ -87,19 +88,19 @@ def _is_outside(machine: Machine, name: str) -> bool:
     return event is not None and event.origin == OUTSIDE
 
 
-#: Binds a machine by what its run was started with.
+#: A function that binds a machine, from the settings that its run was started with.
 Binder = Callable[[Machine, Mapping[str, Any]], Bindings]
-#: What gives the names of a table their meaning: a module's name or file, a Bindings for some of them, or a function that binds all.
+#: A source of bindings: the name or file of a module, a `Bindings` for some of the names, or a function that binds all.
 Source = str | Path | Bindings | Binder
-SCRIPTED = "scripted:"
+SCRIPT_PREFIX = "scripted:"
 
 
 @attrs.frozen(field_transformer=immutable)
 class Options:
-    """How a run is started, or gone on with; None and empty: as the document, or the start, says.
+    """The options for starting or resuming a run. None and empty values mean: as in the document, or as at the start.
 
-    `bindings` is a module's name or file, a Bindings, or a function of machine and settings. `parameters` are set by name. `budget` are limits
-    such as `calls=20`, `llm.tokens=4000`. `chosen` are secrets beside those found by their names. `config` is what policies can read.
+    `bindings` is the name or file of a module, a Bindings, or a function of machine and settings. `parameters` are set by name. `budget` has limits
+    such as `calls=20` and `llm.tokens=4000`. `secret_options` add to the secrets that are found by their names. Policies can read `config`.
     """
 
     bindings: Source | None = None
@@ -113,9 +114,9 @@ class Options:
 
 @attrs.frozen
 class RunSetup:
-    """A machine with its text and bindings, its limits, and with what it is bound (`settings`): what the first entry of a new run keeps.
+    """A machine with its text, bindings and limits. `settings` say how it is bound; the first entry of a new run keeps them.
 
-    `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
+    `source` is set if no other process could find the bindings: this process needs it when it resumes the run.
     """
 
     machine: Machine
@@ -128,9 +129,9 @@ class RunSetup:
 
 
 def setup_of(
-    document: MachineDocument, options: Options, nested: Nested, config: Mapping[str, Any] | None = None
+    document: MachineDocument, options: Options, machines: Nested, config: Mapping[str, Any] | None = None
 ) -> RunSetup:
-    """Bind a document's names and return what a run of it needs. `config` is what policies can read beside that of the options; not recorded.
+    """Bind a document's names, and return the setup for a run of it. Policies can read `config` and that of the options; `config` is not recorded.
 
     Raises BindingError, ModelUnavailable, BudgetError, SecretError, ParameterError.
     """
@@ -148,7 +149,7 @@ def setup_of(
     if options.config:
         settings["config"] = dict(options.config)
     full_options = attrs.evolve(options, config={**options.config, **(config or {})})
-    binding = bindings_for(machine, full_options, document.path, nested, settings)
+    binding = bindings_for(machine, full_options, document.path, machines, settings)
     source = None if isinstance(options.bindings, str | Path) else options.bindings
     return RunSetup(machine, binding, document.text, digest(machine), settings, limits, source)
 
@@ -157,10 +158,10 @@ def bindings_for(
     machine: Machine,
     options: Options,
     path: Path | None,
-    nested: Nested,
+    machines: Nested,
     settings: Mapping[str, Any],
 ) -> Bindings:
-    """Bind every name of a machine; policies read the budget beside the settings. Raises BindingError and ModelUnavailable."""
+    """Bind every name of a machine. Policies can read the budget and the options' `config`. Raises BindingError and ModelUnavailable."""
     model, seed = options.model or DEFAULT_MODEL, options.seed or 0
     config = {**options.config, "budget": list(options.budget)}
     if callable(options.bindings):
@@ -172,7 +173,7 @@ def bindings_for(
         model=model,
         seed=seed,
         secret_options=options.secret_options,
-        nested=nested,
+        machines=machines,
         config=config,
     )
 
@@ -180,9 +181,9 @@ def bindings_for(
 def resumed_options(
     first: MachineEntry, now: Options, source: Source | None = None, config: Mapping[str, Any] | None = None
 ) -> Options:
-    """Return the options that a run was started with, but for what is to be otherwise now.
+    """Return the options that a run was started with, as changed by the options of `now`.
 
-    `source` binds it where those say nothing; `config` is what policies can read beside that of the options.
+    `source` binds the run if neither names bindings. Policies can read `config` and that of the options.
     """
     settings = dict(first.started)
     before = SecretOptions(**{name: tuple(names) for name, names in (settings.get("secrets") or {}).items()})
@@ -198,13 +199,13 @@ def resumed_options(
 
 
 def present_settings(settings: Mapping[str, Any], now: Options) -> dict[str, Any]:
-    """Return what a run was started with, but for what it is bound with now; nothing for what cannot be named."""
+    """Return the settings that a run was started with, with the present module, model and budget; None for what cannot be named."""
     model = now.model and absolute_script(now.model)
     return {**settings, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}
 
 
 def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
-    """Let scripts go on after the replies that a run has had of them."""
+    """Let scripts go on after the replies that they gave to a run."""
     scripts = {name: each for name, each in binding.generators.items() if isinstance(each, ScriptedGenerator)}
     for entry in entries if scripts else ():
         if isinstance(entry, ArtifactEntry) and entry.author in scripts:
@@ -218,7 +219,7 @@ def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[BudgetLimit, ...
 
 
 def _absolute(bindings: Source | None) -> str | None:
-    """Return a module as it can be found from another working folder; None for what another process cannot find."""
+    """Return the name of a module, valid in any working folder; None for bindings that another process cannot find."""
     if not isinstance(bindings, str | Path):
         return None
     name = str(bindings)
@@ -226,6 +227,6 @@ def _absolute(bindings: Source | None) -> str | None:
 
 
 def absolute_script(model: str) -> str:
-    """Return a model's name as it can be found from another working folder."""
-    prefix, _, file = model.partition(SCRIPTED)
-    return model if prefix or not file else f"{SCRIPTED}{Path(file).absolute()}"
+    """Return a model's name, valid in any working folder."""
+    prefix, _, file = model.partition(SCRIPT_PREFIX)
+    return model if prefix or not file else f"{SCRIPT_PREFIX}{Path(file).absolute()}"

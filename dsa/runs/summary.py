@@ -1,4 +1,4 @@
-"""Summaries: how a run stands, written with its commits, so that lists of runs read no ledger."""
+"""Summaries: the status of each run, written with its commits, so that lists of runs read no ledger."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from dsa.runtime.ledger import (
     seq_of,
 )
 from dsa.runtime.run import Run
-from dsa.runtime.run_store import Journal, RunSummary, Summary, Taking
+from dsa.runtime.run_store import Journal, MessageOutcome, RunSummary, Summary
 from dsa.runtime.status import (
     Rest,
     RunStatus,
@@ -37,18 +37,18 @@ from dsa.runtime.status import (
 )
 
 _LONGEST_ABOUT = 240
-#: A run's first event is among this many entries that it begins with.
+#: The number of entries at the beginning of a run that have its first event among them.
 _FIRST = 4
 _CUT_OFF = RunStatus("cut off", UnfinishedWork())
-#: How a run may stand that its ledger does not say: by the clock or its inbox, and by who has stopped it.
+#: The statuses that do not follow from a ledger, but from the clock, the inbox, or a person who stopped the run.
 BY_THE_STORE = frozenset({"due", "interrupted"})
 
 
 class SummaryJournal:
-    """A `Journal` that writes the run's summary beside its entries: whenever its state or what is in doubt changes, and when it comes to rest.
+    """A `Journal` that also writes the run's summary: whenever the state or the doubts change, and when the run comes to rest.
 
-    The summary of a run under way says how the run stands if its process dies: `in doubt`, if a person has to decide then, else `cut off`.
-    `current_run` returns the run as it is after the entries that are appended.
+    The summary of a run under way has the status for the case that its process dies: `in doubt` if a person has to decide then, else `cut off`.
+    `current_run` returns the run after the entries that are appended.
     """
 
     def __init__(self, journal: Journal, run: Run, current_run: Callable[[], Run]) -> None:
@@ -64,7 +64,7 @@ class SummaryJournal:
 
     @property
     def epoch(self) -> int:
-        """How often the run has had a writer."""
+        """The number of writers that the run has had."""
         return self._journal.epoch
 
     @property
@@ -72,12 +72,14 @@ class SummaryJournal:
         """The hash of the last commit."""
         return self._journal.head
 
-    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
-        """Write entries, and the summary if it has changed."""
-        self._journal.append(entries, self._after(entries) if summary is None else summary, taking)
+    def append(
+        self, entries: Sequence[Entry], summary: Summary | None = None, outcomes: Sequence[MessageOutcome] = ()
+    ) -> None:
+        """Write entries, the outcomes of messages, and the summary if it has changed."""
+        self._journal.append(entries, self._after(entries) if summary is None else summary, outcomes)
 
     def _after(self, entries: Sequence[Entry]) -> Summary | None:
-        """Return the summary after entries; None where the one that is written still holds."""
+        """Return the summary after entries; None if the written one is still right."""
         state, event, in_doubt = self._summary.state, None, self._summary.in_doubt
         doubts = self._doubts
         may_differ = doubts.is_asked
@@ -87,7 +89,7 @@ class SummaryJournal:
             elif type(entry) is RowEntry:
                 state = entry.target
             elif type(entry) is not ResultEntry:
-                may_differ = may_differ or doubts.begin_with(entry)
+                may_differ = may_differ or doubts.may_change_with(entry)
         if may_differ:
             in_doubt = doubts.of(self._current_run())
         if self._is_written and state == self._summary.state and in_doubt == self._summary.in_doubt:
@@ -108,7 +110,7 @@ class SummaryJournal:
         return self._summary
 
     def rest(self, rest: Rest) -> None:
-        """Write how the run came to rest, and go on holding it."""
+        """Write the summary of a rest, and go on holding the run."""
         self._journal.append((), self.summary_at(rest))
         self._is_written = False
 
@@ -132,38 +134,39 @@ class SummaryJournal:
 
 
 class _Doubts:
-    """What a person has to decide about if the process dies now: read from the end of the ledger, and only where an effect or a call asks for it."""
+    """The decisions that people would have to make if the process died now. Only effects and calls that ask for one make it read the ledger's end."""
 
     def __init__(self, run: Run) -> None:
-        self._asking = _asking(run.machine)
+        self._effects_to_ask = _effects_to_ask(run.machine)
         self.is_asked = False
         self._from = 0
 
-    def begin_with(self, entry: Entry) -> bool:
-        """Return whether something may be in doubt from this entry on that was not before, or not any more."""
+    def may_change_with(self, entry: Entry) -> bool:
+        """Return whether the doubts may change with this entry."""
         if type(entry) is EffectEntry:
-            return entry.effect in self._asking
+            return entry.effect in self._effects_to_ask
         if type(entry) is CallEntry:
             return entry.in_doubt == "ask"
         return type(entry) is ResumedEntry or type(entry) is DecidedEntry
 
     def of(self, run: Run) -> Mapping[str, str]:
-        """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""
+        """Return the keys of effects and calls in doubt, with their names. Entries before the oldest open effect are not read again."""
         end = attrs.evolve(run, ledger=Ledger(run.ledger.after(self._from))) if self._from else run
         status = status_of(end)
-        flying = status.left.in_flight
-        oldest = min((seq_of(each.intent.key) for each in flying), default=run.seq)
+        in_flight = status.left.in_flight
+        oldest = min((seq_of(each.intent.key) for each in in_flight), default=run.seq)
         self._from += next(
             (n for n, entry in enumerate(end.ledger) if isinstance(entry, EventEntry) and entry.seq >= oldest), 0
         )
         self.is_asked = any(
-            each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying
+            each.intent.effect in self._effects_to_ask or any(call.in_doubt == "ask" for call in each.calls)
+            for each in in_flight
         )
         return doubted_keys(end, status.doubts)
 
 
-def _asking(machine: Machine) -> frozenset[str]:
-    """Return the effects of which a person has to say whether they happened."""
+def _effects_to_ask(machine: Machine) -> frozenset[str]:
+    """Return the effects about which a person must decide if they are in doubt."""
     effects_to_ask: frozenset[str] | None = machine.worked_out.get("asking")
     if effects_to_ask is None:
         effects = machine.effect_named
@@ -173,7 +176,7 @@ def _asking(machine: Machine) -> frozenset[str]:
 
 
 def summary_of_run(run: Run, status: RunStatus) -> Summary:
-    """Return the summary of a run that stands as given."""
+    """Return the summary of a run with a status."""
     first, left = run.ledger[0], status.left
     assert isinstance(first, MachineEntry), "a run begins with its machine"
     is_waiting = status.kind == "waiting"
@@ -197,13 +200,13 @@ def summary_of_run(run: Run, status: RunStatus) -> Summary:
 
 
 def summary_of_record(record: RunRecord) -> RunSummary:
-    """Return the summary of a run that was read and replayed."""
+    """Return the summary of a recorded run."""
     summary = summary_of_run(record.run, record.status)
     return RunSummary(record.run.run_id, len(record.run.ledger), summary, record.status.holder)
 
 
 def _changed_ms(run: Run) -> int:
-    """Return when the last event came; that the run was begun is the first."""
+    """Return the time of the last event, or of the beginning."""
     for entry in reversed(run.ledger):
         if type(entry) is EventEntry or type(entry) is MachineEntry:
             return entry.at_ms
@@ -211,7 +214,7 @@ def _changed_ms(run: Run) -> int:
 
 
 def _text_in(data: Any) -> str:  # noqa: ANN401  (JSON)
-    """Return the text of an event's data, in one line; what a part is about goes before the whole, and data without such texts is written as JSON."""
+    """Return the text of an event's data, in one line: its `about` or `text`, or else the data as JSON."""
     text = data.get("about", data.get("text")) if isinstance(data, dict) else data
     if text is None and data is not None:
         text = text_of(data)

@@ -151,12 +151,12 @@ class Attempts:
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
         """Return an attempt and all its ancestors, oldest first. Parents are the attempt that it refines and the artifacts that its step used."""
-        waiting, names = [artifact_id], set[str]()
-        while waiting:
-            name = waiting.pop()
+        queue, names = [artifact_id], set[str]()
+        while queue:
+            name = queue.pop()
             if name not in names:
                 names.add(name)
-                waiting.extend(self[name].parents)
+                queue.extend(self[name].parents)
         return [self._attempts[position] for position in sorted(self._position[name] for name in names)]
 
 
@@ -168,7 +168,7 @@ def tree_of_attempts(attempts: Iterable[AttemptRecord]) -> Mapping[str | None, t
     tree: dict[str | None, list[AttemptRecord]] = {None: []}
     for attempt in attempts:
         tree.setdefault(attempt.parent_id or None, []).append(attempt)
-    return {name: tuple(refining) for name, refining in tree.items()}
+    return {name: tuple(children) for name, children in tree.items()}
 
 
 class ArtifactStore(ArtifactRepository, Protocol):

@@ -74,7 +74,7 @@ def read_limit(text: str, effects: Iterable[str]) -> BudgetLimit:
         form = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
         raise BudgetError(f"'{text}' is not a budget: {form}")
     if effect and effect not in names:
-        raise BudgetError(f"'{text}' is not a budget: there is no effect '{effect}'; {closest(effect, names)}")
+        raise BudgetError(f"'{text}' is not a budget: no effect is called '{effect}'; {closest(effect, names)}")
     try:
         most = float(amount)
     except ValueError:
@@ -221,8 +221,8 @@ class Totals:
         return attrs.asdict(self)
 
 
-def totals(ledger: Iterable[Entry], generating: str) -> Totals:
-    """Add up a ledger. `generating` is the effect that asks a model; artifacts of people cost nothing.
+def totals(ledger: Iterable[Entry], generating_effect: str) -> Totals:
+    """Add up a ledger. `generating_effect` is the effect that asks a model; artifacts of people cost nothing.
 
     A called policy counts if its steps say what it used; its seconds are unknown. An effect counts if its event has `usage` in its data, as in
     conversations.
@@ -238,7 +238,7 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
         elif isinstance(entry, ResultEntry):
-            sums = _with_result(sums, entry, generates=intents.effect(entry.key) == generating)
+            sums = _with_result(sums, entry, generates=intents.effect(entry.key) == generating_effect)
     return sums
 
 

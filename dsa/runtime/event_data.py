@@ -82,7 +82,7 @@ class DataThen:
     seq: int
     _newest: tuple[str, _EventDatum] | None = None
 
-    def judging(self, event: str, data: object, key: str | None = None) -> "DataThen":
+    def with_event(self, event: str, data: object, key: str | None = None) -> "DataThen":
         """Return the data with the event that guards are judging; `key` is the key of the effect that it answers."""
         return attrs.evolve(self, newest=(event, _EventDatum(self.seq + 1, key, data)))
 

@@ -24,7 +24,7 @@ _read = json.JSONDecoder().raw_decode
 
 #: The deepest nesting of a payload.
 _DEEPEST = 200
-_NESTED = (dict, list, tuple)
+_CONTAINERS = (dict, list, tuple)
 _TEXT = frozenset({str})
 #: The types of values that are neither objects nor lists.
 PLAIN = _TEXT | {int, float, bool, type(None)}
@@ -35,8 +35,8 @@ def _encoder(*, sort_keys: bool) -> Encoder:
     if _make_encoder is None:
         return plain.encode
     layout = {"indent": None, "key_separator": ":", "item_separator": ",", "sort_keys": sort_keys}
-    refusing = {"markers": None, "skipkeys": False, "allow_nan": False}
-    chunks = _make_encoder(default=plain.default, encoder=json_string, **layout, **refusing)
+    checks = {"markers": None, "skipkeys": False, "allow_nan": False}
+    chunks = _make_encoder(default=plain.default, encoder=json_string, **layout, **checks)
 
     def encode(value: object) -> str:
         return "".join(chunks(value, 0))
@@ -59,7 +59,7 @@ def canonical_value(value: object) -> str:
     """Write a value as a part of a payload. Raises TypeError or ValueError if it is not JSON."""
     if value is None:
         return "null"
-    if isinstance(value, _NESTED) and not is_flat(value):
+    if isinstance(value, _CONTAINERS) and not is_flat(value):
         require_text_keys(value)
     return sorted_text_of(value)
 
@@ -89,7 +89,7 @@ def require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (wha
         inner = value.values()
     if not {*map(type, inner)} <= PLAIN:
         for part in inner:
-            if isinstance(part, _NESTED):
+            if isinstance(part, _CONTAINERS):
                 require_text_keys(part, depth + 1)
 
 

@@ -261,7 +261,7 @@ class ArtifactEntry:
     redacted: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
-#: An outcome as people are told it: a fatal verdict that asks for a person's decision is `review`.
+#: An outcome for people: a fatal verdict that asks for a person's decision is `review`.
 VerdictLabel = Literal["passed", "failed", "fatal", "review"]
 
 
@@ -276,7 +276,7 @@ class GuardVerdict:
 
     @property
     def label(self) -> VerdictLabel:
-        """What people are told: the outcome, or `review`."""
+        """The outcome for people: the outcome, or `review`."""
         return "review" if self.review else self.outcome
 
 
@@ -305,7 +305,7 @@ class VerdictEntry:
 
     @property
     def label(self) -> VerdictLabel:
-        """What people are told: the outcome, or `review` where a fatal verdict asks for nothing but a person's decision."""
+        """The outcome for people: the outcome, or `review` where a fatal verdict asks for nothing but a person's decision."""
         fatal = [judgement for judgement in self.judgements if judgement.outcome == "fatal"]
         return "review" if fatal and all(judgement.review for judgement in fatal) else self.outcome
 

@@ -202,7 +202,7 @@ class InboxMessage:
 
 
 #: The id of a message that a commit takes from the inbox, and the outcome for its sender, as JSON text.
-Taking = tuple[str, str]
+MessageOutcome = tuple[str, str]
 
 _AS_JSON: AsJson = {_mapping: dict}
 #: Writes a summary as one line of JSON.
@@ -261,10 +261,12 @@ class Journal(Protocol):
     def head(self) -> bytes:
         """The hash of the last commit, in stores that chain their commits."""
 
-    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
+    def append(
+        self, entries: Sequence[Entry], summary: Summary | None = None, outcomes: Sequence[MessageOutcome] = ()
+    ) -> None:
         """Write entries, the summary and the outcomes of messages, all or nothing. All of it is durable when this returns.
 
-        Without a summary the previous one stays. Raises LeaseLostError, TooLargeError, or StoreError for a message in `taking` that is not in
+        Without a summary the previous one stays. Raises LeaseLostError, TooLargeError, or StoreError for a message in `outcomes` that is not in
         this run's inbox: then nothing was written. After any other StoreError the caller cannot know whether the commit was written, and must
         stop.
         """
@@ -369,12 +371,14 @@ class NewJournal:
         """The hash of the last commit."""
         return b"" if self._journal is None else self._journal.head
 
-    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
+    def append(
+        self, entries: Sequence[Entry], summary: Summary | None = None, outcomes: Sequence[MessageOutcome] = ()
+    ) -> None:
         """Write entries as `Journal.append` does. A run that does not exist yet has no messages to take."""
         if self._journal is None:
             self._journal = self._store.create(self.run, self._text, entries, summary)
         else:
-            self._journal.append(entries, summary, taking)
+            self._journal.append(entries, summary, outcomes)
 
     def release(self, summary: Summary | None = None) -> None:
         """Give up the right to write."""

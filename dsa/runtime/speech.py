@@ -207,12 +207,12 @@ _HEADER_BEGUN = re.compile(
 )
 _MOST_HEADER = 1_000
 #: The marks at the end of a text.
-_TRAILING = re.compile(r"(?:<\|(?:end|call|return)\|>|\s){0,200}(?P<mark><[|a-z]{0,7}\|?)?")
+_END_MARKS = re.compile(r"(?:<\|(?:end|call|return)\|>|\s){0,200}(?P<mark><[|a-z]{0,7}\|?)?")
 _TO = re.compile(r"\bto=([^\s<]+)")
 _NOBODY = frozenset({"user", "assistant", "all"})
 #: A mark beside one of these is text, because the answer speaks about it; a quotation mark after it may also begin the answer.
-_QUOTING, _SPEAKING_OF = frozenset("\"'`\\("), frozenset(".,;:")
-_QUOTED = frozenset("\"'\\)")
+_QUOTES_BEFORE, _SPEAKING_OF = frozenset("\"'`\\("), frozenset(".,;:")
+_QUOTES_AFTER = frozenset("\"'\\)")
 _QUOTES = frozenset("\"'`")
 
 
@@ -228,7 +228,7 @@ def _pending(text: str, start: int) -> int:
 
 def _is_quoted(before: str, after: str) -> bool:
     """Return whether a mark between two characters is text."""
-    return before in _QUOTING or after in _SPEAKING_OF or (after in _QUOTED and before.strip() != "")
+    return before in _QUOTES_BEFORE or after in _SPEAKING_OF or (after in _QUOTES_AFTER and before.strip() != "")
 
 
 def _header_parts(role: str, channel: str) -> tuple[list[str], list[str], str]:
@@ -381,7 +381,7 @@ class Speech:
 
     def _in_answer(self, text: str, at: int, output: list[str]) -> int:
         mark = _MARK.search(text, at)
-        at = self._before_mark(text, at, mark, lambda said: output.append(self._say(said)))
+        at = self._before_mark(text, at, mark, lambda content: output.append(self._say(content)))
         if mark is None:
             return at
         self._place.go_on("".join(self._answer[self._placed_pieces :]))
@@ -453,7 +453,7 @@ class Speech:
                 self._has_channels = True
                 return self._after_token(mark)
         else:
-            is_open = mark["token"] in {"end", "call", "return"} and _TRAILING.fullmatch(text, mark.start())
+            is_open = mark["token"] in {"end", "call", "return"} and _END_MARKS.fullmatch(text, mark.start())
             if is_open and self._is_over:
                 return len(text)
         return self._hold(text, mark.start()) if is_open and not self._is_over else None

@@ -86,7 +86,7 @@ def unfinished_work(run: Run) -> UnfinishedWork:
     """Return the unfinished work of a run. An effect whose failure no row takes is tried again, because resuming the run asks for that."""
     past = _EffectHistory(run)
     answers: list[tuple[Intent, ResultEntry]] = []
-    flying: list[InFlight] = []
+    in_flight: list[InFlight] = []
     blocked_seq = -1
     for intent in past.intents:
         results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
@@ -111,28 +111,28 @@ def unfinished_work(run: Run) -> UnfinishedWork:
             root, stopping_path, calls = past.calls_in(intent.key, has_stopped=has_no_try_left)
             decisions, data = past.decisions.get(intent.key, {}), past.data[intent.key]
             waits = None if intent.key in past.tried_again else part
-            flying.append(
+            in_flight.append(
                 InFlight(intent, data, tries, in_doubt, calls, bool(results), root, stopping_path, decisions, waits)
             )
             blocked_seq = blocked_seq if has_answers else seq  # the effects after it wait for it (S6)
-    return UnfinishedWork(tuple(answers), tuple(flying), run.timers)
+    return UnfinishedWork(tuple(answers), tuple(in_flight), run.timers)
 
 
-def handling_of(machine: Machine, flying: InFlight) -> Handling:
+def handling_of(machine: Machine, open_effect: InFlight) -> Handling:
     """Return a person's decision about an effect in flight, or else the table's (column `in doubt`).
 
     The default for an actuator is `ask`. It is also `ask` if the table says `retry` but a call of the effect needs a person's decision.
     """
-    if flying.intent.key in flying.decisions:
-        return flying.decisions[flying.intent.key]
-    handling = doubt_of(effect_declaration(machine, flying.intent.effect)) if flying.in_doubt else "retry"
-    return "ask" if handling == "retry" and undecided_calls(flying) else handling
+    if open_effect.intent.key in open_effect.decisions:
+        return open_effect.decisions[open_effect.intent.key]
+    handling = doubt_of(effect_declaration(machine, open_effect.intent.effect)) if open_effect.in_doubt else "retry"
+    return "ask" if handling == "retry" and undecided_calls(open_effect) else handling
 
 
-def undecided_calls(flying: InFlight) -> Mapping[str, CallEntry]:
+def undecided_calls(open_effect: InFlight) -> Mapping[str, CallEntry]:
     """Return the calls of an effect that a person still has to decide about, by key."""
-    calls = {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
-    return {key: call for key, call in calls.items() if key not in flying.decisions}
+    calls = {call_key(call.key, call.path): call for call in open_effect.calls if call.in_doubt == "ask"}
+    return {key: call for key, call in calls.items() if key not in open_effect.decisions}
 
 
 def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
@@ -141,13 +141,13 @@ def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> Resumed
     All decisions of people must have been made.
     """
     effects, calls = dict[str, Handling](), dict[str, Handling]()
-    for flying in left.in_flight:
-        if flying.in_doubt or flying.has_failed:
-            key = flying.intent.key
-            handling = effects[key] = handling_of(run.machine, flying) if flying.in_doubt else "again"
-            if flying.stopping_path is not None:
-                calls[call_key(key, flying.stopping_path)] = "again"
-            calls |= {call_key(key, call.path): _handling_in(flying, handling, call) for call in flying.calls}
+    for open_effect in left.in_flight:
+        if open_effect.in_doubt or open_effect.has_failed:
+            key = open_effect.intent.key
+            handling = effects[key] = handling_of(run.machine, open_effect) if open_effect.in_doubt else "again"
+            if open_effect.stopping_path is not None:
+                calls[call_key(key, open_effect.stopping_path)] = "again"
+            calls |= {call_key(key, call.path): _handling_in(open_effect, handling, call) for call in open_effect.calls}
     first, resumed_entries = run.ledger[0], (entry for entry in reversed(run.ledger) if type(entry) is ResumedEntry)
     assert isinstance(first, MachineEntry), "a run begins with its machine"
     before = next(resumed_entries, None) or ResumedEntry.from_settings(dict(first.started))
@@ -155,11 +155,11 @@ def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> Resumed
     return attrs.evolve(session, effects=effects, calls=calls) if is_new else None
 
 
-def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling:
+def _handling_in(open_effect: InFlight, whole: Handling, call: CallEntry) -> Handling:
     """Return what to do about a call under way in an effect. `fail` and `done` for the whole effect also hold for its calls."""
     if whole in {"fail", "done"}:
         return whole
-    handling = flying.decisions.get(call_key(call.key, call.path), call.in_doubt)
+    handling = open_effect.decisions.get(call_key(call.key, call.path), call.in_doubt)
     return "retry" if handling == "ask" else handling
 
 
@@ -200,7 +200,7 @@ class _EffectHistory:
     """
 
     def __init__(self, run: Run) -> None:
-        answers, outstanding = run.machine.answers, run.keys
+        answers, open_keys = run.machine.answers, run.keys
         self.intents: list[Intent] = []
         self.data: dict[str, Any] = {}
         self.results: dict[str, list[ResultEntry]] = {}
@@ -215,7 +215,7 @@ class _EffectHistory:
                 row = entry
             elif type(entry) is EffectEntry:
                 key, effect = entry.key, entry.effect
-                if effect not in answers or outstanding.get(effect) == key:
+                if effect not in answers or open_keys.get(effect) == key:
                     self.intents.append(Intent(key, effect, event.event, row.line, row.source, row.target))
                     self.data[key] = event.data
             else:
@@ -260,7 +260,7 @@ class _EffectHistory:
 
 
 #: The code of an exception is the name of its class; all other codes are our own words.
-_RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
+_CLASS_NAME = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 StatusKind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
 #: After this many resumptions without a result a run counts as stopped: its work may end the process each time.
 _MOST_TAKE_UPS = 3
@@ -290,24 +290,26 @@ def status_of(run: Run, holder: str | None = None) -> RunStatus:
     left = unfinished_work(run)
     if holder is not None:
         return RunStatus("under way", left, holder=holder)
-    doubts = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
+    doubts = tuple(
+        open_effect.intent for open_effect in left.in_flight if handling_of(run.machine, open_effect) == "ask"
+    )
     if doubts:
         return RunStatus("in doubt", left, doubts)
     failure = _failure(run, left)
     if failure:
         return RunStatus("stopped", left, failure=failure)
-    if left.answers or any(flying.part is None for flying in left.in_flight):
+    if left.answers or any(open_effect.part is None for open_effect in left.in_flight):
         return RunStatus("cut off", left)
     return RunStatus("finished" if run.is_finished else "waiting", left)
 
 
 def doubted_keys(run: Run, doubts: Sequence[Intent]) -> dict[str, str]:
     """Return the keys of the effects and calls that a person must decide about, with the names of effects and policies."""
-    flying = {each.intent.key: each for each in unfinished_work(run).in_flight} if doubts else {}
+    open_effects = {each.intent.key: each for each in unfinished_work(run).in_flight} if doubts else {}
     names: dict[str, str] = {}
     for intent in doubts:
-        calls = undecided_calls(flying[intent.key])
-        is_whole = handling_of(run.machine, attrs.evolve(flying[intent.key], calls=())) == "ask"
+        calls = undecided_calls(open_effects[intent.key])
+        is_whole = handling_of(run.machine, attrs.evolve(open_effects[intent.key], calls=())) == "ask"
         names |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
     return names
 
@@ -398,10 +400,10 @@ def _take_ups(run: Run) -> int:
 
 def _failure(run: Run, left: UnfinishedWork) -> str:
     """Return what stopped a run: an effect without tries left, or an answer that no row takes; "" if the ledger has neither."""
-    for flying in left.in_flight:
-        if flying.has_failed and not flying.in_doubt and flying.part is None:
+    for open_effect in left.in_flight:
+        if open_effect.has_failed and not open_effect.in_doubt and open_effect.part is None:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
-            return f"{_effect_text(flying)} failed{_message(results[flying.intent.key])}"
+            return f"{_effect_text(open_effect)} failed{_message(results[open_effect.intent.key])}"
     if left.in_flight and (times := _take_ups(run)) >= _MOST_TAKE_UPS:
         return f"taken up {times} times without a result"
     reasons = _refusal_reasons(run) if left.answers else {}
@@ -411,8 +413,8 @@ def _failure(run: Run, left: UnfinishedWork) -> str:
     return ""
 
 
-def _effect_text(flying: InFlight) -> str:
-    return f"{flying.intent.effect} {flying.intent.key}{_line(flying.intent)}"
+def _effect_text(open_effect: InFlight) -> str:
+    return f"{open_effect.intent.effect} {open_effect.intent.key}{_line(open_effect.intent)}"
 
 
 def _line(intent: Intent) -> str:
@@ -428,7 +430,7 @@ def _message(result: ResultEntry) -> str:
 
 def fault_text(code: str, message: str, at: str = "") -> str:
     """Return an effect's error as text: the class of the exception, the message, and the place in the user's code."""
-    kind = f"{code}: " if _RAISED.fullmatch(code) and code != TimeoutError.__name__ else ""
+    kind = f"{code}: " if _CLASS_NAME.fullmatch(code) and code != TimeoutError.__name__ else ""
     return f"{kind}{message}{f' (at {at})' if at else ''}"
 
 

@@ -216,7 +216,7 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
 def _outcome(run: Run, before: Run) -> RowEntry | RefusalEntry:
     """Return the row or refusal of the event that a run was fed last."""
     outcome = run.ledger[len(before.ledger) + 1]
-    assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by what became of it"
+    assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by its row or refusal"
     return outcome
 
 
@@ -274,12 +274,12 @@ def load_story(text: str) -> Ledger[Entry]:
 
 
 def _entry(moment: Mapping[str, Any]) -> Entry:
-    beside = {"number"} if moment["kind"] in _NAMED else {"run", "number"}
+    beside = {"number"} if moment["kind"] in _KINDS_WITH_RUN else {"run", "number"}
     return from_json({name: value for name, value in moment.items() if name not in beside})
 
 
 #: The kinds of entries that have a field for their run.
-_NAMED = frozenset({"machine", "policy"})
+_KINDS_WITH_RUN = frozenset({"machine", "policy"})
 #: A function that is called with each durable moment; `is_new` is False for moments from before the run was resumed.
 OnMoment = Callable[[Moment, bool], None]
 
@@ -368,8 +368,8 @@ class Spans:
     `generating` is the effect that asks a model.
     """
 
-    def __init__(self, generating: str) -> None:
-        self._generating = generating
+    def __init__(self, generating_effect: str) -> None:
+        self._generating_effect = generating_effect
         self._first: MachineEntry | None = None
         self._earlier_entries = 0
         self._life: _OpenSpan | None = None
@@ -524,7 +524,7 @@ class Spans:
             work.attributes |= _attributes(
                 {"event": intent.event, "line": intent.line, "source": intent.source, "target": intent.target}
             )
-        if effect != self._generating and work.model is None:
+        if effect != self._generating_effect and work.model is None:
             return self._span(effect, self._try_id(key), self._life_id(), work, now_ns, error)
         model = work.model.model if work.model and work.model.model else self._started_model()
         work.attributes |= _model_attributes(model, work.model)

@@ -21,14 +21,14 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import INTERRUPTED, note_run, write
+from dsa.cli.command_line import EXIT_INTERRUPTED, note_run, write
 from dsa.cli.ledger_view import terminal
 from dsa.cli.run_options import (
     RunOptions,
     RunWatchers,
-    faults_told,
+    exit_on_faults,
     find,
-    opened,
+    open_run_folder,
     options_saying,
     runs_option,
     watching_options,
@@ -295,7 +295,7 @@ def command(
         sys.exit(
             _hold(display, folder, options, messages, partial(Chat.begin, _settings(options, **choices)), is_new=True)
         )
-    with opened(folder) as runs:
+    with open_run_folder(folder) as runs:
         run = find(runs.ids(), run, folder)
     sys.exit(resume(run, folder, options, take=take, messages=messages, display=display))
 
@@ -311,8 +311,8 @@ def resume(
 ) -> int:
     """Continue a conversation, at the terminal unless `messages` is not empty; return the exit code. `dsa resume` calls this too."""
     note_run(root / run_id)
-    with opened(root) as runs:
-        options = options.continuing(runs.stored_run(run_id))
+    with open_run_folder(root) as runs:
+        options = options.as_started(runs.stored_run(run_id))
     begin = partial(Chat.resume, run_id, options=options.changes, take=take)
     return _hold(display or ChatDisplay(terminal(), root), root, options, messages, begin, is_new=False)
 
@@ -323,7 +323,7 @@ def _settings(
     """Return the settings of the command line."""
     return ChatStart(
         options.model or "", data, seed, format_, not no_normalise, not no_dedup, options.parameters,
-        options.config.get("context_tokens"), budget=options.budget, module=options.module, secrets=options.watching.chosen,
+        options.config.get("context_tokens"), budget=options.budget, module=options.module, secrets=options.watch_options.secret_options,
     )  # fmt: skip
 
 
@@ -346,18 +346,20 @@ def _hold(
             display.on_moment(moment, is_new)
 
     with ExitStack() as stack:
-        stack.enter_context(faults_told(root))
+        stack.enter_context(exit_on_faults(root))
         runs = stack.enter_context(open_runs(root, must_exist=not is_new))
-        watchers = stack.enter_context(options.watching.watched(environment_secrets(options.watching.chosen)))
+        watchers = stack.enter_context(
+            options.watch_options.watch(environment_secrets(options.watch_options.secret_options))
+        )
         how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
-        chat = stack.enter_context(begin(runs, on_moment=watchers.observing(show), **how))
+        chat = stack.enter_context(begin(runs, on_moment=watchers.observer(show), **how))
         if is_new and is_shown:
             display.tables(chat.resources.database.tables)
         chat.resources.warm()
         session = _ChatSession(chat, display, options, watchers, stack.enter_context(asyncio.Runner()))
         code = session.ask(messages) if messages else Talk(chat, display).hold(session.hear, session.read_line)
         if chat.rest is not None:
-            watchers.rested(chat.rest)
+            watchers.close(chat.rest)
     return code
 
 
@@ -394,10 +396,10 @@ class _ChatSession:
             if not self.options.shows_nothing:
                 self.display.say(f"> {text}")
             turn = self.hear(chat.say(text))
-            code = INTERRUPTED if turn.end_reason == "turn_cancelled" else int(chat.has_failed)
+            code = EXIT_INTERRUPTED if turn.end_reason == "turn_cancelled" else int(chat.has_failed)
             if self.options.json_wanted:
                 self._write(turn, code, time.monotonic() - start_s)
-            if code == INTERRUPTED:
+            if code == EXIT_INTERRUPTED:
                 break
         if not self.options.json_wanted:
             retry = " (there /retry continues the turn)" if chat.has_failed else ""

@@ -10,7 +10,7 @@ import attrs
 from rich.console import Console
 
 from dsa.cli.ledger_view import dollars
-from dsa.cli.run_options import line as pasted
+from dsa.cli.run_options import shell_command as pasted
 from dsa.expr import Value
 from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry

@@ -25,9 +25,9 @@ from dsa.cli.ledger_view import terminal
 from dsa.cli.run_options import (
     RunOptions,
     RunWatchers,
-    faults_told,
+    exit_on_faults,
     find,
-    opened,
+    open_run_folder,
     options_saying,
     runs_option,
     watching_options,
@@ -296,7 +296,7 @@ def command(
         raise click.UsageError("--resume continues a run, --fresh starts again with a GOAL: use one of them")
     folder = Path(root)
     if run is not None:
-        with opened(folder) as runs:
+        with open_run_folder(folder) as runs:
             run = find(runs.ids(), run, folder)
             note_run(folder / run)
             _require_same_start(runs, run, line, options.parameters)
@@ -307,8 +307,8 @@ def command(
 def resume(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
     """Continue a run in the display of `dsa code`; return the exit code. `dsa resume` calls this too."""
     note_run(root / run_id)
-    with opened(root) as runs:
-        options = options.continuing(runs.stored_run(run_id))
+    with open_run_folder(root) as runs:
+        options = options.as_started(runs.stored_run(run_id))
         _require_same_start(runs, run_id)
     return _hold(root, options, partial(Agent.resume, run_id, options=options.changes, take=take))
 
@@ -328,7 +328,7 @@ def _begin(
     run_id = None if fresh else unfinished_run(goal, workspace, runs)
     if run_id is not None:
         _require_same_start(runs, run_id, line, options.parameters)
-        now = options.continuing(runs.stored_run(run_id))
+        now = options.as_started(runs.stored_run(run_id))
         agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
         say(f"resumed: {run_id}; use --fresh to start again", err=True)
         return agent
@@ -343,9 +343,11 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
     """Work until the end, or until a person is needed who is not there; return the exit code."""
     display, is_shown, start_s = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as stack:
-        stack.enter_context(faults_told(root))
+        stack.enter_context(exit_on_faults(root))
         runs = stack.enter_context(open_runs(root))
-        watchers = stack.enter_context(options.watching.watched(environment_secrets(options.watching.chosen)))
+        watchers = stack.enter_context(
+            options.watch_options.watch(environment_secrets(options.watch_options.secret_options))
+        )
         how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
         on_moment = _observer(root, display if is_shown else None, watchers)
         agent = stack.enter_context(begin(runs, on_moment=on_moment, **how))
@@ -356,7 +358,7 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
             display.show_goal(agent.own_work.goal)
         code = _work_until_rest(agent, display, is_json=options.json_wanted)
         if agent.rest is not None:
-            watchers.rested(agent.rest)
+            watchers.close(agent.rest)
         if options.json_wanted:
             _write(agent, root, code, time.monotonic() - start_s)
         else:
@@ -373,7 +375,7 @@ def _observer(root: Path, display: CodingDisplay | None, watchers: RunWatchers) 
         if display is not None:
             display.on_moment(moment, is_new)
 
-    whole = watchers.observing(show)
+    whole = watchers.observer(show)
     return lambda moment, is_new: (show if PART_OF in moment.run else whole)(moment, is_new)
 
 
@@ -440,7 +442,7 @@ def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions
     _hint(settings, workspace, is_named=line.file is not None)
     tasks = () if line.template is None else _tasks(line.template, goal, file.templates)
     bounds = {**file.parameters, **options.parameters}
-    return WorkStart(goal, settings, tasks, bounds, options.module, options.watching.chosen)
+    return WorkStart(goal, settings, tasks, bounds, options.module, options.watch_options.secret_options)
 
 
 def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:

@@ -13,7 +13,7 @@ import attrs
 import click
 
 from dsa.cli.command_line import CommandExit, json_option, say, show_line
-from dsa.cli.run_options import faults_told, find, runs_option
+from dsa.cli.run_options import exit_on_faults, find, runs_option
 from dsa.edge.sandbox.command_sandbox import stop
 from dsa.errors import DsaError
 from dsa.runs.place import PART_OF
@@ -98,7 +98,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
 
     A file that somebody has changed since is left alone, and listed. Exit code 0: all changes were undone; 1: not all.
     """
-    with faults_told(Path(root)), open_runs(root, must_exist=True) as runs:
+    with exit_on_faults(Path(root)), open_runs(root, must_exist=True) as runs:
         run = find(runs.ids(), run, Path(root))
         if _is_under_way(runs, run):
             raise CommandExit(f"run {run.partition(PART_OF)[0]} is under way: stop it first", 1)

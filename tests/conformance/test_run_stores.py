@@ -276,7 +276,7 @@ def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(st
     with pytest.raises(MessagesWaitError, match="messages wait in the inbox of run held"):
         held.release(WAITING)
     assert store.summary("held").status == "under way"
-    held.append([said("approved")], taking=[("to held", "{}")])
+    held.append([said("approved")], outcomes=[("to held", "{}")])
     held.release(WAITING)
     store.post("held", InboxMessage("another", "approved"))
     assert store.due(0) == ("0", "3", "5", "6", "held")
@@ -290,7 +290,7 @@ def test_message_is_posted_once(store, journal):
         store.post("r1", attrs.evolve(APPROVAL, posted_ms=posted_ms))
     store.post("r1", InboxMessage("m0", "denied"))
     assert store.waiting_messages("r1") == (APPROVAL, InboxMessage("m0", "denied"))
-    journal.append([said("approved")], taking=[("m1", '{"kind":"taken"}')])
+    journal.append([said("approved")], outcomes=[("m1", '{"kind":"taken"}')])
     assert store.waiting_messages("r1") == (InboxMessage("m0", "denied"),)
     store.post("r1", APPROVAL)
     assert store.waiting_messages("r1") == (InboxMessage("m0", "denied"),)
@@ -319,7 +319,7 @@ def test_outcome_of_a_message_can_be_read_by_its_sender(store, journal):
         store.outcome_of("m1")
     store.post("r1", APPROVAL)
     assert store.outcome_of("m1") is None
-    journal.append([said("late")], taking=[("m1", '"late"')])
+    journal.append([said("late")], outcomes=[("m1", '"late"')])
     journal.release()
     store.hold("r1")
     assert (store.outcome_of("m1"), store.waiting_messages("r1"), store.summary("r1").messages) == ('"late"', (), 0)
@@ -336,7 +336,7 @@ def test_commit_is_all_or_nothing_with_the_messages_that_it_takes(store, journal
     journal.append([said("approved"), said("long " * 2_000)], WAITING, [("m1", '"taken"')])
     assert (store.version("r1"), store.outcome_of("m1"), store.summary("r1").summary) == (3, '"taken"', WAITING)
     with pytest.raises(StoreError, match="message m1 does not wait"):
-        journal.append([said("again")], taking=[("m1", '"again"')])
+        journal.append([said("again")], outcomes=[("m1", '"again"')])
     assert (store.version("r1"), store.outcome_of("m1")) == (3, '"taken"')
 
 
@@ -348,7 +348,7 @@ def test_message_that_comes_while_a_run_is_released_makes_it_due(store, journal)
     journal.release()
     assert (store.due(0), store.waiting_messages("r1")) == (("r1",), (APPROVAL,))
     journal, _ = store.hold("r1")
-    journal.append([said("approved")], taking=[("m1", "null")])
+    journal.append([said("approved")], outcomes=[("m1", "null")])
     journal.release()
     assert store.due(0) == ()
 
@@ -392,7 +392,7 @@ def test_beginning_creates_its_run_with_the_first_commit(store):
     beginning.append([FIRST], WAITING)
     assert (beginning.epoch, store.summary("r1").summary) == (1, WAITING)
     store.post("r1", APPROVAL)
-    beginning.append([said("a")], taking=[("m1", "null")])
+    beginning.append([said("a")], outcomes=[("m1", "null")])
     beginning.release(Summary(status="finished"))
     assert (list(store.read("r1").entries), store.outcome_of("m1")) == ([FIRST, said("a")], "null")
     assert store.summary("r1") == RunSummary("r1", 2, Summary(status="finished"))

@@ -167,7 +167,7 @@ def test_a_second_leave_for_one_call_lets_no_other_happen(code, tmp_path):
     again = code(shown, "permitted", command="send")
     assert (again.returncode, sorted(each.name for each in work.glob("*.txt"))) == (1, ["1.txt"])
     run, _, place = shown.partition("@")
-    (told,) = [line for line in again.stderr.splitlines() if line.startswith("what is asked now is question")]
+    (told,) = [line for line in again.stderr.splitlines() if line.startswith("the run asks question")]
     assert f", not {place}: " in told
     assert f"look at it (dsa show {run}), and answer with dsa send {run}@" in told
     assert code(told.rpartition("dsa send ")[2].split()[0], "permitted", command="send").returncode == 0

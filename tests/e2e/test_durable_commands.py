@@ -83,13 +83,13 @@ def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_pat
     stands = "interrupted" if code == 130 else "cut off"
     assert re.search(rf"^{run} .* generating +{stands} ", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
-    assert "to do   query_llm 3/2, which was under way: it is asked for again\n" in told
+    assert "to do   query_llm 3/2, which was under way: it is performed again\n" in told
     before = recorded(tmp_path / ".dsa", run).entries
 
     done = dsa("resume", *re.search(r"go on +dsa resume (\S+)\n", told).groups())
     assert done.returncode == 0, done.stderr
     first, second, *_ = done.stdout.splitlines()
-    assert first == "going on with query_llm 3/2, which was under way: it is asked for again"
+    assert first == "going on with query_llm 3/2, which was under way: it is performed again"
     assert second.split()[:4] == ["g", "attempt", "2", "passed"]
     assert (tmp_path / "calls.txt").read_text() == "xxx", "the call in doubt alone is made again"
     after = recorded(tmp_path / ".dsa", run).entries
@@ -149,7 +149,7 @@ def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_
         done = dsa("resume", "last")
         assert done.returncode == 1
         assert re.search(
-            f"{held}.*: that process is alive, and goes on with it; --take takes the run away from it", done.stderr
+            f"{held}.*: that process is alive, and goes on with it; --take takes the run from it", done.stderr
         )
         done = dsa("send", "last", "more")  # which the other one takes from the run's inbox
         assert (done.returncode, "more in paying was refused: invalid_state" in done.stderr) == (1, True)
@@ -240,7 +240,7 @@ def test_a_mistake_is_a_sentence_and_exit_code_2(dsa, tmp_path):
     )
     dsa("run", "shop.md")
     for arguments, said in [
-        (["show", "nope"], "there is no run 'nope' in .dsa; the newest: "),
+        (["show", "nope"], "no run 'nope' in .dsa; the newest: "),
         (["send", "last", "paid"], "'paid' does not come from outside"),
         (["resume", "last", "--retry", "1/1"], "is not in doubt; in doubt: nothing"),
         (["resume", "last", "--with", "nowhere.py"], "nowhere.py"),

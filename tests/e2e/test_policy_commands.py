@@ -130,7 +130,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     policy, path = call.split()
     assert re.search("  policy +performing +cut off +search_agent: What is", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
-    assert f"to do  {policy} 1/1/{path}, which was under way: it is asked for again\n" in told
+    assert f"to do  {policy} 1/1/{path}, which was under way: it is performed again\n" in told
     (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # what is recorded is not looked up again
 
     done = dsa("resume", "last")
@@ -145,7 +145,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     assert ("3.13" in str(searched.steps)) == (at == 2)
     told = dsa("show", "last").stdout
     assert len(re.findall("  cached$", told, re.MULTILINE)) == at
-    assert "resumed: it was under way when the run was cut off; it is asked for again" in told
+    assert "resumed: it was under way when the run was cut off; it is performed again" in told
     assert dsa("replay", "last").returncode == 0
     assert performed(tmp_path) == [*FLOW[: at + 1], *FLOW[at:]], "nothing is performed by a replay"
 
@@ -278,7 +278,7 @@ def test_a_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where)
     assert dsa("send", "last", "question", "Which Python?", KILL=where).returncode == -signal.SIGKILL
     at = WITHIN.index(where.partition(" ")[2])
     assert performed(tmp_path) == WITHIN[: at + 1]
-    assert "to do  answer 1/1, which was under way: it is asked for again\n" in dsa("show", "last").stdout
+    assert "to do  answer 1/1, which was under way: it is performed again\n" in dsa("show", "last").stdout
     done = dsa("resume", "last")
     assert done.returncode == 0, done.stderr
     assert performed(tmp_path) == [*WITHIN[: at + 1], *WITHIN[at:]]
@@ -288,7 +288,7 @@ def test_a_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where)
         r"       1/1 calls 1\.1 llm_policy \{\}  [0-9a-f]{12}\n",
         r"       1/1 calls 1\.1\.1 llm_policy, a turn  [0-9a-f]{12}\n",
         r"       1/1 call 1\.1\.1: assistant: Let me search; assistant asks for web_search_policy",
-        r"       1/1 call 1\.1: gave what those below it gave\n",
+        r"       1/1 call 1\.1: passed on the results of calls below it\n",
         "     answer 1/1 answered answered",
     ]
     assert re.search(".*".join(story), told, re.DOTALL), told

@@ -123,7 +123,7 @@ def test_it_is_answered_from_the_command_line_by_the_printed_places(folder):
     late = typed(folder, "send", "last@1/2", "money_no")
     assert late.returncode == 1
     assert "money_no in legal was refused: late (1/2 is not outstanding)" in late.stderr
-    assert "nobody asks for money_no now: dsa show " in late.stderr
+    assert "the run does not ask for money_no now: dsa show " in late.stderr
     done = typed(folder, "send", "last", "legal_yes")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done")
 

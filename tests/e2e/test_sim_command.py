@@ -204,5 +204,7 @@ def test_a_machine_whose_rows_cannot_be_taken(dsa, tmp_path):
 def test_what_may_be_the_table_s_fault_is_said_to_be(dsa, tmp_path):
     (tmp_path / "twice.md").write_text(f"{LETTER}| drafting | written | | done |\n", encoding="utf-8")
     done = dsa("sim", "twice.md", "--seeds", "60", code=1)
-    assert "twice.md has errors (dsa check twice.md): DSA304; what is found may be the table's fault" in done.stderr
+    assert (
+        "twice.md has errors (dsa check twice.md): DSA304; faults in the report may come from the table" in done.stderr
+    )
     assert "a run stops only for a cause (S7): it was stopped by ambiguous" in done.stdout

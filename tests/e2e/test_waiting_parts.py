@@ -13,7 +13,7 @@ import pytest
 from forked import DSA
 
 import dsa
-from dsa.runs.worker import Worker
+from dsa.runs.runs import Worker
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry, ResumedEntry
 
 HOUR_MS = 3_600_000

@@ -220,7 +220,8 @@ def test_worker_reads_modules_only_in_its_folders(desk, tmp_path):
     refused = work("elsewhere", "--once")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert (
-        refused.stderr == f"{run}  not taken up: {tmp_path / 'refund.md'} is in no folder that this worker may read\n"
+        refused.stderr
+        == f"{run}  not taken up: {tmp_path / 'refund.md'} is outside the folders that this worker may read\n"
     )
     assert stands() == {"due": 1}
     assert work("elsewhere", ".", "--once").stdout == f"{run}  refunded\n"

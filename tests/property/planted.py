@@ -178,7 +178,7 @@ def _require_alive(self):
 def an_event_is_written_without_what_follows_from_it():
     real = DiskJournal.append
 
-    def append(self, entries, *_rest, **_taking):
+    def append(self, entries, *_rest, **_options):
         for entry in entries:
             real(self, (entry,))
 

@@ -11,7 +11,7 @@ from each_row import each_row
 import dsa
 from dsa.generators import ServerSettings, StreamCall, StreamLimits, StreamResult, TokenBudget
 from dsa.generators.substitutes import ScriptedGenerator
-from dsa.runs.worker import TakeUp
+from dsa.runs.runs import TakeUp
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GuardInterface, GuardResult, PromptTemplate
 from dsa.runtime.run_store import Posted
 from dsa.runtime.timeline import Moment, Piece

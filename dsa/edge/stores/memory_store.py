@@ -9,12 +9,12 @@ from dsa.runtime.run_store import (
     HeldError,
     InboxMessage,
     LeaseLostError,
+    MessageOutcome,
     MessagesWaitError,
     RunSummary,
     StoredRun,
     StoreError,
     Summary,
-    Taking,
     UnknownRunError,
     message_line,
 )
@@ -138,18 +138,20 @@ class MemoryJournal:
         self._kept, self.run, self.epoch = kept, kept.recorded.run, kept.recorded.epoch
         self.head = b""
 
-    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
+    def append(
+        self, entries: Sequence[Entry], summary: Summary | None = None, outcomes: Sequence[MessageOutcome] = ()
+    ) -> None:
         """Write entries, the summary and what came of messages, all or nothing. Raises as `Journal.append`."""
         kept = self._kept
         if kept.recorded.epoch != self.epoch:
             raise LeaseLostError(self.run)
-        for message, _ in taking:
+        for message, _ in outcomes:
             if kept.inbox.get(message, (None, ""))[1] is not None:
                 raise StoreError(f"message {message} does not wait for run {self.run}; nothing was written")
         now = kept.recorded
         kept.recorded = StoredRun(now.run, now.text, now.entries.extend(entries), now.epoch, now.holder)
         kept.summary = summary or kept.summary
-        for message, outcome in taking:
+        for message, outcome in outcomes:
             kept.inbox[message] = (kept.inbox[message][0], outcome)
 
     def release(self, summary: Summary | None = None) -> None:

@@ -37,12 +37,12 @@ from dsa.runtime.run_store import (
     HeldError,
     InboxMessage,
     LeaseLostError,
+    MessageOutcome,
     MessagesWaitError,
     RunSummary,
     StoredRun,
     StoreError,
     Summary,
-    Taking,
     UnknownRunError,
     first_link,
     summary_line,
@@ -118,14 +118,14 @@ class SqliteStore:
             end.write(connection)
         return SqliteJournal(self, ours, end), attrs.evolve(found, epoch=ours.epoch, holder=ours.holder)
 
-    def append(self, row: RunRow, commit: StoreCommit, taking: Sequence[Taking]) -> None:
+    def append(self, row: RunRow, commit: StoreCommit, outcomes: Sequence[MessageOutcome]) -> None:
         """Write a commit of a run."""
-        if not commit.texts and not taking:
+        if not commit.texts and not outcomes:
             self._database.write_at_once(commit.write)  # one statement, a transaction by itself
             return
-        self._written_inboxes += bool(taking)
+        self._written_inboxes += bool(outcomes)
         with self._database.writing() as connection:
-            store_rows.take(connection, row.number, row.run, taking)
+            store_rows.take(connection, row.number, row.run, outcomes)
             store_texts(connection, commit.texts)
             commit.write(connection)
 
@@ -287,11 +287,13 @@ class SqliteJournal:
         """The hash of the last commit."""
         return self._end.head
 
-    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
+    def append(
+        self, entries: Sequence[Entry], summary: Summary | None = None, outcomes: Sequence[MessageOutcome] = ()
+    ) -> None:
         """Write entries, the summary and what came of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
-        if entries or summary is not None or taking:
+        if entries or summary is not None or outcomes:
             commit = StoreCommit(self._row.run, self._end, entries, _line(summary))
-            self._store.append(self._row, commit, taking)
+            self._store.append(self._row, commit, outcomes)
             self._end = commit.after
 
     def release(self, summary: Summary | None = None) -> None:

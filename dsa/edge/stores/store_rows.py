@@ -31,9 +31,9 @@ from dsa.runtime.run_store import (
     DamageError,
     InboxMessage,
     LeaseLostError,
+    MessageOutcome,
     StoredRun,
     StoreError,
-    Taking,
     commit_line,
     first_link,
     message_line,
@@ -337,9 +337,9 @@ def counts(connection: sqlite3.Connection) -> dict[int, int]:
     return dict(connection.execute("SELECT run, count(*) FROM inbox WHERE outcome IS NULL GROUP BY run"))
 
 
-def take(connection: sqlite3.Connection, number: int, run: str, taking: Sequence[Taking]) -> None:
+def take(connection: sqlite3.Connection, number: int, run: str, outcomes: Sequence[MessageOutcome]) -> None:
     """Write what came of messages that waited for a run. Raises StoreError if one does not."""
-    for message, outcome in taking:
+    for message, outcome in outcomes:
         found = _found(connection, message)
         if found is None or found[2] != number or found[4] is not None:
             raise StoreError(f"message {message} does not wait for run {run}; nothing was written")

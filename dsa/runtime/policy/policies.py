@@ -152,7 +152,7 @@ class Action:
         head = json.dumps([self.policy, sorted(self.actions)])
         return hashlib.sha256(f"{head}\n{self.payload_text}".encode()).hexdigest()
 
-    def permitting(self, actions: Iterable[str]) -> "Action":
+    def with_actions(self, actions: Iterable[str]) -> "Action":
         """Return the action with more actions to choose from."""
         return Action(self.policy, self._payload, self.actions.union(actions))
 

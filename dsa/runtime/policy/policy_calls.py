@@ -59,14 +59,14 @@ _QUIET = 25
 class Turns:
     """The order of the results of one policy's calls. `order` has the positions of the recorded results."""
 
-    def __init__(self, order: Iterable[int], *, replaying: bool) -> None:
+    def __init__(self, order: Iterable[int], *, is_replay: bool) -> None:
         self._order = deque(order)
-        self._replaying = replaying
+        self._is_replay = is_replay
         self._results_given = 0
         self._changes = 0
         self._rounds = 0  # since the last result was released, while a caller waited
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._starting: list[asyncio.Future[None]] = []
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._start_waiters: list[asyncio.Future[None]] = []
         self._pump: asyncio.Task[None] | None = None
 
     def ask(self) -> int:
@@ -79,13 +79,13 @@ class Turns:
 
         A policy that stops a call because another one has answered stops it before that.
         """
-        if self._replaying:
+        if self._is_replay:
             future = self._future()
-            self._starting.append(future)
+            self._start_waiters.append(future)
             try:
                 await future
             finally:
-                self._starting.remove(future)
+                self._start_waiters.remove(future)
 
     def queue(self, position: int) -> None:
         """Queue a result that has just been recorded."""
@@ -93,14 +93,14 @@ class Turns:
 
     async def take(self, position: int, results_known: int) -> None:
         """Wait for the turn of a result. `results_known` is the number from `ask`. A policy that makes one call after the other never waits."""
-        if self._order[0] == position and results_known == self._results_given and not self._waiting:
+        if self._order[0] == position and results_known == self._results_given and not self._waiters:
             self._release_result(position)
             return
-        self._waiting[position] = self._future()
+        self._waiters[position] = self._future()
         try:
-            await self._waiting[position]
+            await self._waiters[position]
         finally:
-            del self._waiting[position]
+            del self._waiters[position]
             if position in self._order:  # the caller does not wait any more
                 self._order.remove(position)
 
@@ -113,22 +113,22 @@ class Turns:
     async def _go_round(self) -> None:
         """Release results while a caller waits for one."""
         quiet = changes = 0
-        while self._waiting or self._starting:
+        while self._waiters or self._start_waiters:
             await asyncio.sleep(0)
             self._rounds += 1
             quiet = quiet + 1 if self._changes == changes else 0
             changes = self._changes
-            waited_for = [p for p in self._order if p in self._waiting] if quiet >= _QUIET else list(self._head())
+            waited_for = [p for p in self._order if p in self._waiters] if quiet >= _QUIET else list(self._head())
             if waited_for and self._rounds >= _GAP:
                 self._release_result(waited_for[0])
             elif quiet >= _QUIET:
-                self._replaying = False
-                for future in self._starting:
+                self._is_replay = False
+                for future in self._start_waiters:
                     _release(future)
 
     def _head(self) -> Iterator[int]:
         """Yield the position whose turn it is, if its caller waits."""
-        if self._order and self._order[0] in self._waiting:
+        if self._order and self._order[0] in self._waiters:
             yield self._order[0]
 
     def _release_result(self, position: int) -> None:
@@ -136,8 +136,8 @@ class Turns:
         self._results_given += 1
         self._changes += 1
         self._rounds = 0
-        if position in self._waiting:
-            _release(self._waiting[position])
+        if position in self._waiters:
+            _release(self._waiters[position])
 
 
 def _release(future: "asyncio.Future[None]") -> None:
@@ -331,7 +331,7 @@ class _Scope:
     def _turns(self) -> Turns:
         """The turns, created with the first call, because most policies make none."""
         record = self._calls.record
-        return Turns(record.order_below(self.path), replaying=record.greatest_below(self.path) > 0)
+        return Turns(record.order_below(self.path), is_replay=record.greatest_below(self.path) > 0)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -378,7 +378,7 @@ class _Scope:
             policy = entry.policy
             for decorate in reversed(decorators):
                 policy = decorate(policy)
-            full_action = action.permitting(entry.actions)
+            full_action = action.with_actions(entry.actions)
             scope = _Scope(self._calls, request.path, action.policy, full_action.actions, seed, caller)
             return await self._calls.steps_of(policy, full_action, scope)
 

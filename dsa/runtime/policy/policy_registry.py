@@ -361,7 +361,7 @@ class Registry:
 
         return add
 
-    def including(self, other: "Registry") -> "Registry":
+    def union(self, other: "Registry") -> "Registry":
         """Return a registry with the policies of both; for a name in both, with this one's."""
         both = Registry()
         both._policies = {name: (self if name in self else other)[name] for name in (*self, *other)}

@@ -22,10 +22,10 @@ from dsa.runtime.run_store import (
     DamageError,
     HeldError,
     LeaseLostError,
+    MessageOutcome,
     StoredRun,
     StoreError,
     Summary,
-    Taking,
     UnknownRunError,
     first_link,
     next_link,
@@ -212,7 +212,12 @@ class DiskJournal:
         self._file, self._owner, self.head = file, owner, link
         self._end = len(file.content)
 
-    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:  # noqa: ARG002  (not kept)
+    def append(
+        self,
+        entries: Sequence[Entry],
+        summary: Summary | None = None,  # noqa: ARG002  (not kept)
+        outcomes: Sequence[MessageOutcome] = (),  # noqa: ARG002  (not kept)
+    ) -> None:
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
         if entries:
             self._owner.before(entries)

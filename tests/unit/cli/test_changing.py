@@ -88,11 +88,11 @@ def test_a_run_that_does_not_fit_is_refused_and_nothing_has_changed(shop):
     result = dsa("resume", "last", "--done", "2/1", "--machine", "bad.md")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"run {RUN} may not go on under bad.md: it would have gone another way\n"
+        f"run {RUN} may not go on under bad.md: its history would be different\n"
         "event 2, paid in paying:\n"
         "  recorded  line 31: paying -> resting; mail, log\n"
         "  bad.md    line 31 (paying | paid | resting): paying -> resting; log, mail\n"
-        "(`dsa diff` tells all that differs; by itself the run goes on under its own document)\n"
+        "(`dsa diff` shows all differences; without --machine the run goes on under its own document)\n"
     )
     assert recorded(ROOT).entries == before
     assert not Path("done.txt").exists()

@@ -249,7 +249,7 @@ def test_which_limit_was_met_is_said():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--itf"], "--itf is for --save-traces"),
+    (["--itf"], "--itf is the format of --save-traces"),
     (["--param", "rmax=1", "--param", "rmax=2"], "--param rmax is given twice; give it one value"),
     (["--time-limit", "nan"], "nan is not a number of seconds"),
     (["--param", "rmax=x"], "parameter rmax = 'x' is not a whole number; its domain is 0.."),

@@ -91,7 +91,11 @@ def test_what_binds_is_said_and_nothing_is_run(checked):
             "shop.md:17:3: the guard 'right' is bound to `Right.validate` (line 11), which takes (artifact) and is called with (artifact, who=..): got an unexpected keyword argument 'who'",
         ),
         ("artifact, who)", "who)", "called with (artifact, who=..): multiple values for argument 'who'"),
-        ('"found")', '"fund")', "the policy of 'look' answers 'fund', which is no event from look; declared: found"),
+        (
+            '"found")',
+            '"fund")',
+            "the policy of 'look' answers 'fund', which is not an event from look; declared: found",
+        ),
         ('{"look"', '{"lok"', "mine.py gives the effect 'lok', which no table names; did you mean 'look'?"),
         (
             "Right()}",

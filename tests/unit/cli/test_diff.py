@@ -47,10 +47,10 @@ def diff(*arguments, code=None):
 
 def test_the_same_document_is_equal():
     assert diff("shop.md", "shop.md", code=0).stdout == (
-        "EQUAL      nothing that controls a run is otherwise\nshop.md -> shop.md: no changes; behaviour EQUAL\n"
+        "EQUAL      nothing that controls a run is different\nshop.md -> shop.md: no changes; behaviour EQUAL\n"
     )
     first = diff("agent.md", "dual_state", code=0).stdout.splitlines()[0]
-    assert first == "EQUAL      nothing that controls a run is otherwise, at all values of the parameters"
+    assert first == "EQUAL      nothing that controls a run is different, at all values of the parameters"
 
 
 def test_a_changed_row_is_shown_and_told_apart_by_a_shortest_trace():
@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_said(name, fault):
 
 def test_a_spec_is_the_machine_that_it_is_about():
     told = diff("specs/dual_state", "dual_state", code=0).stdout
-    assert "nothing that controls a run is otherwise" in told
+    assert "nothing that controls a run is different" in told
 
 
 # -- with runs --------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ incompatible  {RUN}  resting, 2 events
               event 2, paid in paying:
                 recorded  line 31: paying -> resting; mail, log
                 new.md    line 31 (paying | paid | resting): paying -> resting; log, mail
-compatible    20260131T120001-shop-bbbbbb  paying, 1 event: goes on otherwise at once
+compatible    20260131T120001-shop-bbbbbb  paying, 1 event: goes on differently at once
               paid in paying:
                 shop.md  line 31: paying -> resting; mail, log
                 new.md   line 31: paying -> resting; log, mail
@@ -218,7 +218,7 @@ def test_a_fault_that_lies_ahead_is_told_with_its_trace():
     keep(ROOT, run.ledger, AGENT, "20260131T120000-agent-aaaaaa")
     new = edited((RETRY, "g.failed and retries <= rmax"), text=AGENT)
     told = diff("agent.md", new, code=1).stdout.partition("incompatible")[2]
-    assert told.splitlines()[0].endswith(": it may come to a fault that the old machine does not come to")
+    assert told.splitlines()[0].endswith(": it may reach a fault that the old machine does not reach")
     assert told.splitlines()[1].split() == [
         "0",
         "from",

@@ -64,7 +64,7 @@ def test_keys_are_named_and_never_shown(monkeypatch):
     done = dsa("doctor")
     assert "SOME_API_KEY" in done.output
     assert "DATABASE_URL" in done.output
-    assert "http://me:[secret OTEL_EXPORTER_OTLP_ENDPOINT]@127.0.0.1:9/x, where nobody listens" in " ".join(
+    assert "http://me:[secret OTEL_EXPORTER_OTLP_ENDPOINT]@127.0.0.1:9/x, where no program listens" in " ".join(
         done.output.split()
     )
     for secret in ("sk-very", "hunter2", "hunter3"):

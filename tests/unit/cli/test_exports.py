@@ -43,7 +43,7 @@ def test_the_configuration_beside_a_tla_module_is_minded_like_the_module():
     Path("d.cfg").write_text(text, encoding="utf-8")
     Path("folder.cfg").mkdir()
     refused = {
-        ("d.cfg", "d.tla"): "d.cfg is what is read here",
+        ("d.cfg", "d.tla"): "d.cfg is the file that is read",
         ("dual_state", "folder.tla"): "-o folder.tla and beside it folder.cfg: that is a folder",
         ("dual_state", "new.cfg"): "-o new.cfg: TLC's configuration is written there; name the module new.tla",
     }
@@ -134,7 +134,7 @@ def test_what_can_be_made_anew_overwrites_all_but_its_source(command):
     Path("m.md").write_text(text, encoding="utf-8")
     assert [dsa(*command, "m.md", "-o", "made").exit_code for _ in range(2)] == [0, 0]
     done = dsa(*command, "m.md", "-o", "m.md")
-    assert (done.exit_code, "m.md is what is read here" in done.stderr) == (2, True)
+    assert (done.exit_code, "m.md is the file that is read" in done.stderr) == (2, True)
     assert Path("m.md").read_text(encoding="utf-8") == text
 
 

@@ -166,7 +166,7 @@ def test_the_parameters_of_the_run_count():
         == "compatible"
     )
     found = fit(run, AGENT, ("| rmax      | 0..    | 3       |", "| rmax      | 0..5   | 3       |"))
-    assert found.why == "it cannot be at the run's parameters: parameter rmax = 7 lies outside its domain 0..5"
+    assert found.why == "it cannot have the run's parameters: parameter rmax = 7 lies outside its domain 0..5"
 
 
 # -- what is under way ------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_the_parameters_of_the_run_count():
 def test_an_answer_that_may_be_on_its_way_must_be_known():
     change = ("| lost  | send    |\n", ""), ("| busy   | lost     |        |           | over   |\n", "")
     found = fit(waiting("more"), WAITING, *change)
-    assert found.why == "send 1/2 is under way, and may be answered with lost, which is no answer of it there"
+    assert found.why == "send 1/2 is under way, and may be answered with lost, which is not one of its answers there"
     assert fit(waiting(), WAITING, *change).verdict == "compatible", "nothing is under way"
 
 
@@ -228,7 +228,7 @@ def test_a_fault_that_lies_ahead_makes_it_incompatible():
         "invalid_state",
         "lost",
     )
-    assert found.why == "it may come to a fault that the old machine does not come to"
+    assert found.why == "it may reach a fault that the old machine does not reach"
     broken = edited(WAITING, ("| busy   | lost     |        |           | over   |\n", ""))
     assert (
         fit(

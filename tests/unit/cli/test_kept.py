@@ -8,7 +8,7 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.command_line import CommandExit
-from dsa.cli.run_options import faults_told, find, line
+from dsa.cli.run_options import exit_on_faults, find, shell_command
 from dsa.errors import DocumentError
 from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.run_store import HeldError, StoreError
@@ -42,8 +42,8 @@ def test_a_part_of_the_last_run_is_named_by_its_place(root):
 
 @pytest.mark.parametrize(("wanted", "said"), [
     ("shop", "'shop' is a part of 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of it"),
-    ("20260131T120000-shop-aaaabb", f"there is no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
-    ("?", f"there is no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
+    ("20260131T120000-shop-aaaabb", f"no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
+    ("?", f"no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
 ])  # fmt: skip
 def test_what_is_no_run_or_several_is_said_with_the_nearest(root, wanted, said):
     result = dsa("show", wanted)
@@ -87,7 +87,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     keep(root, begun(run=run).ledger, SHOP.replace("mail, log", "mail     "), run)
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert result.exit_code == 1
-    assert f"run {run} is one of another machine" in result.stderr
+    assert f"run {run} is of another machine" in result.stderr
     assert f"`dsa diff .dsa/{run}/machine.md FILE`" in result.stderr
     assert f"`dsa replay {run} --against FILE`" in result.stderr
 
@@ -100,11 +100,11 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
-    with pytest.raises(CommandExit, match=said) as raised, faults_told(Path(".dsa"), lambda: Path(".dsa/r")):
+    with pytest.raises(CommandExit, match=said) as raised, exit_on_faults(Path(".dsa"), lambda: Path(".dsa/r")):
         raise fault
     assert raised.value.exit_code == code
 
 
 def test_commands_to_paste_name_the_folder_where_it_is_not_the_usual_one():
-    assert line("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
-    assert line("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"
+    assert shell_command("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
+    assert shell_command("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"

@@ -208,7 +208,7 @@ def test_a_plot_is_written(call, tmp_path, suffix):
         (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
         (["--pass", "nan"], "nan is not a probability of guard g"),
         (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),
-        (["--from-runs", "."], ".: holds no recorded run (*.jsonl)"),
+        (["--from-runs", "."], ".: has no recorded run (*.jsonl)"),
         (
             ["--pass", "0.7", "--plot", "odds.gif"],
             "odds.gif: a plot is written to a file whose name ends in .svg, .png, .pdf",

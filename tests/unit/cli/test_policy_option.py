@@ -233,7 +233,7 @@ def test_a_run_that_was_stopped_goes_on_with_what_it_has():
     assert result.exit_code == 0, result.output
     assert did() == ["Rome", "pay"]
     assert result.stdout.splitlines()[:2] == [
-        "1.1.2    look: resumed: it had failed; it is asked for again",
+        "1.1.2    look: resumed: it had failed; it is performed again",
         "1.1.2    look: look: Rome is fine",
     ]
     assert "totals    3 calls (1 cached), " in result.stdout
@@ -295,7 +295,7 @@ def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
         (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 is decided twice"),
         (["resume", "--done", "1/1"], "perform 1/1 has answers: say which it gave"),
         (["send", "text", "hello"], "policy has no event 'text'"),
-        (["send", "event", "hello", "--answers", "1/1/1.1.3"], "what a call gave is written `text"),
+        (["send", "event", "hello", "--answers", "1/1/1.1.3"], "write the result of a call as `text"),
         (["send", "action_result", "hello", "--answers", "1/1/1.1.3"], "`action_result --data"),
         (["send", "text", "x", "--answers", "1/1/1.1.9"], "policy has no event 'text'"),
     ],
@@ -340,7 +340,7 @@ def test_a_run_that_is_not_over_is_derived_as_far_as_it_goes():
     assert "the ledger ends at call 1.1.3\n" in dsa("replay", run).stdout
     assert did() == []
     dsa("run", "--policy", "settings", "x", "--with", "mine.py")
-    assert "settings called nobody: there is nothing to perform again\n" in dsa("replay", "last").stdout
+    assert "settings made no calls: there is nothing to perform again\n" in dsa("replay", "last").stdout
 
 
 CHANGES = [

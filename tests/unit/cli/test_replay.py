@@ -135,7 +135,7 @@ def test_an_event_that_is_refused_there_names_the_conjuncts_that_were_false():
 def test_an_event_that_is_unknown_there():
     crashed_while(ROOT, doing="pay")
     result = dsa("replay", "last", "--against", "dual_state")
-    assert "  dual_state  knows no such event: machine dual_state has no event 'order'" in result.stdout
+    assert "  dual_state  has no such event: machine dual_state has no event 'order'" in result.stdout
     told = json.loads(dsa("replay", "last", "--against", "dual_state", "--json").stdout)["difference"]
     assert (told["instead"], told["false"]) == (None, None)
     assert "no event 'order'" in told["fault"]
@@ -146,7 +146,7 @@ def test_parameters_that_the_other_table_does_not_have():
     result = dsa("replay", "last", "--against", "shop.md")
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"shop.md cannot be at the parameters of run {RUN}: machine shop has no parameter 'rmax'"
+        f"shop.md cannot have the parameters of run {RUN}: machine shop has no parameter 'rmax'"
     )
 
 
@@ -213,7 +213,7 @@ def test_a_trace_needs_a_table():
     Path("trace.jsonl").write_text(TRACE)
     result = dsa("replay", "trace.jsonl")
     assert result.exit_code == 2
-    assert "--against FILE names the table" in result.stderr
+    assert "give the table that it should fit with --against FILE" in result.stderr
 
 
 def test_json_of_a_trace():

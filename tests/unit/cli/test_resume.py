@@ -144,7 +144,7 @@ def test_a_run_in_other_hands_is_named_with_its_holder(shop):
         result = dsa("resume", "last")
         assert result.exit_code == 1
         assert re.fullmatch(
-            rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive, and goes on with it; --take takes the run away from it\n",
+            rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive, and goes on with it; --take takes the run from it\n",
             result.stderr,
         )
         assert dsa("resume", "last", "--take").exit_code == 3

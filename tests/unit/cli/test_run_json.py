@@ -125,7 +125,7 @@ def test_resume_and_send_tell_how_the_run_came_to_rest(shop, stands, arguments, 
 @pytest.mark.parametrize(("stands", "arguments", "kind", "said"), [
     (waiting, ("send", "last", "nonsense"), "waiting", "shop has no event 'nonsense'"),
     (waiting, ("send", "last", "paid"), "waiting", "'paid' does not come from outside"),
-    (waiting, ("send", "last", "order", "tea", "--data", "1"), "waiting", "two ways to say the same"),
+    (waiting, ("send", "last", "order", "tea", "--data", "1"), "waiting", "exclude each other"),
     (waiting, ("resume", "last", "--retry", "1/2"), "waiting", "is not in doubt"),
     (in_doubt, ("resume", "last", "--done", "1/2"), "in doubt", "pay 1/2 has answers"),
     (waiting, ("resume", "last", "--param", "rmax=1"), "waiting", "rmax"),
@@ -171,9 +171,9 @@ def test_an_interrupted_run_is_told_with_its_folder(shop, arguments):
     (("run", "shop.md", "--seed", "x"), "--seed"),
     (("run", "shop.md", "--nonsense"), "--nonsense"),
     (("run", "shop.md", "--with", "nothing.py"), "nothing.py"),
-    (("show", "nothing"), "there is no run 'nothing'"),
-    (("resume", "nothing"), "there is no run 'nothing'"),
-    (("send", "nothing", "order"), "there is no run 'nothing'"),
+    (("show", "nothing"), "no run 'nothing'"),
+    (("resume", "nothing"), "no run 'nothing'"),
+    (("send", "nothing", "order"), "no run 'nothing'"),
 ])  # fmt: skip
 def test_without_a_run_the_shape_is_the_same(shop, arguments, said):
     waiting(shop)

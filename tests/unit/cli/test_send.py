@@ -51,18 +51,18 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
     assert (late.exit_code, late.stderr) == (
         1,
         "more in resting was refused: late (more was sent to place 0, and its place is 2); accepted there: more\n"  # noqa: ISC004
-        f"what is asked now is question 2, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
+        f"the run asks question 2 now, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
     )
     assert dsa("send", f"{RUN}@2", "more").exit_code == 0
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["text", "--data", "1"], "two ways to say the same"),
-    (["--data", "{"], "--data begins as JSON and is not valid"),
+    (["text", "--data", "1"], "exclude each other"),
+    (["--data", "{"], "--data begins like JSON and is not valid"),
     (["--data", "[NaN]"], "NaN is not JSON"),
-    (["--data", "[" * 100_000], "--data begins as JSON and is not valid"),
+    (["--data", "[" * 100_000], "--data begins like JSON and is not valid"),
     (["\udcff"], "DATA is not UTF-8 text"),
-    (["--data", '{"tea": [1e400]}'], "--data: the number 1e400 is out of range, for none is above 1.8e308; write it as a text, in quotes"),
+    (["--data", '{"tea": [1e400]}'], "--data: the number 1e400 is out of range: the greatest is 1.8e308; write it as a text, in quotes"),
     (["--data", " -1e400"], "--data: the number -1e400 is out of range"),
     (['{"tea": 1e400}'], "DATA: the number 1e400 is out of range"),
 ])  # fmt: skip
@@ -121,7 +121,7 @@ def test_nothing_is_sent_while_something_is_in_doubt(shop):
     entries = crashed_while(ROOT, doing="mail", file=shop, run=run)
     result = dsa("send", "last", "more")
     assert result.exit_code == 3
-    assert result.stderr == "more was not sent: first it has to be said what became of what is in doubt\n"
+    assert result.stderr == "more was not sent: first decide what is in doubt\n"
     assert f"dsa resume {run} --done 2/1\n" in result.stdout
     assert recorded(ROOT, run).entries == entries
 

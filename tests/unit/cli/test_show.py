@@ -89,12 +89,12 @@ def test_the_timeline_tells_what_happened_in_order():
         "     asks for query_llm 3/2\n"
         "     refine_context 3/1 done\n"
         "     query_llm 3/2 failed: timeout: no answer\n"
-        "     resumed: query_llm 3/2, which was not done: it is asked for again\n"
+        "     resumed: query_llm 3/2, which was not done: it is performed again\n"
         "\n"
         "now     cut off\n"
         "state   generating\n"
         "values  satisfied = false, retries = 1\n"
-        "to do   query_llm 3/2, which was under way: it is asked for again\n"
+        "to do   query_llm 3/2, which was under way: it is performed again\n"
         "go on   dsa resume 20260131T120000-shop-aaaaaa\n"
     )
 
@@ -262,7 +262,7 @@ def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
         [" order    ", " refused: finished      "],
     ]
     assert pasted(TIMED, result.stdout)[1]
-    assert result.stderr == "left out: 1 refused events of which a scenario cannot tell why\n"
+    assert result.stderr == "left out: 1 refused events whose reason a scenario cannot express\n"
 
 
 NESTED = """# nested
@@ -294,7 +294,7 @@ def test_which_of_two_timers_is_meant_no_scenario_can_say():
     run, _ = begun(text).feed(Occurrence("after 1s", source="a"))
     result = scenario_of(run, text)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "no scenario can tell run" in result.stderr
+    assert "no scenario can express run" in result.stderr
 
 
 def test_a_run_in_which_nothing_has_happened_is_no_scenario():
@@ -386,20 +386,20 @@ resumed by ann with model n
                  assistant asks for read {{"file": "a\\nb"}}
 1.1.1.2        read {{"file": "a\\nb"}}  333333333333
                  failed: OSError: no route
-                 resumed: it had failed; it is asked for again
+                 resumed: it had failed; it is performed again
                  error GONE: no such file
                  gave {{"lines": 2}}
                  person approves 555555555555
 1.1.1.2.1        slow {{}}  444444444444
-                   nobody waited for what it gives
+                   nobody waited for its result
 1.1.2        none {{}}  666666666666
                gave nothing
 
 now     cut off
 state   performing
 cached  1 of 6 calls had given their steps when the run was resumed last
-to do   perform 1/1, which was under way: it is asked for again
-to do   model 1/1/1.1.1, which was under way: it is asked for again
+to do   perform 1/1, which was under way: it is performed again
+to do   model 1/1/1.1.1, which was under way: it is performed again
 go on   dsa resume {RUN}
 """
     )

@@ -153,13 +153,13 @@ def test_what_is_there_is_overwritten_only_with_force(dsa, tmp_path, name):
 
 def test_the_machine_is_never_overwritten(dsa, tmp_path):
     done = dsa("door.md", "-o", "../" + tmp_path.name + "/door.md", "--force")
-    assert (done.exit_code, "is what is read here" in done.stderr) == (2, True)
+    assert (done.exit_code, "is the file that is read" in done.stderr) == (2, True)
     assert (tmp_path / "door.md").read_text() == DOOR
 
 
 def test_what_no_scenario_can_say_is_said(dsa, tmp_path):
     (tmp_path / "two.md").write_text(AMBIGUOUS)
-    assert "1 of 1 tests no scenario can say" in dsa("two.md").stderr
+    assert "1 of 1 tests cannot be scenarios" in dsa("two.md").stderr
     assert dsa("two.md", "-o", "tour.md").exit_code == 2
     assert not (tmp_path / "tour.md").exists()
 

@@ -63,7 +63,9 @@ def test_what_is_not_certified_is_said():
         "not claimed      never a",
         "not claimed      a with probability >= 0.5 (odds are not certified)",
     ]
-    assert missing.stderr == "out.json: 2 of what FILE owes and declares are not claimed (--allow-missing)\n"
+    assert (
+        missing.stderr == "out.json: 2 of the requirements and properties of FILE are not claimed (--allow-missing)\n"
+    )
     assert dsa("verify", "out.json", "m.md", "--allow-missing").exit_code == 0
     assert dsa("verify", "out.json", "m.md", "--json").exit_code == 1
 
@@ -111,13 +113,13 @@ CLAIM = '{"form": "no fault", "parts": [], "proofs": []}'
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "it is no JSON"),
-        (b"nothing at all", "it is no JSON"),
-        (b"[" * 100_000, "it is no JSON"),
+        (b"", "it is not valid JSON"),
+        (b"nothing at all", "it is not valid JSON"),
+        (b"[" * 100_000, "it is not valid JSON"),
         (b"\x89PNG\r\n\x1a\n\x00", "is not UTF-8 text"),
-        (b"[]", "it is no JSON object"),
-        (b"null", "it is no JSON object"),
-        (b'"x"', "it is no JSON object"),
+        (b"[]", "it is not a JSON object"),
+        (b"null", "it is not a JSON object"),
+        (b'"x"', "it is not a JSON object"),
         (b"{}", "its 'machine' must be a text"),
         (b'{"machine": "", "digest": 3, "claims": []}', "its 'digest' must be a text"),
         (b'{"machine": "", "digest": "", "claims": {}}', "its 'claims' must be a list"),
@@ -158,7 +160,7 @@ def refusal(change) -> str:
         (["digest"], "0", "the machine is another one"),
         (["machine"], "# other", "the machine is another one"),
         (["claims", 0, "proofs"], [], "a fault is not excluded"),
-        (["claims", 0, "proofs", 0], 7, "claim 1: it is not written as the kernel reads it"),
+        (["claims", 0, "proofs", 0], 7, "claim 1: it is not in the form that the kernel reads"),
         (["claims", 1, "form"], "always {}", "claim 2: 'always {}' has other parts"),
         (["claims", 2, "ranks"], {}, "claim 3: "),
         (["claims", 3, "parts"], ["retries < rmax"], "not always retries < rmax"),

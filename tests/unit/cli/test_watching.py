@@ -13,8 +13,8 @@ def parsed(*arguments):
     @click.command()
     @watching_options
     @click.option("--other")
-    def command(other, *, watching):
-        given.append((other, watching))
+    def command(other, *, watch_options):
+        given.append((other, watch_options))
 
     done = CliRunner().invoke(command, arguments)
     return given[0] if given else done
@@ -25,9 +25,9 @@ def test_options_come_as_one_value_beside_the_commands_own(monkeypatch):
     monkeypatch.setenv("B", "")
     assert parsed("--other", "x") == ("x", WatchOptions())
     arguments = ("--secret", "A", "--secret", "B", "--secret-pattern", "x+", "--not-secret", "C", "--log", "info")
-    _, watching = parsed(*arguments, "--log-format", "json", "--no-otel")
-    assert watching == WatchOptions(SecretOptions(("A", "B"), ("x+",), ("C",)), "info", "json", otel=False)
-    assert watching.is_logging
+    _, watch_options = parsed(*arguments, "--log-format", "json", "--no-otel")
+    assert watch_options == WatchOptions(SecretOptions(("A", "B"), ("x+",), ("C",)), "info", "json", otel=False)
+    assert watch_options.is_logging
     assert parsed("--log", "loud").exit_code == 2
 
 
@@ -40,12 +40,10 @@ def test_a_secret_is_named_by_a_variable_that_is_set_and_a_value_is_not_repeated
 
 
 def test_what_was_chosen_at_the_start_is_kept_and_added_to():
-    assert WatchOptions().started() == {}
-    begun = WatchOptions(SecretOptions(("A",), ("x",))).started()
-    assert begun == {"secrets": {"names": ("A",), "patterns": ("x",), "spared": ()}}
-    again = WatchOptions(SecretOptions(("B",)), "info").continuing(begun)
+    settings = {"secrets": {"names": ("A",), "patterns": ("x",), "spared": ()}}
+    again = WatchOptions(SecretOptions(("B",)), "info").as_started(settings)
     assert again == WatchOptions(SecretOptions(("A", "B"), ("x",)), "info")
-    assert WatchOptions().continuing({}) == WatchOptions()
+    assert WatchOptions().as_started({}) == WatchOptions()
 
 
 @pytest.mark.parametrize(("data", "said"), [
@@ -56,6 +54,6 @@ def test_what_was_chosen_at_the_start_is_kept_and_added_to():
 ])  # fmt: skip
 def test_who_hands_in_a_secret_is_told(data, said, capsys, monkeypatch):
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-    with WatchOptions().watched(Secrets({"WORD": "opensesame"}, ())) as watched:
-        watched.note("DATA", data)
+    with WatchOptions().watch(Secrets({"WORD": "opensesame"}, ())) as watchers:
+        watchers.note("DATA", data)
     assert capsys.readouterr() == ("", said)

@@ -30,8 +30,8 @@ def decide(run, decided=None, answers=None):
     ({PAY: "done"}, {}, DoubtError, r"pay has answers.*\(paid, declined\)"),
     ({PAY: "retry"}, {PAY: Occurrence("paid")}, DoubtError, "decided twice"),
     ({}, {LOG: Occurrence("paid")}, DoubtError, "is not in doubt"),
-    ({}, {PAY: Occurrence("order")}, OccurrenceError, "'order' is no answer of pay; its answers: paid, declined"),
-    ({}, {PAY: Occurrence("pay.failed")}, OccurrenceError, "is no answer of pay"),
+    ({}, {PAY: Occurrence("order")}, OccurrenceError, "'order' is not an answer of pay; its answers: paid, declined"),
+    ({}, {PAY: Occurrence("pay.failed")}, OccurrenceError, "is not an answer of pay"),
     ({}, {PAY: Occurrence("paid", {"g": "passed"})}, OccurrenceError, "has no guard 'g'"),
 ])  # fmt: skip
 def test_what_cannot_be_said_of_an_effect(doubted, decided, answers, fault, said):

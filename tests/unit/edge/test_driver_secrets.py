@@ -204,7 +204,7 @@ def test_what_a_module_calls_secrets_are_names_of_variables(tmp_path, monkeypatc
     (tmp_path / "mine.py").write_text("secret_names = ['WORD']\n")
     assert bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m").secrets.text("sesame") == "[secret WORD]"
     (tmp_path / "mine.py").write_text(f"secret_names = {said!r}\n")
-    with pytest.raises(BindingError, match=r"mine.py: `secret_names` is no list of the names of variables"):
+    with pytest.raises(BindingError, match=r"mine.py: `secret_names` is not a list of names of variables"):
         bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m")
 
 

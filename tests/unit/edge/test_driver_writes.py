@@ -70,7 +70,7 @@ class Writes:
     def __init__(self):
         self.appends, self.intents = [], Intents()
 
-    def append(self, entries, summary=None, taking=()):
+    def append(self, entries, summary=None, outcomes=()):
         self.appends.append([f"{to_json(entry)['kind']} {self._effect(entry)}".strip() for entry in entries])
 
     def _effect(self, entry):

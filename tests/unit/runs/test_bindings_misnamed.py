@@ -151,4 +151,4 @@ def test_what_packages_bring_and_what_a_machine_within_may_use_is_not_noted(tmp_
 
         return ScriptedGenerator()
 
-    assert bind(loads(outer), path=tmp_path / "m.md", nested=nested).notes == ()
+    assert bind(loads(outer), path=tmp_path / "m.md", machines=nested).notes == ()

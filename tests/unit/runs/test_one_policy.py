@@ -272,7 +272,7 @@ def test_a_budget_stops_the_calls_of_a_policy_and_a_greater_one_goes_on(tmp_path
         (paid,) = await context.call(Action("look", {"at": "Oslo"}))
         return [paid]
 
-    trip.policies = Registry({"trip": twice}).including(trip.policies)
+    trip.policies = Registry({"trip": twice}).union(trip.policies)
     rest = trip.begin(tmp_path, budget=["tokens=30"])
     assert (rest.kind, rest.failure.code, trip.did) == ("stopped", "BUDGET", ["pay"])
     rest = trip.resume(tmp_path, rest.run.run_id, budget=["tokens=100"])
@@ -286,7 +286,7 @@ def test_another_program_does_nothing_and_writes_no_call(tmp_path):
     async def changed(action, context):
         return await context.call(Action("look", {"at": "Bern"}))
 
-    other.policies = Registry({"trip": changed}).including(other.policies)
+    other.policies = Registry({"trip": changed}).union(other.policies)
     with pytest.raises(ReplayMismatchError, match=r"call 1\.1\.1: .*'Oslo'.* now give look with .*'Bern'"):
         other.resume(tmp_path, run)
     assert other.did == []

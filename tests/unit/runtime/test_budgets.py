@@ -54,7 +54,7 @@ def test_a_limit_is_read(text, limit):
         ("calls=-1", "'-1' is not a number of 0 or more"),
         ("calls=inf", "'inf' is not a number of 0 or more"),
         ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
-        ("query.calls=3", "there is no effect 'query'; did you mean 'query_llm'?"),
+        ("query.calls=3", "no effect is called 'query'; did you mean 'query_llm'?"),
     ],
 )
 def test_what_is_no_limit_is_said(text, why):

@@ -125,7 +125,7 @@ def changed(policy, replacement, **about):
     trips = Trips()
     registry = Registry()
     registry.register(policy, **about)(replacement)
-    trips.registry = registry.including(trips.registry)
+    trips.registry = registry.union(trips.registry)
     return trips
 
 

@@ -97,19 +97,19 @@ def test_since_leaves_out_what_came_before():
 def test_of_answers_a_list_has_the_order_in_which_they_were_asked_for():
     run = told(("ask", None), ("priced", 9, "1/2"), ("found", "x", "1/1"), ("ask", None), ("found", "y", "4/1"))
     assert then(run).get("all found") == ["x", "y"]
-    assert then(run).judging("found", "z", "0/1").get("all found") == [
+    assert then(run).with_event("found", "z", "0/1").get("all found") == [
         "z",
         "x",
         "y",
     ]  # asked for before both, answered after
-    assert then(run).judging("found", "z", "0/1").get("found") == "z"
+    assert then(run).with_event("found", "z", "0/1").get("found") == "z"
 
 
 def test_what_is_judged_is_there_and_the_newest():
     data = then(told(("note", "a")))
-    assert data.judging("note", "b").get("note") == "b"
-    assert data.judging("note", "b").get("all note") == ["a", "b"]
-    assert data.judging("ask", None).get("note") == "a"
+    assert data.with_event("note", "b").get("note") == "b"
+    assert data.with_event("note", "b").get("all note") == ["a", "b"]
+    assert data.with_event("ask", None).get("note") == "a"
 
 
 @pytest.mark.parametrize("data", [None, {}, {"who": None}, "ann", 5, ["who"]])

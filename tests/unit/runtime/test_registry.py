@@ -129,7 +129,7 @@ def test_of_a_name_that_two_registries_have_the_first_one_counts(registry):
     async def other(action, context):
         return []
 
-    both = registry.including(Registry({"say": other, "sing": other}))
+    both = registry.union(Registry({"say": other, "sing": other}))
     assert {name: both[name].policy for name in both} == {"search": search, "say": search, "sing": other}
     assert both["say"].actions == {"search"}
     assert (len(registry), len(both)) == (2, 3)

@@ -28,16 +28,16 @@ def handed_out(turns, asking, *, rounds=400):
 
 
 def test_results_are_handed_out_in_their_recorded_order_whoever_asks_first():
-    assert handed_out(Turns([3, 1, 2], replaying=True), {1: 0, 2: 0, 3: 0}) == [3, 1, 2]
-    assert handed_out(Turns([3, 1, 2], replaying=True), {1: 0, 2: 0, 3: 15}) == [3, 1, 2]
+    assert handed_out(Turns([3, 1, 2], is_replay=True), {1: 0, 2: 0, 3: 0}) == [3, 1, 2]
+    assert handed_out(Turns([3, 1, 2], is_replay=True), {1: 0, 2: 0, 3: 15}) == [3, 1, 2]
 
 
 def test_what_is_not_asked_for_is_not_waited_for_for_ever():
-    assert handed_out(Turns([3, 1, 2], replaying=True), {1: 0, 2: 0}) == [1, 2]
+    assert handed_out(Turns([3, 1, 2], is_replay=True), {1: 0, 2: 0}) == [1, 2]
 
 
 def test_between_two_results_there_is_time_to_stop_the_second():
-    turns = Turns([1, 2], replaying=True)
+    turns = Turns([1, 2], is_replay=True)
 
     async def main():
         first, second = (asyncio.ensure_future(turns.take(p, turns.ask())) for p in (1, 2))
@@ -50,7 +50,7 @@ def test_between_two_results_there_is_time_to_stop_the_second():
 
 
 def test_who_asks_for_one_after_the_other_waits_for_no_round_of_the_loop():
-    turns = Turns(range(1, 4), replaying=True)
+    turns = Turns(range(1, 4), is_replay=True)
     for position in (1, 2, 3):
         taking = turns.take(position, turns.ask())
         try:
@@ -61,7 +61,7 @@ def test_who_asks_for_one_after_the_other_waits_for_no_round_of_the_loop():
 
 
 def test_a_new_call_starts_when_the_recorded_results_are_handed_out():
-    turns = Turns([2, 1], replaying=True)
+    turns = Turns([2, 1], is_replay=True)
     order = []
 
     async def start():
@@ -82,7 +82,7 @@ def test_a_new_call_starts_when_the_recorded_results_are_handed_out():
 
 
 def test_a_new_call_that_is_cancelled_while_it_waits_never_starts():
-    turns = Turns([], replaying=True)
+    turns = Turns([], is_replay=True)
 
     async def main():
         starting = asyncio.ensure_future(turns.start())
@@ -96,7 +96,7 @@ def test_a_new_call_that_is_cancelled_while_it_waits_never_starts():
 
 
 def test_a_result_nobody_waits_for_any_more_holds_up_no_other():
-    turns = Turns([1, 2], replaying=True)
+    turns = Turns([1, 2], is_replay=True)
 
     async def main():
         waiting = asyncio.ensure_future(turns.take(2, turns.ask()))

@@ -153,7 +153,7 @@ def test_what_another_process_writes_is_seen_by_who_polls(path):
         assert store.version("r1") == 2
         other.post("r1", InboxMessage("m1", "told"))
         assert [message.id for message in store.waiting_messages("r1")] == ["m1"]
-        journal.append([event(2)], taking=[("m1", "null")])
+        journal.append([event(2)], outcomes=[("m1", "null")])
         assert (store.version("r1"), store.waiting_messages("r1")) == (3, ())
 
 
