@@ -39,7 +39,7 @@ def command_for(
     @json_option
     def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)
-        brought, faults = packages.listed(kinds, own)
+        brought, faults = packages.import_all(kinds, own)
         found = {each.kind.name: each for each in (*(PluginKind(kind, "") for kind in kinds.values()), *brought)}
         if kind is not None and kind not in found:
             raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, found)}")

@@ -37,7 +37,7 @@ from dsa.cli.command_line import (
     say,
 )
 from dsa.declarations import parse_duration
-from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_configured, log_to, traced
+from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_configured, log_to, trace_run
 from dsa.errors import GenerationError
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
@@ -92,7 +92,7 @@ class WatchOptions:
 
     def _traced(self, secrets: Secrets, opened: ExitStack) -> Telemetry | None:
         try:
-            return opened.enter_context(traced(secrets, lambda lost: say(f"telemetry: {lost}", err=True)))
+            return opened.enter_context(trace_run(secrets, lambda lost: say(f"telemetry: {lost}", err=True)))
         except TelemetryError as fault:
             if self.otel:
                 raise

@@ -27,7 +27,7 @@ from dsa.docs.inline_svg import is_fresh, is_sealed, sealed
 from dsa.edge.document_files import locate_from, read_bytes, read_document
 from dsa.edge.file_locks import files_below
 from dsa.edge.images import portable_svg
-from dsa.edge.processes import compiled
+from dsa.edge.processes import compile_library
 from dsa.edge.replacement import replace_file
 from dsa.errors import DocumentError, DsaError, Span
 from dsa.lang import MOST_CHARACTERS, machine_of, read_machine, read_spec
@@ -345,7 +345,7 @@ def _document(name: str, path: Path) -> MachineDocument:
 
 def _checked(machine: Machine) -> CheckReport:
     """Check a machine without a limit of time: what a page says does not depend on how fast its machine is."""
-    return check(machine, engine=automatic(compiled))
+    return check(machine, engine=automatic(compile_library))
 
 
 @attrs.frozen

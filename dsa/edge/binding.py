@@ -60,36 +60,38 @@ class Bindings:
 
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
     """Yield each effect that a row emits, once, with the place of the first such row."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for row in machine.transitions:
         for item in row.effects:
-            if isinstance(item, Emit) and item.effect not in seen:
-                seen.add(item.effect)
+            if isinstance(item, Emit) and item.effect not in names:
+                names.add(item.effect)
                 yield item.effect, item.span or row.span
 
 
-async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardVerdict:
+async def judge(name: str, guard: GuardInterface, artifact: Artifact, arguments: Mapping[str, Any]) -> GuardVerdict:
     """Ask one guard: an async one is awaited, another one is called in a thread unless it does not block.
 
-    `given` are the artifacts and the data that it is given. Raises what it raises, and TypeError when it gives no GuardResult. Whatever the
+    `arguments` are the artifacts and the data that it is given. Raises what it raises, and TypeError when it gives no GuardResult. Whatever the
     guard says, a text that had secrets in it has not passed.
     """
     blocks = guard.blocks and not iscoroutinefunction(guard.validate)
-    said: object = await run_function(lambda: guard.validate(artifact, **given), blocks=blocks)
-    if isawaitable(said):
-        said = await await_foreign(said)
-    result = reject_redacted(required_verdict(name, said), artifact)
+    answer: object = await run_function(lambda: guard.validate(artifact, **arguments), blocks=blocks)
+    if isawaitable(answer):
+        answer = await await_foreign(answer)
+    result = reject_redacted(required_verdict(name, answer), artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return GuardVerdict(name, outcome, result.feedback, result.review)
 
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
     """Return the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
-    declared = run.machine.step_named.get(step)
-    if declared is None or not declared.uses:
+    declaration = run.machine.step_named.get(step)
+    if declaration is None or not declaration.uses:
         return {}
-    accepted = {name: run.step(used).accepted for name, used in declared.uses}
-    return {name: artifacts.get_artifact(found) for name, found in accepted.items() if found is not None}
+    accepted = {name: run.step(dependency).accepted for name, dependency in declaration.uses}
+    return {
+        name: artifacts.get_artifact(artifact_id) for name, artifact_id in accepted.items() if artifact_id is not None
+    }
 
 
 def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurrence | None:
@@ -100,17 +102,17 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
     event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
     if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.is_finished:
         return occurrence
-    given, needed = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
-    if (given or needed) and needed != tuple([name for name, _ in given]):
+    verdicts, guards = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
+    if (verdicts or guards) and guards != tuple([name for name, _ in verdicts]):
         return None
-    return None if given and _is_redacted(run, occurrence.data) else occurrence
+    return None if verdicts and _is_redacted(run, occurrence.data) else occurrence
 
 
 def is_judged_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
     """Return whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
-    brought, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
-    asked = (guards[name] for name in needed if name not in brought)
-    return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in asked)
+    verdicts, names = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
+    missing_guards = (guards[name] for name in names if name not in verdicts)
+    return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in missing_guards)
 
 
 async def with_exact_verdicts(
@@ -121,25 +123,32 @@ async def with_exact_verdicts(
     Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
     event's artifact, or its data as a text, and are given `data`. Raises what they raise, and MissingDataError.
     """
-    given, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
-    if given and _is_redacted(run, occurrence.data):
-        given = {name: "failed" if said == "passed" else said for name, said in given.items()}
+    event_verdicts, names = (
+        dict(occurrence.verdicts),
+        guards_for(run.machine, run.configuration.state, occurrence.event),
+    )
+    if event_verdicts and _is_redacted(run, occurrence.data):
+        event_verdicts = {
+            name: "failed" if outcome == "passed" else outcome for name, outcome in event_verdicts.items()
+        }
     verdicts: dict[str, Outcome] = {}
-    for name in needed:
-        if name in given:
-            verdicts[name] = given[name]
+    for name in names:
+        if name in event_verdicts:
+            verdicts[name] = event_verdicts[name]
         else:
             uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
-            told = {**uses, **guard_data(run.machine, name, data.get)}
-            verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), told)).outcome
+            arguments = {**uses, **guard_data(run.machine, name, data.get)}
+            verdicts[name] = (
+                await judge(name, guards[name], artifact_of(occurrence.data, artifacts), arguments)
+            ).outcome
     return attrs.evolve(occurrence, verdicts=verdicts)
 
 
 def _is_redacted(run: Run, data: object) -> bool:
     """Return whether the step's newest text, which a row may accept, had secrets in it, unless the event names another one."""
     view = run.step(step_of(run.machine, run.configuration.state))
-    named = data.get("artifact_id") if isinstance(data, dict) else None
-    return bool(view.redacted) and named in {None, view.latest}
+    artifact_id = data.get("artifact_id") if isinstance(data, dict) else None
+    return bool(view.redacted) and artifact_id in {None, view.latest}
 
 
 def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:
@@ -154,55 +163,55 @@ class FromOutside:
 
     def __init__(self, binding: Bindings) -> None:
         self._secrets = binding.secrets
-        declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
+        readers = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
         self._reads: dict[str, Callable[[Any], Any]] = {
-            event: read for reads in declared for event, read in reads.items()
+            event: read for reads in readers for event, read in reads.items()
         }
 
-    def read(self, run: Run, given: Occurrence, at: str | None = None) -> Occurrence:
+    def read(self, run: Run, occurrence: Occurrence, at: str | None = None) -> Occurrence:
         """Return an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
 
         OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
         is not JSON, or is nested too deep.
         """
-        _require_short(given.event, canonical_json({"data": given.data}))
-        require_known(run.machine, given)
-        if given.source is not None or not (_is_outside(run, given) or _was_asked(run, given, at)):
+        _require_short(occurrence.event, canonical_json({"data": occurrence.data}))
+        require_known(run.machine, occurrence)
+        if occurrence.source is not None or not (_is_outside(run, occurrence) or _was_asked(run, occurrence, at)):
             outside = ", ".join(event.name for event in run.machine.events if event.origin == OUTSIDE)
-            raise OccurrenceError(f"'{given.event}' does not come from outside; what does: {outside or 'nothing'}")
-        data = self._secrets.value(self._data(given))
-        _require_short(given.event, text_of(data))  # markers may be longer than the secrets were
-        return Occurrence(given.event, given.verdicts, given.source, data)
+            raise OccurrenceError(f"'{occurrence.event}' does not come from outside; what does: {outside or 'nothing'}")
+        data = self._secrets.value(self._data(occurrence))
+        _require_short(occurrence.event, text_of(data))  # markers may be longer than the secrets were
+        return Occurrence(occurrence.event, occurrence.verdicts, occurrence.source, data)
 
-    def _data(self, given: Occurrence) -> object:
-        read = self._reads.get(given.event)
+    def _data(self, occurrence: Occurrence) -> object:
+        read = self._reads.get(occurrence.event)
         if read is None:
-            return given.data
+            return occurrence.data
         try:
-            return read(given.data)
+            return read(occurrence.data)
         except ValueError as fault:
-            raise OccurrenceError(f"'{given.event}' cannot be taken: {fault}") from fault
+            raise OccurrenceError(f"'{occurrence.event}' cannot be taken: {fault}") from fault
 
 
-def _require_short(event: str, written: str) -> None:
-    if len(written) > LONGEST_DATA:
+def _require_short(event: str, json_text: str) -> None:
+    if len(json_text) > LONGEST_DATA:
         raise OccurrenceError(
-            f"'{event}' has data of {len(written):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
+            f"'{event}' has data of {len(json_text):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
         )
 
 
-def _is_outside(run: Run, given: Occurrence) -> bool:
-    return run.machine.event_named[given.event].origin == OUTSIDE
+def _is_outside(run: Run, occurrence: Occurrence) -> bool:
+    return run.machine.event_named[occurrence.event].origin == OUTSIDE
 
 
-def _was_asked(run: Run, given: Occurrence, at: str | None) -> bool:
+def _was_asked(run: Run, occurrence: Occurrence, at: str | None) -> bool:
     """Return whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
-    effect = run.machine.event_named[given.event].origin
+    effect = run.machine.event_named[occurrence.event].origin
     return effect in person_effects(run) or (at is not None and "/" in at and at != run.keys.get(effect))
 
 
-def answered_key(run: Run, given: Occurrence, at: str | None) -> str | None:
+def answered_key(run: Run, occurrence: Occurrence, at: str | None) -> str | None:
     """Return the key of the effect that a person answers with an event: `at`, else that of the outstanding one; None for what answers no effect."""
-    if given.source is not None or _is_outside(run, given):
+    if occurrence.source is not None or _is_outside(run, occurrence):
         return None
-    return at or run.keys.get(run.machine.event_named[given.event].origin, "")
+    return at or run.keys.get(run.machine.event_named[occurrence.event].origin, "")

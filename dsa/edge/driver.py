@@ -29,8 +29,8 @@ from dsa.edge.binding import Bindings, FromOutside, answered_key, exact_already,
 from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.performer import (
     EffectPlan,
-    GoingOn,
     Performer,
+    StartedCoroutine,
     action_for,
     answer_in,
     code_and_message,
@@ -62,13 +62,13 @@ class UnderWay:
     """Tasks by the keys of their effects, timers by source and event. `rings` is told of a timer, `breaks` of what a task raises."""
 
     def __init__(
-        self, clock: Clock, rings: Callable[[Occurrence], None], breaks: Callable[[BaseException], None]
+        self, clock: Clock, on_ring: Callable[[Occurrence], None], on_break: Callable[[BaseException], None]
     ) -> None:
-        self._clock, self._rings, self._breaks = clock, rings, breaks
+        self._clock, self._on_ring, self._on_break = clock, on_ring, on_break
         self._effects: dict[str, Task] = {}
         self._timers: dict[tuple[str, str], Task] = {}
         self._alarms: dict[str, Task] = {}
-        self._stopping: set[Task] = set()
+        self._cancelled_tasks: set[Task] = set()
 
     def __bool__(self) -> bool:
         return bool(self._effects or self._timers or self._alarms)
@@ -80,18 +80,18 @@ class UnderWay:
 
     def start(self, key: str, work: Work) -> None:
         """Perform an effect in a task of its own."""
-        self._effects[key] = asyncio.create_task(self._guarded(work))
+        self._effects[key] = asyncio.create_task(self._run_guarded(work))
 
     def start_here(self, key: str, work: Work) -> None:
         """Perform an effect as far as it goes without waiting; a task is made of the rest."""
-        guarded = self._guarded(work)
+        coroutine = self._run_guarded(work)
         try:
-            awaited = guarded.send(None)
+            future = coroutine.send(None)
         except StopIteration:
             return
-        self._effects[key] = asyncio.create_task(GoingOn(guarded, awaited))
+        self._effects[key] = asyncio.create_task(StartedCoroutine(coroutine, future))
 
-    def ended(self, key: str) -> None:
+    def complete(self, key: str) -> None:
         """Record that an effect is performed."""
         self._effects.pop(key, None)
 
@@ -102,12 +102,14 @@ class UnderWay:
 
     def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
         """Call `wake` with the key of an effect that rests after so many seconds, unless it is stopped before."""
-        self._alarms[key] = asyncio.create_task(self._guarded(partial(self._wake, key, seconds, wake)))
+        self._alarms[key] = asyncio.create_task(self._run_guarded(partial(self._wake, key, seconds, wake)))
 
     def arm(self, source: str, event: str, seconds: float) -> None:
         """Start a timer, from zero if it runs already."""
         self.drop(source, event)
-        self._timers[source, event] = asyncio.create_task(self._guarded(partial(self._ring, source, event, seconds)))
+        self._timers[source, event] = asyncio.create_task(
+            self._run_guarded(partial(self._ring, source, event, seconds))
+        )
 
     def drop(self, source: str, event: str) -> bool:
         """Forget a timer; return whether it was running."""
@@ -122,34 +124,34 @@ class UnderWay:
         self._effects.clear()
         self._timers.clear()
         self._alarms.clear()
-        if self._stopping:
-            await asyncio.gather(*self._stopping, return_exceptions=True)
+        if self._cancelled_tasks:
+            await asyncio.gather(*self._cancelled_tasks, return_exceptions=True)
 
     async def _ring(self, source: str, event: str, seconds: float) -> None:
         await self._clock.sleep(seconds)
         del self._timers[source, event]
-        self._rings(Occurrence(event, source=source))
+        self._on_ring(Occurrence(event, source=source))
 
     async def _wake(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
         await self._clock.sleep(seconds)
         del self._alarms[key]
         wake(key)
 
-    async def _guarded(self, work: Work) -> None:
+    async def _run_guarded(self, work: Work) -> None:
         try:
             await work()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._breaks(error)
+            self._on_break(error)
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
 
     def _stop(self, task: Task | None) -> None:
         if task is not None:
             task.cancel()
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
+            self._cancelled_tasks.add(task)
+            task.add_done_callback(self._cancelled_tasks.discard)
 
 
 #: A timer: the state that armed it, and `after DURATION`.
@@ -171,14 +173,14 @@ class News:
     answer: "asyncio.Future[Taken | Refusal] | None" = None
     since_ms: int | None = None
 
-    def reply(self, became: Taken | Refusal | OccurrenceError) -> None:
+    def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
         """Tell the sender what became of the event, if one waits: its event loop may be gone, when the event is taken in another one."""
         if self.answer is None or self.answer.done() or self.answer.get_loop().is_closed():
             return
-        if isinstance(became, OccurrenceError):
-            self.answer.set_exception(became)
+        if isinstance(outcome, OccurrenceError):
+            self.answer.set_exception(outcome)
         else:
-            self.answer.set_result(became)
+            self.answer.set_result(outcome)
 
 
 def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
@@ -186,22 +188,26 @@ def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tu
 
     Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
     """
-    answered = [
+    answer_news = [
         News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
         for intent, result in left.answers
     ]
     overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
-    rung = [News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue]
-    return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms}
+    timer_news = [
+        News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue
+    ]
+    return (*answer_news, *timer_news), {
+        timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms
+    }
 
 
-def in_order(earlier: Sequence[News], sent: Iterable[News]) -> list[News]:
+def in_order(earlier: Sequence[News], later: Iterable[News]) -> list[News]:
     """Return what came before and what was sent, in the order in which the run hears of it.
 
     Answers come first; then overdue timers and messages by when they were due and posted, a timer before a message of the same moment; then what is sent now.
     """
     answers = [each for each in earlier if each.intent is not None]
-    others = [*(each for each in earlier if each.intent is None), *sent]
+    others = [*(each for each in earlier if each.intent is None), *later]
     return [*answers, *sorted(others, key=lambda each: inf if each.since_ms is None else each.since_ms)]
 
 
@@ -226,12 +232,12 @@ def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
     return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 
 
-def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refusal:
+def _outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
     """Return what became of an event from outside that was fed last."""
-    became, last = step(run.machine, before, given), run.ledger[-1]
+    outcome, last = step(run.machine, before, occurrence), run.ledger[-1]
     if isinstance(last, RefusalEntry) and last.reason == "late":  # its place has passed, which `step` does not know
         return Refusal("late", before, last.message, (), last.accepted)
-    return became
+    return outcome
 
 
 class Driver:
@@ -273,17 +279,17 @@ class Driver:
         self._commands, self._journal = commands, journal
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
         self._on_ring = on_ring
-        self._saved = 0 if left is None else len(run.ledger)
+        self._saved_count = 0 if left is None else len(run.ledger)
         self._left, self._session, self._is_resumed = left or UnfinishedWork(), session, left is not None
         self.parts: dict[str, Part] = {}
         self._inbox: deque[News] = deque()
         self._news = asyncio.Event()
-        self._under_way = UnderWay(self.clock, self._rung, self._break)
+        self._under_way = UnderWay(self.clock, self._take_ring, self._break)
         self._failure: Failure | None = None
-        self._broken: BaseException | None = None
+        self._fatal_error: BaseException | None = None
         self._will_save = self._is_away = False
-        if observe is not None and self._saved:
-            observe(run.ledger[: self._saved])
+        if observe is not None and self._saved_count:
+            observe(run.ledger[: self._saved_count])
 
     def send(self, occurrence: Occurrence, at: str | None = None) -> None:
         """Hand in an outside event, from the event loop's thread; it is taken when its turn comes, if its place is still `at`.
@@ -306,8 +312,8 @@ class Driver:
         inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
-        given = self._outside.read(self.run, occurrence, at)
-        self._tell(News(given, at=at, message=message, answer=answer, since_ms=posted_ms))
+        event = self._outside.read(self.run, occurrence, at)
+        self._tell(News(event, at=at, message=message, answer=answer, since_ms=posted_ms))
         return answer
 
     @property
@@ -333,10 +339,10 @@ class Driver:
         for occurrence in occurrences:
             self.send(occurrence)
         left, self._left, self._news = self._left, UnfinishedWork(), asyncio.Event()  # an event is its loop's
-        asked = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
-        if asked:
+        in_doubt = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
+        if in_doubt:
             self._left = left
-            return Rest("in doubt", self.run, in_doubt=asked)
+            return Rest("in doubt", self.run, in_doubt=in_doubt)
         try:
             if not self._inbox:
                 self._save()
@@ -348,10 +354,10 @@ class Driver:
             await self._under_way.stop_all()
             self.parts.clear()
             self._left = UnfinishedWork(timers=self.run.timers)
-            if self._broken is None:
+            if self._fatal_error is None:
                 self._save()
-        if self._broken is not None:
-            raise self._broken
+        if self._fatal_error is not None:
+            raise self._fatal_error
         if self._failure:
             return Rest("stopped", self.run, self._failure)
         if self.run.is_finished:
@@ -359,12 +365,12 @@ class Driver:
         return Rest("waiting", self.run, due_ms=None if through_timers else self.next_deadline_ms)
 
     async def _take_what_comes(self, *, through_timers: bool) -> None:
-        taken = 0
+        count = 0
         while self._may_begin:
             if self._inbox:
                 await self._receive(self._inbox.popleft())
-                taken += 1
-                if taken % _AT_A_TIME == 0:
+                count += 1
+                if count % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
             elif self.run.is_finished or not self._under_way:
                 return
@@ -381,38 +387,40 @@ class Driver:
 
     async def _go_on(self, left: UnfinishedWork) -> None:
         """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
-        earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
+        earlier, timers = came_before(left, self.run.machine, self.clock.wall_ms())
         self._inbox = deque(in_order(earlier, self._inbox))
-        for (source, event), left_ms in armed.items():
+        for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)
-        cancelled = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
-        resumed = resumption(self.run, left, self._session()) if self._is_resumed else None
+        cancelled_keys = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
+        resumed_entry = resumption(self.run, left, self._session()) if self._is_resumed else None
         self._is_resumed = False
-        if resumed is not None:  # known, and counted by budgets, before anything is performed again
-            self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
-        for flying in left.in_flight:
-            intent, handling = flying.intent, handling_of(self.run.machine, flying)
-            if intent.key in cancelled:
+        if resumed_entry is not None:  # known, and counted by budgets, before anything is performed again
+            self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
+        for in_flight in left.in_flight:
+            intent, handling = in_flight.intent, handling_of(self.run.machine, in_flight)
+            if intent.key in cancelled_keys:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
-                await self._start(intent, action_for(self.run, intent, flying.data), flying.tries, flying.root)
+                await self._start(intent, action_for(self.run, intent, in_flight.data), in_flight.tries, in_flight.root)
             elif handling != "retry":
                 self._settle(intent, handling)
 
     @property
     def _may_begin(self) -> bool:
         """Return whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
-        return self._failure is None and self._broken is None
+        return self._failure is None and self._fatal_error is None
 
     def _settle(self, intent: Intent, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
-        said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
-        steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
+        message = (
+            f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
+        )
+        steps = [error_step(intent.effect, IN_DOUBT, message)] if handling == "fail" else []
         self.keep(result_of(intent, steps, at_ms=self.clock.wall_ms()))
         if intent.effect in self.run.machine.answers:
             self.hear(intent, answer_in(self.run.machine, intent.effect, steps))
         elif steps:
-            self._failure = Failure(intent.effect, intent.line, IN_DOUBT, said)
+            self._failure = Failure(intent.effect, intent.line, IN_DOUBT, message)
 
     # -- what comes in ------------------------------------------------------------------------------------------
 
@@ -420,21 +428,21 @@ class Driver:
         self._inbox.append(news)
         self._news.set()
 
-    def _rung(self, rung: Occurrence) -> None:
+    def _take_ring(self, occurrence: Occurrence) -> None:
         """Take a timer that rings, behind the messages that were posted before it was due: they are asked for now.
 
         Timers that precede it are due as well (S11), and ring before it if they have not yet.
         """
-        timer, known = (rung.source or "", rung.event), len(self._inbox)
+        timer, known_count = (occurrence.source or "", occurrence.event), len(self._inbox)
         first = sorted(preceding(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
         rings = [
             News(Occurrence(event, source=source)) for source, event in first if self._under_way.drop(source, event)
         ]
         if self._on_ring is not None:
             self._on_ring()
-        handed = [self._inbox.pop() for _ in range(len(self._inbox) - known)][::-1]
-        behind = [each for each in handed if (each.since_ms or 0) > self.run.timers.get(timer, 0)]
-        for each in (*(each for each in handed if each not in behind), *rings, News(rung), *behind):
+        messages = [self._inbox.pop() for _ in range(len(self._inbox) - known_count)][::-1]
+        behind = [each for each in messages if (each.since_ms or 0) > self.run.timers.get(timer, 0)]
+        for each in (*(each for each in messages if each not in behind), *rings, News(occurrence), *behind):
             self._tell(each)
 
     async def _receive(self, news: News) -> None:
@@ -442,41 +450,41 @@ class Driver:
         occurrence, intent = news.occurrence, news.intent
         line = intent.line if intent else None
         key = intent.key if intent else answered_key(self.run, occurrence, news.at)
-        if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._unhandled(intent):
+        if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._is_unhandled(intent):
             self._failure = _failure(intent, occurrence.data)
             return
         try:
-            given = exact_already(self.run, occurrence, key) or await self._judged(occurrence, key)
+            event = exact_already(self.run, occurrence, key) or await self._add_verdicts(occurrence, key)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
-            said = self._secrets.text(str(error))
+            message = self._secrets.text(str(error))
             if not isinstance(error, MissingDataError):
                 self.fault(f"a guard that judges {occurrence.event}", error)
             if news.answer is not None:  # the sender is told; it stops no run, however often a message is taken up
-                self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
+                self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {message}"))
                 return
             code = MISSING_DATA if isinstance(error, MissingDataError) else type(error).__name__
-            self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, said)
+            self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, message)
             return
         before = self.run.configuration
         run, commands = self.run.feed(
-            given, key, at_ms=self.clock.wall_ms(), at=news.at or (key if intent is None else None)
+            event, key, at_ms=self.clock.wall_ms(), at=news.at or (key if intent is None else None)
         )
         self.run = run
-        became = None if news.answer is None else _became(run, before, given)
-        self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
-        if became is not None:
-            news.reply(became)
+        outcome = None if news.answer is None else _outcome_of_last(run, before, event)
+        self._save(() if news.message is None or outcome is None else ((news.message, outcome_text(outcome)),))
+        if outcome is not None:
+            news.reply(outcome)
         if commands:
-            await self._obey(commands, given.data)
+            await self._obey(commands, event.data)
         else:  # it may have been refused
             self._require_taken(run, news, line)
 
     def _require_taken(self, run: Run, news: News, line: int | None) -> None:
         """Stop the run when the last occurrence was refused, and had to be taken: an answer or a timer; what people say need not be."""
-        refused, event = run.ledger[-1], news.occurrence.event
+        entry, event = run.ledger[-1], news.occurrence.event
         must = news.intent is not None or news.occurrence.source is not None
-        if isinstance(refused, RefusalEntry) and must and refused.reason not in _HARMLESS:
-            self._failure = Failure(f"{event} in {run.configuration.state}", line, refused.reason, refused.message)
+        if isinstance(entry, RefusalEntry) and must and entry.reason not in _HARMLESS:
+            self._failure = Failure(f"{event} in {run.configuration.state}", line, entry.reason, entry.message)
 
     def _refuse(self, news: News, error: OccurrenceError) -> None:
         """Take a message that cannot be an event of the run out of its inbox."""
@@ -484,27 +492,27 @@ class Driver:
             self._journal.append((), taking=((news.message, error_text(error)),))
         news.reply(error)
 
-    async def _judged(self, occurrence: Occurrence, key: str | None) -> Occurrence:
+    async def _add_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
         """Return an occurrence with the verdicts of guards that it has not brought; of an answer they see what its effect saw."""
         then = self._performer.data_now() if key is None else self._performer.data_before(key)
         data = then.judging(occurrence.event, occurrence.data, key)
         work = partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts, data)
         is_quick = is_judged_at_once(self.run, occurrence, self._guards)  # its answer becomes durable with what follows
-        given = await (work() if is_quick else self._apart(work))
-        require_known(self.run.machine, given)
-        return given
+        result = await (work() if is_quick else self._apart(work))
+        require_known(self.run.machine, result)
+        return result
 
-    def _unhandled(self, intent: Intent) -> bool:
+    def _is_unhandled(self, intent: Intent) -> bool:
         """Return whether the failure of an effect is one that no row names (S7)."""
-        outstanding = self.run.keys.get(intent.effect) == intent.key
-        return outstanding and intent.effect not in self.run.machine.failures_handled
+        is_outstanding = self.run.keys.get(intent.effect) == intent.key
+        return is_outstanding and intent.effect not in self.run.machine.failures_handled
 
     def _save(self, taking: Sequence[Taking] = ()) -> None:
         """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
-        entries = self.run.ledger.after(self._saved)
+        entries = self.run.ledger.after(self._saved_count)
         if not entries:
             return
-        self._saved += len(entries)
+        self._saved_count += len(entries)
         try:
             if self._journal is not None:
                 self._journal.append(entries, taking=taking)
@@ -545,8 +553,8 @@ class Driver:
 
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
-        if self._broken is not None:
-            raise self._broken
+        if self._fatal_error is not None:
+            raise self._fatal_error
 
     async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
         """Wait for something else than news, however long: what there is becomes durable first, and at once what comes of effects meanwhile."""
@@ -560,7 +568,7 @@ class Driver:
     def _save_in_time(self) -> None:
         """Save from the event loop; what goes wrong is raised by `drive`."""
         self._will_save = False
-        if self._broken is None:
+        if self._fatal_error is None:
             with suppress(BaseException):
                 self._save()
 
@@ -603,7 +611,7 @@ class Driver:
         """Perform an effect that has answers, and tell the run."""
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
-        self._under_way.ended(intent.key)
+        self._under_way.complete(intent.key)
         if isinstance(answer, Step) and rests(answer):
             self._rests(intent.key, part_from(answer.content))
         else:
@@ -624,18 +632,18 @@ class Driver:
         ]
         if not left or not self._may_begin or self.parts.pop(key, None) is None:
             return
-        (flying,), intent = left, left[0].intent
-        resumed = resumption(self.run, UnfinishedWork(in_flight=(flying,)), self._session())
-        assert resumed is not None, "it waits"
-        self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
-        action, plan = action_for(self.run, intent, flying.data), self._performer.plan(intent.effect)
+        (in_flight,), intent = left, left[0].intent
+        resumed_entry = resumption(self.run, UnfinishedWork(in_flight=(in_flight,)), self._session())
+        assert resumed_entry is not None, "it waits"
+        self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
+        action, plan = action_for(self.run, intent, in_flight.data), self._performer.plan(intent.effect)
         self._under_way.stop(key)
-        self._under_way.start(key, partial(self._answer, intent, action, plan, flying.tries, flying.root))
+        self._under_way.start(key, partial(self._answer, intent, action, plan, in_flight.tries, in_flight.root))
         self._news.set()
 
     def _break(self, error: BaseException) -> None:
         """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""
-        self._broken = self._broken or error
+        self._fatal_error = self._fatal_error or error
         self._news.set()
 
     def _drop_timer(self, source: str, event: str) -> None:

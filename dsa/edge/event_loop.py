@@ -70,32 +70,32 @@ async def interruptible(work: Coroutine[Any, Any, T]) -> T:
     """Do the work in a loop that every signal wakes; for those who keep a loop of their own."""
     if threading.current_thread() is not threading.main_thread():
         return await work  # signals do not come here
-    with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as asked:
+    with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as signals:
         try:
             return await work
         except asyncio.CancelledError:
-            if asked:
+            if signals:
                 raise KeyboardInterrupt from None
             raise
 
 
 @contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    reading, writing = socket.socketpair()
-    with reading, writing:
-        reading.setblocking(False)  # noqa: FBT003  (its signature)
-        writing.setblocking(False)  # noqa: FBT003
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)  # noqa: FBT003  (its signature)
+        writer.setblocking(False)  # noqa: FBT003
         try:
-            loop.add_reader(reading, _emptied, reading)
+            loop.add_reader(reader, _drain, reader)
         except NotImplementedError:  # a loop that waits otherwise hears signals otherwise
             yield
             return
-        before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(before)
-            loop.remove_reader(reading)
+            loop.remove_reader(reader)
 
 
 @contextmanager
@@ -104,28 +104,28 @@ def _cancelled_by_signals(task: "asyncio.Task[Any] | None") -> Iterator[list[int
 
     It does not go by Ctrl-C: shells have that ignored in what they start behind `&`.
     """
-    came: list[int] = []
-    taken = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
+    received_numbers: list[int] = []
+    numbers = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
 
     def ask(number: int, _frame: object) -> None:
-        came.append(number)
+        received_numbers.append(number)
         signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
         assert task is not None, "a coroutine is awaited in a task"
         task.cancel()
 
-    for number in taken:
+    for number in numbers:
         signal.signal(number, ask)
     try:
-        yield came
+        yield received_numbers
     finally:
-        for number in taken:
+        for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _emptied(reading: socket.socket) -> None:
+def _drain(reader: socket.socket) -> None:
     """Forget which signals it was: their handlers run anyway, now that the loop is awake."""
     with suppress(BlockingIOError):
-        reading.recv(4_096)
+        reader.recv(4_096)
 
 
 _LINGERS_S = 1.0
@@ -137,7 +137,7 @@ class CallerThread(threading.Thread):
     _idle: ClassVar[list["CallerThread"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
     #: How many calls were begun, of all loops.
-    begun: ClassVar[int] = 0
+    call_count: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__(name="dsa-call", daemon=True)
@@ -167,11 +167,11 @@ class CallerThread(threading.Thread):
 
     def make(self, call: Callable[[], Callable[[], None]], loop: asyncio.AbstractEventLoop) -> None:
         """Make a call, which must not raise, for a loop, and what it gives then. Only for whom has got this from `free`."""
-        CallerThread.begun += 1
+        CallerThread.call_count += 1
         self.loops.append(loop)
-        self._calls.put(partial(self._made, call))
+        self._calls.put(partial(self._run_call, call))
 
-    def _made(self, call: Callable[[], Callable[[], None]]) -> None:
+    def _run_call(self, call: Callable[[], Callable[[], None]]) -> None:
         tell = call()
         with self._lock:
             self._idle.append(self)
@@ -207,7 +207,7 @@ async def run_function(function: Callable[[], T], *, blocks: bool) -> T:
         return function()
     except BaseException as error:
         if _is_foreign(error) and not isinstance(error, KeyboardInterrupt):  # here that is somebody's Ctrl-C
-            raise _told(error) from error
+            raise _as_runtime_error(error) from error
         raise
 
 
@@ -221,9 +221,9 @@ async def in_thread(function: Callable[[], T]) -> T:
 
     def call() -> Callable[[], None]:
         try:
-            settle = partial(_succeed, future, function())
+            settle = partial(_set_result, future, function())
         except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-            settle = partial(_fail, future, error)
+            settle = partial(_set_error, future, error)
         return partial(tell, settle)
 
     def tell(settle: Callable[[], None]) -> None:
@@ -252,32 +252,32 @@ async def _foreign(work: Awaitable[T]) -> T:
         raise
     except BaseException as error:
         if _is_foreign(error):
-            raise _told(error) from error
+            raise _as_runtime_error(error) from error
         raise
 
 
-def _succeed(future: "asyncio.Future[T]", result: T) -> None:
+def _set_result(future: "asyncio.Future[T]", result: T) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+def _set_error(future: "asyncio.Future[T]", error: BaseException) -> None:
     """Return a future its error."""
     if not future.done():
-        future.set_exception(_told(error) if _is_foreign(error) else error)
+        future.set_exception(_as_runtime_error(error) if _is_foreign(error) else error)
 
 
 def _is_foreign(error: BaseException) -> bool:
     """Return whether an error would end the loop or the program, or cannot be told; then it is an error of the call, not more."""
-    return isinstance(error, StopIteration) or not isinstance(error, Exception) or _said(error) is None
+    return isinstance(error, StopIteration) or not isinstance(error, Exception) or _message_of(error) is None
 
 
-def _told(error: BaseException) -> RuntimeError:
-    said = _said(error)
-    return RuntimeError(f"the call raised {type(error).__name__}{'' if said is None else f': {said}'}")
+def _as_runtime_error(error: BaseException) -> RuntimeError:
+    message = _message_of(error)
+    return RuntimeError(f"the call raised {type(error).__name__}{'' if message is None else f': {message}'}")
 
 
-def _said(error: BaseException) -> str | None:
+def _message_of(error: BaseException) -> str | None:
     """Return what an error says; None when it fails to say it."""
     try:
         return str(error)

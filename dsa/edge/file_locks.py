@@ -28,11 +28,11 @@ class NoLocksError(DsaError):
         super().__init__("this system has no flock(2), by which runs are kept from each other; on Windows, WSL has it")
 
 
-def locked(file: int, *, shared: bool = False) -> bool:
-    """Lock a file if nobody else holds it; tell whether that went well. `shared`: others may hold it so too. Raises NoLocksError."""
+def try_lock(file: int, *, is_shared: bool = False) -> bool:
+    """Lock a file if nobody else holds it; tell whether that went well. `is_shared`: others may hold it so too. Raises NoLocksError."""
     how = _fcntl()
     try:
-        how.flock(file, (how.LOCK_SH if shared else how.LOCK_EX) | how.LOCK_NB)
+        how.flock(file, (how.LOCK_SH if is_shared else how.LOCK_EX) | how.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -77,8 +77,8 @@ def files_below(folder: Path, endings: Collection[str]) -> Iterator[Path]:
     Hidden files and folders, `node_modules` and links are left out: they are somebody else's, or found elsewhere.
     """
     with os.scandir(folder) as entries:
-        found = sorted((entry for entry in entries if not entry.is_symlink()), key=lambda entry: entry.name)
-    for entry in found:
+        sorted_entries = sorted((entry for entry in entries if not entry.is_symlink()), key=lambda entry: entry.name)
+    for entry in sorted_entries:
         if entry.name.startswith(".") or entry.name == "node_modules":
             continue
         if entry.is_dir():

@@ -36,15 +36,15 @@ class RenderError(DsaError):
 
 def renderer() -> Path | None:
     """Give the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
-    found = shutil.which("dot")
-    return Path(found) if found else portable_renderer()
+    path = shutil.which("dot")
+    return Path(path) if path else portable_renderer()
 
 
 def portable_renderer() -> Path | None:
     """Return graphviz-pure, on the path or beside this interpreter, else None. It draws the same picture on every machine."""
     scripts = sysconfig.get_path("scripts")
-    found = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
-    return Path(found) if found else None
+    path = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
+    return Path(path) if path else None
 
 
 def svg(dot_text: str) -> str:
@@ -52,7 +52,7 @@ def svg(dot_text: str) -> str:
 
     Each text says how long it is, for the boxes are made for Helvetica and who looks at the picture may not have it.
     """
-    return _with_lengths(_drawn(_any_renderer(), dot_text, "-Tsvg"))
+    return _with_lengths(_draw(_any_renderer(), dot_text, "-Tsvg"))
 
 
 def portable_svg(dot_text: str) -> str:
@@ -62,7 +62,7 @@ def portable_svg(dot_text: str) -> str:
         raise RenderError(
             "graphviz-pure is not installed, which draws the same on every machine; `pip install graphviz-pure`, and try again"
         )
-    return _with_lengths(_drawn(program, dot_text, "-Tsvg"))
+    return _with_lengths(_draw(program, dot_text, "-Tsvg"))
 
 
 def _with_lengths(drawing: bytes) -> str:
@@ -78,7 +78,7 @@ def _with_length(text: re.Match[str]) -> str:
 
 def png(dot_text: str) -> bytes:
     """Draw DOT text as a PNG image of 144 dots per inch. Raises RenderError."""
-    return _drawn(_any_renderer(), dot_text, "-Tpng", "-Gdpi=144")
+    return _draw(_any_renderer(), dot_text, "-Tpng", "-Gdpi=144")
 
 
 def _any_renderer() -> Path:
@@ -88,18 +88,18 @@ def _any_renderer() -> Path:
     return program
 
 
-def _drawn(program: Path, dot_text: str, *flags: str) -> bytes:
+def _draw(program: Path, dot_text: str, *flags: str) -> bytes:
     try:
-        done = subprocess.run(  # noqa: S603  (the program is the one found above; the text goes in as data)
+        result = subprocess.run(  # noqa: S603  (the program is the one found above; the text goes in as data)
             [program, *flags], input=dot_text.encode(), capture_output=True, timeout=TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         msg = f"{program} did not draw: {problem}"
         raise RenderError(msg) from problem
-    if done.returncode != 0 or not done.stdout:
-        msg = f"{program} did not draw (exit {done.returncode}): {done.stderr.decode(errors='replace').strip()}"
+    if result.returncode != 0 or not result.stdout:
+        msg = f"{program} did not draw (exit {result.returncode}): {result.stderr.decode(errors='replace').strip()}"
         raise RenderError(msg)
-    return done.stdout
+    return result.stdout
 
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -165,9 +165,9 @@ def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float |
     below.set_xlabel(labels.parameter)
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     below.legend(loc="lower right")
-    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
     with rc_context({"svg.hashsalt": "dsa"}):  # the same numbers give the same file
-        figure.savefig(path, dpi=144, metadata=dated)
+        figure.savefig(path, dpi=144, metadata=metadata)
 
 
 def _line(axes: "Axes", values: Sequence[int], bounds: Sequence[tuple[float, float]], colour: str, name: str) -> None:

@@ -85,8 +85,8 @@ def traceback_of(error: BaseException) -> str:
     """
     if isinstance(error, GenerationError | NoStepsError):
         return ""
-    told = traceback.TracebackException(type(error), error, _from_users_code(error.__traceback__))
-    text = "".join(told.format())
+    exception = traceback.TracebackException(type(error), error, _from_users_code(error.__traceback__))
+    text = "".join(exception.format())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n...\n{text[-_LONGEST // 2 :]}"
 
 
@@ -102,34 +102,34 @@ def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
 T_co = TypeVar("T_co", covariant=True)
 
 
-class GoingOn(Coroutine[Any, Any, T_co]):
+class StartedCoroutine(Coroutine[Any, Any, T_co]):
     """The rest of a coroutine that waits for `awaited`, as `send` has given it, for a task.
 
     No generator could stand for it: one that a task throws into before its first step never runs, and what was begun is left over.
     """
 
-    def __init__(self, begun: Coroutine[Any, Any, T_co], awaited: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
-        self._begun, self._awaited = begun, awaited
-        self._is_told = False
+    def __init__(self, coroutine: Coroutine[Any, Any, T_co], future: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
+        self._coroutine, self._future = coroutine, future
+        self._has_yielded = False
 
     def send(self, value: Any) -> Any:  # noqa: ANN401
         """Tell at first what is waited for; then go on."""
-        if self._is_told:
-            return self._begun.send(value)
-        self._is_told = True
-        return self._awaited
+        if self._has_yielded:
+            return self._coroutine.send(value)
+        self._has_yielded = True
+        return self._future
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401
         """Throw into what was begun; what it waits for, and its task does not know of yet, is cancelled."""
-        if not self._is_told:
-            self._is_told = True
-            if isinstance(self._awaited, asyncio.Future):
-                self._awaited.cancel()
-        return self._begun.throw(*error)
+        if not self._has_yielded:
+            self._has_yielded = True
+            if isinstance(self._future, asyncio.Future):
+                self._future.cancel()
+        return self._coroutine.throw(*error)
 
     def close(self) -> None:
         """Close what was begun."""
-        self._begun.close()
+        self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, T_co]:
         raise TypeError("a task goes on with it, nobody else")
@@ -166,10 +166,10 @@ def _payload_text(run_id: str, intent: Intent, data: object) -> PayloadText:
 
 def answers_of(machine: Machine, effect: str) -> frozenset[str]:
     """Return the events that may answer an effect."""
-    found: frozenset[str] | None = machine.worked_out.get(("answers", effect))
-    if found is None:
-        found = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
-    return found
+    answers: frozenset[str] | None = machine.worked_out.get(("answers", effect))
+    if answers is None:
+        answers = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
+    return answers
 
 
 def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
@@ -204,25 +204,25 @@ def fault_in(steps: list[Step]) -> Step | None:
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
     """Return the occurrence that a policy's steps amount to; the question that it leaves to a person; or the error step that says why there is neither."""
-    count, said, question = 0, {}, None
+    count, content, question = 0, {}, None
     for step in steps:
         if _ERROR in step.payload_text and step.content.get("error") is True:
             return step
         if step.type == EVENT:
-            count, said = count + 1, step.content
+            count, content = count + 1, step.content
         elif step.type == QUESTION:
             question = step
     if count == 0 and question is not None:
         return question
     if count != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
-    event, declared = said.get("event"), machine.answers[effect]
-    if event not in declared:
-        return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
-    verdicts = said.get("verdicts") or {}
+    event, answers = content.get("event"), machine.answers[effect]
+    if event not in answers:
+        return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(answers)}")
+    verdicts = content.get("verdicts") or {}
     if not isinstance(verdicts, dict):
         return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' are no object of guards and verdicts")
-    occurrence = Occurrence(event, verdicts, data=said.get("data"))
+    occurrence = Occurrence(event, verdicts, data=content.get("data"))
     if verdicts:
         try:
             require_known(machine, occurrence)
@@ -261,23 +261,23 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], *, 
     """
     if is_eager:
         try:
-            awaited = work.send(None)
-        except StopIteration as done:
-            result: T = done.value
+            future = work.send(None)
+        except StopIteration as end:
+            result: T = end.value
             return result
-        work = GoingOn(work, awaited)
-    working = asyncio.create_task(work)
-    working.add_done_callback(_heard)
+        work = StartedCoroutine(work, future)
+    task = asyncio.create_task(work)
+    task.add_done_callback(_retrieve_exception)
     alarm = asyncio.create_task(clock.sleep(seconds))
     try:
-        await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
+        await asyncio.wait({task, alarm}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
     finally:
-        working.cancel()
+        task.cancel()
         alarm.cancel()
 
 
-def _heard(future: "asyncio.Future[Any]") -> None:
+def _retrieve_exception(future: "asyncio.Future[Any]") -> None:
     """Look at what a future raised after it was given up, or the loop would report it on standard error."""
     if not future.cancelled():
         future.exception()
@@ -325,7 +325,7 @@ class Performer:
     _meter: Meter
     _calls: Mapping[str, Sequence[CallRecord]] = attrs.field(init=False)
     _surroundings: "_Surroundings" = attrs.field(init=False)
-    _allowed: frozenset[str] = attrs.field(init=False)
+    _policy_names: frozenset[str] = attrs.field(init=False)
     _config: Mapping[str, Any] = attrs.field(init=False)
     _plans: "dict[str, EffectPlan]" = attrs.field(init=False, factory=dict)
     _data: EventData = attrs.field(init=False)
@@ -342,7 +342,7 @@ class Performer:
     def _what_policies_use(self) -> "_Surroundings":
         return _Surroundings(self._host, self._binding, self._artifacts, self._clock, self.data_before)
 
-    @_allowed.default
+    @_policy_names.default
     def _what_policies_call(self) -> frozenset[str]:
         return frozenset(self._binding.policies)
 
@@ -363,13 +363,13 @@ class Performer:
         for number in range(last + 1):
             if number:
                 await clock.sleep(backoff_s(number))
-            spent = self._spent(effect) if self._meter.has_limits else None
-            if spent is not None:
-                answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
+            limit = self._spent_limit(effect) if self._meter.has_limits else None
+            if limit is not None:
+                answer = error_step(effect, BUDGET, f"its budget is spent: {limit}")
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
             conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
-            answer, is_over = await self._tried(intent.key, action, plan, root + number, conclude)
+            answer, is_over = await self._try_once(intent.key, action, plan, root + number, conclude)
             if is_over:
                 break
         return answer
@@ -380,8 +380,8 @@ class Performer:
         """Record what came of a try; return its answer, and whether no further try is made."""
         host, answers = self._host, plan.has_answers
         answer = answer_in(host.run.machine, intent.effect, steps) if answers else fault_in(steps)
-        said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-        result = result_of(intent, said, round(self._clock.now_s() - began_s, 6), self._clock.wall_ms())
+        all_steps = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
+        result = result_of(intent, all_steps, round(self._clock.now_s() - began_s, 6), self._clock.wall_ms())
         is_rest = answers and isinstance(answer, Step) and rests(answer)
         is_over = is_rest or is_last or not isinstance(answer, Step) or ends_its_tries(plan.about, result)
         (host.settle if answers and is_over and not is_rest else host.keep)(result)
@@ -413,7 +413,7 @@ class Performer:
                 return f"the prompt of {intent.effect}, asked for on {intent.event}: {missing}"
         return ""
 
-    def _spent(self, effect: str) -> BudgetLimit | None:
+    def _spent_limit(self, effect: str) -> BudgetLimit | None:
         """Return the limit that allows no further try of an effect, or None."""
         self._meter.follow(self._host.run.ledger)
         return self._meter.try_limit(effect)
@@ -426,15 +426,15 @@ class Performer:
             about = effect_declaration(machine, effect)
             has_answers = effect in machine.answers
             is_eager = has_answers and isinstance(policy, AnsweringPolicy) and policy.is_eager
-            called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
-            plan = self._plans[effect] = EffectPlan(called, about, about.retries or 0, has_answers, is_eager)
+            inner_policy = policy.policy if isinstance(policy, AnsweringPolicy) else policy
+            plan = self._plans[effect] = EffectPlan(inner_policy, about, about.retries or 0, has_answers, is_eager)
         return plan
 
     def rounds_to_begin(self, plan: "EffectPlan") -> int:
         """Return how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
         return 1 if self._limit_of(plan.about) is None else 2
 
-    async def _tried(
+    async def _try_once(
         self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], Conclusion]
     ) -> Conclusion:
         """Call the policy once; whatever it does, steps come of it (S7), and are concluded upon. Raises ReplayMismatchError.
@@ -475,7 +475,7 @@ class Performer:
         """Call the policy, unless the store has failed: it begins a moment after it was asked for."""
         self._host.require_able()
         try:
-            return await calls.perform(action, policy, may_call=self._allowed, with_ids=False)
+            return await calls.perform(action, policy, may_call=self._policy_names, with_ids=False)
         except BudgetSpentError as error:
             return self._faulty([error_step(action.policy, BUDGET, str(error))], calls)
         except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
@@ -486,32 +486,32 @@ class Performer:
 
     def _faulty(self, steps: list[Step], calls: Calls) -> list[Step]:
         """Return the steps that stand for a fault: with the call in which it was, and without secrets."""
-        told = self._with_call(steps, calls.key, calls.crashed_in)
-        return [redact_step(self._binding.secrets, step) for step in told]
+        fault_steps = self._with_call(steps, calls.key, calls.crashed_in)
+        return [redact_step(self._binding.secrets, step) for step in fault_steps]
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
         """Return of what an effect's policy raised in which call that was, if one raised it."""
         if path is None or "." not in path:
             return steps
-        begun = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
-        policy = next(entry.policy for entry in begun if (entry.key, entry.path) == (key, path))
-        said = {**steps[-1].payload, CALL: {"policy": policy, "path": path}}
-        return [*steps[:-1], attrs.evolve(steps[-1], payload=said)]
+        calls = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
+        policy = next(entry.policy for entry in calls if (entry.key, entry.path) == (key, path))
+        payload = {**steps[-1].payload, CALL: {"policy": policy, "path": path}}
+        return [*steps[:-1], attrs.evolve(steps[-1], payload=payload)]
 
     def _calls_under(self, effect: str, key: str, root: int) -> Calls:
         """Return what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
-        recorded = list(self._calls[key]) if key in self._calls else []
-        for call in open_calls(recorded) if recorded else ():
+        records = list(self._calls[key]) if key in self._calls else []
+        for call in open_calls(records) if records else ():
             if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
-                (said,) = number_steps([outcome_step(call.policy, has_failed=True)], call.path)
-                recorded.append(CallResultEntry(key, call.path, [said.to_json()]))
-                self._host.keep(recorded[-1])
+                (step,) = number_steps([outcome_step(call.policy, has_failed=True)], call.path)
+                records.append(CallResultEntry(key, call.path, [step.to_json()]))
+                self._host.keep(records[-1])
         return Calls(
             self._binding.policies,
             run_id=self._host.run.run_id,
             key=key,
             root=root,
-            entries=recorded,
+            entries=records,
             append=partial(self._append, effect),
             config=self._config,
             surroundings=self._surroundings,
@@ -525,9 +525,9 @@ class Performer:
         """
         if isinstance(entry, CallEntry) and self._meter.has_limits:
             self._meter.follow(self._host.run.ledger)
-            spent = self._meter.call_limit(effect)
-            if spent is not None:
-                raise BudgetSpentError(f"its budget is spent: {spent}")
+            limit = self._meter.call_limit(effect)
+            if limit is not None:
+                raise BudgetSpentError(f"its budget is spent: {limit}")
         if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
             self._host.record(entry)
         else:
@@ -553,11 +553,11 @@ class EffectPlan:
 
 
 def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]:
-    found: dict[str, list[CallRecord]] = {}
+    calls: dict[str, list[CallRecord]] = {}
     for entry in ledger:
         if isinstance(entry, CallEntry | CallResultEntry):
-            found.setdefault(entry.key, []).append(entry)
-    return found
+            calls.setdefault(entry.key, []).append(entry)
+    return calls
 
 
 def rests(step: Step) -> bool:

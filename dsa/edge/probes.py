@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from dsa.edge.file_locks import NoLocksError, locked
+from dsa.edge.file_locks import NoLocksError, try_lock
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -61,9 +61,9 @@ def folder(path: Path) -> Folder:
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".dsa-doctor-") as file:
             times = [_synced_ms(file.fileno()) for _ in range(_SYNCS)]
-            locked(file.fileno())
+            try_lock(file.fileno())
             with open(file.name, "rb") as other:  # noqa: PTH123
-                locks = not locked(other.fileno())
+                locks = not try_lock(other.fileno())
     except OSError as fault:
         return Folder(path, kind, fault=f"nothing can be written and synced in {there}: {fault.strerror or fault}")
     except NoLocksError as fault:
@@ -84,14 +84,14 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""
-    found, longest = "", -1
+    kind, longest = "", -1
     where = str(path.resolve())
     for line in lines:
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")  # blanks stand there as \040
         if len(point) >= longest and f"{where}/".startswith(point.rstrip("/") + "/"):
-            found, longest = after.split()[0], len(point)
-    return found
+            kind, longest = after.split()[0], len(point)
+    return kind
 
 
 # -- programs, and who listens ----------------------------------------------------------------------------------------
@@ -112,17 +112,17 @@ def program(names: tuple[str, ...], *flags: str) -> InstalledProgram | None:
     if path is None:
         return None
     try:
-        done = subprocess.run(  # noqa: S603
+        result = subprocess.run(  # noqa: S603
             [path, *flags], capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as fault:
         return InstalledProgram(path, fault=f"it does not run: {fault}")
-    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    if done.returncode != 0:
+    lines = [line.strip() for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+    if result.returncode != 0:
         return InstalledProgram(
-            path, fault=f"it does not run (exit {done.returncode}): {said[0] if said else 'it says nothing'}"
+            path, fault=f"it does not run (exit {result.returncode}): {lines[0] if lines else 'it says nothing'}"
         )
-    return InstalledProgram(path, said[0] if said else "")
+    return InstalledProgram(path, lines[0] if lines else "")
 
 
 def listens(address: str) -> bool:

@@ -58,7 +58,7 @@ class ProcessResult:
     complaints: bytes
 
 
-def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
+def run_program(command: Sequence[str], input_bytes: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
     """Start a program, give it its input, and wait until it and its output have ended. Raises NoProgramError.
 
     It is killed with all that it has started after `timeout_s` seconds, or when it has written more than `most_bytes`.
@@ -71,7 +71,7 @@ def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_
         reason = getattr(error, "strerror", None) or error
         raise NoProgramError(f"{command[0]} cannot be started: {reason}") from error
     try:
-        return _Talk(process, given, most_bytes).until(time.monotonic() + timeout_s)
+        return _Talk(process, input_bytes, most_bytes).until(time.monotonic() + timeout_s)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
@@ -85,8 +85,8 @@ def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_
 class _Talk:
     """The pipes of one program, read and written as they are ready."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", given: bytes, most_bytes: int) -> None:
-        self._process, self._given, self._most = process, memoryview(given), most_bytes
+    def __init__(self, process: "subprocess.Popen[bytes]", input_bytes: bytes, most_bytes: int) -> None:
+        self._process, self._input, self._most = process, memoryview(input_bytes), most_bytes
         self._output, self._complaints = bytearray(), bytearray()
 
     def until(self, deadline_s: float) -> ProcessResult:
@@ -116,8 +116,8 @@ class _Talk:
         """Write or read what can be; tell whether nothing more is to come through this pipe."""
         if pipe is self._process.stdin:
             with suppress(BrokenPipeError):  # it does not want the rest
-                self._given = self._given[os.write(pipe.fileno(), self._given[:_PIECE_BYTES]) :]
-                if self._given:
+                self._input = self._input[os.write(pipe.fileno(), self._input[:_PIECE_BYTES]) :]
+                if self._input:
                     return False
             pipe.close()
             return True
@@ -154,7 +154,7 @@ def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
     children: list[tuple[int, Connection]] = []
     try:
         for first in range(many):
-            children.append(_forked(work, range(first, count, many), [reader for _, reader in children]))
+            children.append(_fork(work, range(first, count, many), [reader for _, reader in children]))
         for number in range(count):
             try:
                 result = children[number % many][1].recv()
@@ -168,7 +168,7 @@ def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
             os.waitpid(child, 0)
 
 
-def _forked(work: Callable[[int], object], numbers: range, others: Sequence[Connection]) -> tuple[int, Connection]:
+def _fork(work: Callable[[int], object], numbers: range, others: Sequence[Connection]) -> tuple[int, Connection]:
     """Begin a part of the work; returns the process and what its results are read from."""
     reader, writer = Pipe(duplex=False)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child has said what it does with Ctrl-C
@@ -203,11 +203,11 @@ class CompileError(DsaError):
 
 def compiler() -> Path | None:
     """Return the C compiler, or None when none is found."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    return Path(found) if found else None
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    return Path(path) if path else None
 
 
-def compiled(source: str) -> ctypes.CDLL:
+def compile_library(source: str) -> ctypes.CDLL:
     """Compile C text and load it. Raises CompileError."""
     program = compiler()
     if program is None:
@@ -224,28 +224,28 @@ def compiled(source: str) -> ctypes.CDLL:
 
 def _run(program: Path, text: Path, library: Path) -> None:
     try:
-        done = subprocess.run(  # noqa: S603  (the program is the one found above)
+        result = subprocess.run(  # noqa: S603  (the program is the one found above)
             [program, *_FLAGS, "-o", library, text], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise CompileError(f"{program} did not compile: {problem}") from problem
-    if done.returncode != 0:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-        raise CompileError(f"{program} did not compile (exit {done.returncode}): {first}")
+    if result.returncode != 0:
+        first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
+        raise CompileError(f"{program} did not compile (exit {result.returncode}): {first}")
 
 
-def environment_secrets(chosen: SecretOptions | None = None) -> Secrets:
+def environment_secrets(options: SecretOptions | None = None) -> Secrets:
     """Return the secrets of this process's environment, and what a user has chosen. Raises SecretError.
 
     The path of something that is there is no secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
     """
-    return _secrets_in(tuple(os.environ.items()), chosen)
+    return _secrets_in(tuple(os.environ.items()), options)
 
 
 @lru_cache(maxsize=8)
-def _secrets_in(variables: tuple[tuple[str, str], ...], chosen: SecretOptions | None) -> Secrets:
+def _secrets_in(variables: tuple[tuple[str, str], ...], options: SecretOptions | None) -> Secrets:
     """Look through an environment once: what is worked out of it takes longer than a short run."""
-    return secrets_in({name: value for name, value in variables if not _is_path(value)}, chosen)
+    return secrets_in({name: value for name, value in variables if not _is_path(value)}, options)
 
 
 def _is_path(value: str) -> bool:

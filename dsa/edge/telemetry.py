@@ -86,7 +86,7 @@ class Telemetry:
 
 
 @contextmanager
-def traced(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
+def trace_run(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
     """Trace what happens meanwhile, to where OpenTelemetry's variables say (default: http://localhost:4318).
 
     `tell` is given a sentence when spans were not delivered. Raises TelemetryError.
@@ -97,20 +97,20 @@ def traced(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]
         yield telemetry
     finally:
         telemetry.close()
-        lost = sender.close()
-        if lost:
-            tell(lost)
+        message = sender.close()
+        if message:
+            tell(message)
 
 
 class _CountingExporter:
     """An exporter that counts what it could send."""
 
     def __init__(self, exporter: Any) -> None:  # noqa: ANN401  (opentelemetry's types are not followed)
-        self._exporter, self.delivered = exporter, 0
+        self._exporter, self.delivered_count = exporter, 0
 
     def export(self, spans: Any) -> Any:  # noqa: ANN401
         result = self._exporter.export(spans)
-        self.delivered += len(spans) if result.name == "SUCCESS" else 0
+        self.delivered_count += len(spans) if result.name == "SUCCESS" else 0
         return result
 
     def shutdown(self) -> None:
@@ -122,11 +122,11 @@ class _Trouble(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said, self.heard = "", threading.Event()
+        self.message, self.is_noticed = "", threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said = self.said or record.getMessage()
-        self.heard.set()
+        self.message = self.message or record.getMessage()
+        self.is_noticed.set()
 
 
 class _Sender:
@@ -146,36 +146,40 @@ class _Sender:
         resource = Resource(own).merge(OTELResourceDetector().detect())
         self._resource = Resource(secrets.value(dict(resource.attributes)))
         self._scope = InstrumentationScope("dsa", own["service.version"])
-        self._secrets, self._trouble, self._sent = secrets, _Trouble(), 0
+        self._secrets, self._trouble, self._sent_count = secrets, _Trouble(), 0
         self._logger = logging.getLogger(_LOGGER)
         self._logger.addHandler(self._trouble)
-        self._propagated, self._logger.propagate = self._logger.propagate, False
+        self._propagate_before, self._logger.propagate = self._logger.propagate, False
         self._exporter = _CountingExporter(OTLPSpanExporter())
         self._processor = BatchSpanProcessor(self._exporter)
 
     def send(self, span: TelemetrySpan) -> None:
         """Queue a span; nothing is waited for."""
-        self._sent += 1
+        self._sent_count += 1
         self._processor.on_end(_readable(span, self._resource, self._scope))
 
     def close(self) -> str:
         """Send what is queued, without much patience; say what was not delivered, empty when all was."""
-        self._trouble.heard.clear()
-        closing = threading.Thread(target=self._shut_down, name="dsa-telemetry", daemon=True)
-        closing.start()
-        self._trouble.heard.wait(_PATIENCE_S)
+        self._trouble.is_noticed.clear()
+        thread = threading.Thread(target=self._shut_down, name="dsa-telemetry", daemon=True)
+        thread.start()
+        self._trouble.is_noticed.wait(_PATIENCE_S)
         self._exporter.shutdown()  # ends the pauses between its attempts
-        closing.join(_LAST_S)
+        thread.join(_LAST_S)
         self._logger.removeHandler(self._trouble)
-        self._logger.propagate = self._propagated
-        lost = self._sent - self._exporter.delivered
-        said = self._trouble.said.partition(", retrying in ")[0]  # it is not waited for
-        why = f": {said}" if said else ""
-        return self._secrets.text(f"{lost} of {self._sent} spans were not delivered{why}") if lost else ""
+        self._logger.propagate = self._propagate_before
+        lost_count = self._sent_count - self._exporter.delivered_count
+        message = self._trouble.message.partition(", retrying in ")[0]  # it is not waited for
+        why = f": {message}" if message else ""
+        return (
+            self._secrets.text(f"{lost_count} of {self._sent_count} spans were not delivered{why}")
+            if lost_count
+            else ""
+        )
 
     def _shut_down(self) -> None:
         self._processor.shutdown()
-        self._trouble.heard.set()
+        self._trouble.is_noticed.set()
 
 
 def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: ANN401
@@ -194,7 +198,7 @@ def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: A
         resource=resource,
         attributes=span.attributes,
         events=[Event(event.name, event.attributes, event.at_ns) for event in span.events],
-        links=[Link(context(linked)) for linked in span.links],
+        links=[Link(context(link_id)) for link_id in span.links],
         kind=SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL,
         status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
         start_time=span.start_ns,
@@ -237,26 +241,26 @@ class LedgerLog:
             self._log(entry)
 
     def _log(self, entry: Entry) -> None:
-        kind, level, fields = described(entry)
+        kind, level, fields = describe_entry(entry)
         if self._logger.isEnabledFor(level):
             where = {"run": self._run, "seq": self._seq, "state": self._state}
             if isinstance(entry, ResultEntry | DecidedEntry):
                 where["effect"] = self._effects.get(entry.key, "")
             elif isinstance(entry, ResumedEntry):
-                fields["effects"] = [f"{self._effects.get(key, '')} {key}: {said}" for key, said in entry.effects]
-            told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
-            self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
+                fields["effects"] = [f"{self._effects.get(key, '')} {key}: {choice}" for key, choice in entry.effects]
+            record_fields = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
+            self._logger.log(level, kind, extra={"dsa": {"kind": kind, **record_fields}})
 
     def fault(self, run: str, where: str, traceback: str) -> None:
         """Log what users' code has raised."""
-        told = {"kind": "fault", "run": run, "where": where, "traceback": traceback}
-        self._logger.debug("fault", extra={"dsa": told})
+        fields = {"kind": "fault", "run": run, "where": where, "traceback": traceback}
+        self._logger.debug("fault", extra={"dsa": fields})
 
-    def stopped(self, what: str, line: int | None, code: str, message: str) -> None:
+    def failure(self, what: str, line: int | None, code: str, message: str) -> None:
         """Log that a failure has stopped the run."""
-        told = {"kind": "stopped", "run": self._run, "seq": self._seq, "state": self._state}
+        fields = {"kind": "stopped", "run": self._run, "seq": self._seq, "state": self._state}
         more = {"what": what, "line": line, "code": code, "message": message}
-        self._logger.error("stopped", extra={"dsa": told | more})
+        self._logger.error("stopped", extra={"dsa": fields | more})
 
 
 def _may_warn(entry: Entry) -> bool:
@@ -266,7 +270,7 @@ def _may_warn(entry: Entry) -> bool:
     return isinstance(entry, RefusalEntry | ResumedEntry | ArtifactEntry)
 
 
-def described(entry: Entry) -> tuple[str, int, Fields]:
+def describe_entry(entry: Entry) -> tuple[str, int, Fields]:
     """Return an entry's kind, the level at which it is logged, and what is said of it."""
     match entry:
         case MachineEntry():
@@ -275,8 +279,8 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
             verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
             return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}
         case RowEntry():
-            changed = {"changed": dict(entry.changed)} if entry.changed else {}
-            return "row", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
+            changes = {"changed": dict(entry.changed)} if entry.changed else {}
+            return "row", logging.INFO, {"line": entry.line, "source": entry.source, **changes}
         case RefusalEntry():
             return "refusal", logging.WARNING, {"reason": entry.reason, "accepted": list(entry.accepted)}
         case EffectEntry():
@@ -307,7 +311,7 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
         return "result", level, {**about, **more}
     about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
     if isinstance(entry, VerdictEntry):
-        guards = {said.guard: said.label for said in entry.judgements}
+        guards = {judgement.guard: judgement.label for judgement in entry.judgements}
         return "verdict", logging.INFO, {**about, "verdict": entry.label, "guards": guards}
     tokens = {"prompt_tokens": entry.prompt_tokens, "completion_tokens": entry.completion_tokens}
     level = logging.WARNING if entry.redacted else logging.INFO
@@ -338,8 +342,8 @@ class LogLines(logging.Formatter):
         return "\n".join(filter(None, (f"{at} {record.levelname:<7} {fields['kind']:<11} {words}", lines)))
 
     def _whole(self, record: logging.LogRecord) -> str:
-        traced = [self.formatException(record.exc_info)] if record.exc_info else []
-        return "\n".join([record.getMessage(), *traced])
+        traceback_lines = [self.formatException(record.exc_info)] if record.exc_info else []
+        return "\n".join([record.getMessage(), *traceback_lines])
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401  (JSON)
@@ -354,7 +358,7 @@ def log_to(stream: TextIO, level: str, form: Form, secrets: Secrets) -> Iterator
     """Write what is logged on the logger `dsa`, from this level (`LEVELS`) on, to a stream, one line a record."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogLines(form, secrets))
-    before, propagated = LOGGER.level, LOGGER.propagate
+    before, propagate = LOGGER.level, LOGGER.propagate
     LOGGER.addHandler(handler)
     LOGGER.setLevel(level.upper())
     LOGGER.propagate = False
@@ -363,4 +367,4 @@ def log_to(stream: TextIO, level: str, form: Form, secrets: Secrets) -> Iterator
     finally:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)
-        LOGGER.propagate = propagated
+        LOGGER.propagate = propagate

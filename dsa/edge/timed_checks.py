@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 def _with_clock(judge: Callable[P, T]) -> Callable[P, T]:
     @wraps(judge)
-    def judged(*arguments: P.args, **options: P.kwargs) -> T:
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> T:
         if options.get("clock") is None:
             options["clock"] = time.perf_counter
         return judge(*arguments, **options)
 
-    return judged
+    return wrapper
 
 
 check, explore, prove = _with_clock(reporting.check), _with_clock(exploring.explore), _with_clock(proving.prove)

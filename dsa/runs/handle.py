@@ -468,7 +468,7 @@ class RunHandle(HeldRun):
                 self.take_messages()
                 rest = await self._driver.drive(through_timers=through_timers)
             if rest.failure is not None and self._setting.log is not None:
-                self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
+                self._setting.log.failure(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:
             interruption = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
             rest = self._rest if self._lets_go else interruption

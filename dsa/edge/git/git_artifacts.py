@@ -54,12 +54,12 @@ class _Batch:
 
     _objects: DurableObjects
     _gc_patience_s: float
-    _written: list[tuple[str, str, bytes]] = attrs.field(factory=list)
+    _records: list[tuple[str, str, bytes]] = attrs.field(factory=list)
 
     def write(self, kind: str, body: bytes) -> str:
         """Write an object and give its id."""
         object_id = self._objects.write(kind, body)
-        self._written.append((object_id, kind, body))
+        self._records.append((object_id, kind, body))
         return object_id
 
     def outlast_gc(self) -> None:
@@ -68,8 +68,8 @@ class _Batch:
         One that begins later finds what has a ref by then, and takes nothing of it.
         """
         wait_for_gc(self._objects.repository, self._gc_patience_s)
-        missing = set(self._objects.missing([object_id for object_id, _, _ in self._written]))
-        for object_id, kind, body in self._written:
+        missing = set(self._objects.missing([object_id for object_id, _, _ in self._records]))
+        for object_id, kind, body in self._records:
             if object_id in missing:
                 self._objects.write(kind, body)
 
@@ -87,9 +87,9 @@ class _Texts:
     def put(self, root: str | None, path: str, text: bytes, batch: _Batch) -> str:
         """Return the tree with a text at a path, in the place of what was there."""
         trees: dict[str, Tree] = {}
-        changed = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
+        tree_id = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
         self._recent = trees
-        return changed
+        return tree_id
 
     def _with(self, root: str | None, parts: Sequence[str], blob: str, batch: _Batch, trees: dict[str, Tree]) -> str:
         tree: Tree = {} if root is None else self._tree(root)
@@ -100,20 +100,20 @@ class _Texts:
             tree = with_entry(tree, name, FOLDER, folder)
         else:
             tree = with_entry(tree, name, FILE, blob)
-        changed = batch.write("tree", write_tree(tree))
-        trees[changed] = tree
-        return changed
+        tree_id = batch.write("tree", write_tree(tree))
+        trees[tree_id] = tree
+        return tree_id
 
     def _tree(self, tree_id: str) -> Tree:
         return self._recent.get(tree_id) or read_tree(self._objects.read(tree_id))
 
     def find(self, places: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
         """Yield the texts that stand at paths in trees, each with the name it was asked for by. KeyError: a path is not there."""
-        waiting = iter(places.items())
-        while some := dict(islice(waiting, _AT_ONCE)):
-            yield from self._found(some).items()
+        items = iter(places.items())
+        while some := dict(islice(items, _AT_ONCE)):
+            yield from self._find_batch(some).items()
 
-    def _found(self, places: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+    def _find_batch(self, places: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
         at = {name: tree for name, (tree, _) in places.items()}
         left = {name: path.split("/") for name, (_, path) in places.items()}
         while left:
@@ -200,7 +200,7 @@ class GitArtifacts:
             if self._is_dead:
                 raise ArtifactStoreError(self.path, "the disk has failed before; open the artifacts again and look")
             try:
-                with self._branch.held():
+                with self._branch.hold():
                     self._refresh()
                     yield
             except SyncFailed:
@@ -224,8 +224,8 @@ class GitArtifacts:
         return True
 
     def _message(self, record: AttemptRecord | VerdictEntry, path: str) -> bytes:
-        made = record if isinstance(record, AttemptRecord) else self._attempts[record.artifact_id]
-        return message_of(made.run_id, record, path)
+        attempt = record if isinstance(record, AttemptRecord) else self._attempts[record.artifact_id]
+        return message_of(attempt.run_id, record, path)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -268,10 +268,10 @@ class GitArtifacts:
 
     def _with_texts(self, attempts: Iterable[AttemptRecord]) -> Iterator[Artifact]:
         """Yield artifacts, their texts checked against their digests."""
-        wanted = {attempt.artifact_id: attempt for attempt in attempts}
-        for artifact_id, text in self._texts.find({name: self._places[name] for name in wanted}):
-            artifact = wanted[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
-            if artifact.content_digest != wanted[artifact_id].content_digest:
+        attempts_by_id = {attempt.artifact_id: attempt for attempt in attempts}
+        for artifact_id, text in self._texts.find({name: self._places[name] for name in attempts_by_id}):
+            artifact = attempts_by_id[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
+            if artifact.content_digest != attempts_by_id[artifact_id].content_digest:
                 raise ArtifactStoreError(self.path, f"the text of artifact {artifact_id} is not the one of its digest")
             yield artifact
 
@@ -319,15 +319,15 @@ class GitArtifacts:
 def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str]:
     """Return a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
     names: dict[str, str] = {}
-    taken = set[str]()
+    used_names = set[str]()
     for attempt in attempts:
         folder, word = file_name(attempt.step), f"-{attempt.verdicts[-1].word}" if attempt.verdicts else ""
         name = f"{folder}/{attempt.version}{word}{suffix}"
-        if name in taken:
+        if name in used_names:
             name = (
                 f"{folder}/{attempt.version}{word}-{file_name(short_id(attempt.artifact_id, attempt.run_id))}{suffix}"
             )
-        taken.add(name)
+        used_names.add(name)
         names[attempt.artifact_id] = name
     return names
 

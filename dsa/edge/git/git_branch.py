@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from git.config import GitConfigParser
 
-from dsa.edge.file_locks import folders_above, locked
+from dsa.edge.file_locks import folders_above, try_lock
 from dsa.edge.git.git_objects import name_of, path_parts, run_git, sync_path, write_new, write_synced
 from dsa.runtime.artifacts import ArtifactStoreError
 
@@ -83,7 +83,7 @@ RUNS = "refs/heads/runs"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 _LONGEST_NAME = 2000  # of 4096 bytes for a whole path
 _TRIES = 10  # git may take away a folder of refs that is empty, between two of our calls
-_UNMARKED = 0o666
+_UNMARKED_MODE = 0o666
 
 
 class Branch:
@@ -103,17 +103,17 @@ class Branch:
         self._repository, self._patience_s, self._gc_patience_s = repository, patience_s, gc_patience_s
         self._ref = repository / self.name
         self._lock = self._ref.with_name(f"{parts[-1]}.lock")
-        self._held = repository.joinpath("dsa-locks", *parts)
-        self._synced: set[Path] = set()  # folders whose own entry is on disk
+        self._run_lock = repository.joinpath("dsa-locks", *parts)
+        self._synced_folders: set[Path] = set()  # folders whose own entry is on disk
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the run against other handles, of this process and of others."""
-        self._held.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._held, os.O_RDWR | os.O_CREAT, 0o666)
+        self._run_lock.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._run_lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             otherwise = "another process is writing to this run and does not end"
-            self._wait(lambda: locked(descriptor) or None, otherwise, self._gc_patience_s)
+            self._wait(lambda: try_lock(descriptor) or None, otherwise, self._gc_patience_s)
             yield
         finally:
             os.close(descriptor)
@@ -125,23 +125,23 @@ class Branch:
 
     def read(self) -> str | None:
         """Return the commit that the run has got to; None when it has none."""
-        found: str | None
+        commit: str | None
         try:
-            found = self._ref.read_text(encoding="ascii", errors="replace").removesuffix("\n")
+            commit = self._ref.read_text(encoding="ascii", errors="replace").removesuffix("\n")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            found = self._packed()
-        if found is not None and not _OBJECT_ID.fullmatch(found):
+            commit = self._packed_commit()
+        if commit is not None and not _OBJECT_ID.fullmatch(commit):
             raise ArtifactStoreError(self._repository, f"{self.name} holds no commit id; `git fsck` tells more")
-        return found
+        return commit
 
-    def _packed(self) -> str | None:
+    def _packed_commit(self) -> str | None:
         """Look where `git gc` puts refs; it writes there before it takes the file away."""
         try:
-            packed = (self._repository / "packed-refs").read_bytes()
+            refs = (self._repository / "packed-refs").read_bytes()
         except FileNotFoundError:
             return None
-        at = packed.find(f" {self.name}\n".encode("ascii"))
-        return None if at < 0 else packed[packed.rfind(b"\n", 0, at) + 1 : at].decode("ascii", "replace")
+        at = refs.find(f" {self.name}\n".encode("ascii"))
+        return None if at < 0 else refs[refs.rfind(b"\n", 0, at) + 1 : at].decode("ascii", "replace")
 
     # -- writing, only while the run is held --------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Branch:
             is_there = self.read() == old
             if is_there:
                 self._lock.rename(self._ref)
-                os.fchmod(descriptor, os.fstat(descriptor).st_mode & _UNMARKED)
+                os.fchmod(descriptor, os.fstat(descriptor).st_mode & _UNMARKED_MODE)
         finally:
             self._give_back(descriptor)
             os.close(descriptor)
@@ -171,9 +171,9 @@ class Branch:
         """Make git's lock file, when nobody has it; give its descriptor."""
         self._remove_leftover()
         otherwise = f"git holds {self._lock}; if no git process runs here, it was left by one: remove it"
-        return self._wait(self._made_lock, otherwise)
+        return self._wait(self._make_lock, otherwise)
 
-    def _made_lock(self) -> int | None:
+    def _make_lock(self) -> int | None:
         for tries_left in reversed(range(_TRIES)):
             try:
                 return os.open(self._lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
@@ -183,7 +183,7 @@ class Branch:
                 if not tries_left:
                     raise
                 self._ref.parent.mkdir(parents=True, exist_ok=True)
-                self._synced.clear()
+                self._synced_folders.clear()
         return None
 
     def _give_back(self, descriptor: int) -> None:
@@ -205,13 +205,13 @@ class Branch:
         try:
             sync_path(folder)
             for above in folders_above(folder):
-                if folder in self._synced:
+                if folder in self._synced_folders:
                     break
                 sync_path(above)
-                self._synced.add(folder)
+                self._synced_folders.add(folder)
                 folder = above
         except FileNotFoundError:
-            self._synced.clear()  # git has packed the refs, and taken the folder away
+            self._synced_folders.clear()  # git has packed the refs, and taken the folder away
         if not self._ref.exists():
             with contextlib.suppress(FileNotFoundError):
                 sync_path(self._repository / "packed-refs")
@@ -261,13 +261,13 @@ def require_repository(path: Path) -> None:
         raise ArtifactStoreError(path, "this is no bare git repository; name one, or a path where nothing is yet")
     with GitConfigParser(str(config), read_only=True, merge_includes=False) as settings:
         is_bare = settings.get_value("core", "bare", default=False)
-        hashing = settings.get_value("extensions", "objectformat", default="sha1")
+        object_format = settings.get_value("extensions", "objectformat", default="sha1")
         refs = settings.get_value("extensions", "refstorage", default="files")
-    if not is_bare or (hashing, refs) != ("sha1", "files"):
+    if not is_bare or (object_format, refs) != ("sha1", "files"):
         raise ArtifactStoreError(
             path,
             f"artifacts need a bare repository with sha1 objects and refs in files; this has bare={is_bare}, "
-            f"objectformat={hashing}, refstorage={refs}. Name a path where nothing is yet: one is made there",
+            f"objectformat={object_format}, refstorage={refs}. Name a path where nothing is yet: one is made there",
         )
 
 

@@ -103,14 +103,14 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         super().__init__(str(repository / "objects"), Git(str(repository)))
         self.repository = repository
         self._folders = repository / "objects"
-        self._synced: set[str] = set()  # folders of ours whose own entry is on disk
+        self._synced_folders: set[str] = set()  # folders of ours whose own entry is on disk
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, kind: str, body: bytes) -> str:
         """Write an object and give its id; it is on disk then."""
-        stored: IStream = self.store(IStream(kind, len(body), BytesIO(body)))
-        return str(stored.hexsha.decode("ascii"))
+        stream: IStream = self.store(IStream(kind, len(body), BytesIO(body)))
+        return str(stream.hexsha.decode("ascii"))
 
     def store(self, istream: IStream) -> IStream:
         """Write an object (GitPython's interface); it is on disk then. OSError when it cannot be."""
@@ -124,7 +124,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
                 self._sync_folder(path.parent)
                 break
             except FileNotFoundError:
-                self._synced.discard(path.parent.name)
+                self._synced_folders.discard(path.parent.name)
                 if not tries_left:
                     raise
         return istream
@@ -149,9 +149,9 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
     def _sync_folder(self, folder: Path) -> None:
         sync_path(folder)
-        if folder.name not in self._synced:
+        if folder.name not in self._synced_folders:
             sync_path(self._folders)
-            self._synced.add(folder.name)
+            self._synced_folders.add(folder.name)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -166,12 +166,12 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:  # noqa: PTH123  (thousands are read at a time)
-            packed = file.read()
+            compressed_body = file.read()
         try:
-            data = zlib.decompress(packed)
+            data = zlib.decompress(compressed_body)
         except zlib.error as fault:
-            raise self._damaged(object_id, str(fault)) from fault
-        return self._checked(object_id, data)
+            raise self._damage_error(object_id, str(fault)) from fault
+        return self._verify_body(object_id, data)
 
     def read(self, object_id: str) -> bytes:
         """Return the body of an object. ArtifactStoreError when it is missing or damaged."""
@@ -179,67 +179,69 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
     def read_all(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
         """Return the bodies of objects; one git process reads all that are packed."""
-        found = {object_id: self.loose(object_id) for object_id in object_ids}
-        packed = [object_id for object_id, body in found.items() if body is None]
-        found |= self._packed(packed) if packed else {}
-        for object_id, body in found.items():
+        bodies = {object_id: self.loose(object_id) for object_id in object_ids}
+        packed_ids = [object_id for object_id, body in bodies.items() if body is None]
+        bodies |= self._read_packed(packed_ids) if packed_ids else {}
+        for object_id, body in bodies.items():
             if body is None:
-                raise self._damaged(object_id, "it is missing")
-        return {object_id: body for object_id, body in found.items() if body is not None}
+                raise self._damage_error(object_id, "it is missing")
+        return {object_id: body for object_id, body in bodies.items() if body is not None}
 
     def missing(self, object_ids: Iterable[str]) -> list[str]:
         """Return those of the objects that are nowhere."""
         absent = [object_id for object_id in object_ids if not self.has_loose(object_id)]
-        packed = self._packed(absent) if absent else {}
-        return [object_id for object_id in absent if packed[object_id] is None]
+        bodies = self._read_packed(absent) if absent else {}
+        return [object_id for object_id in absent if bodies[object_id] is None]
 
-    def first_parents(self, commit: str, known: str | None) -> list[str]:
+    def first_parents(self, commit: str, known_commit: str | None) -> list[str]:
         """Return a commit and its first parents, newest first, down to one that is known."""
-        until = ["--not", known] if known else []
+        until = ["--not", known_commit] if known_commit else []
         return run_git(self.repository, "rev-list", "--first-parent", commit, *until).decode("ascii").split()
 
-    def _packed(self, object_ids: list[str]) -> dict[str, bytes | None]:
+    def _read_packed(self, object_ids: list[str]) -> dict[str, bytes | None]:
         answer = run_git(
-            self.repository, "cat-file", "--batch", "--buffer", given="\n".join(object_ids).encode("ascii")
+            self.repository, "cat-file", "--batch", "--buffer", input_bytes="\n".join(object_ids).encode("ascii")
         )
-        found: dict[str, bytes | None] = {}
+        bodies: dict[str, bytes | None] = {}
         at = 0
         for object_id in object_ids:
             end = answer.index(b"\n", at)
             words = answer[at:end].split(b" ")
             at = end + 1
             if words[-1] == b"missing":
-                found[object_id] = None
+                bodies[object_id] = None
             else:
                 size = int(words[2])
                 data = b"%s %d\0" % (words[1], size) + answer[at : at + size]
-                found[object_id] = self._checked(object_id, data)
+                bodies[object_id] = self._verify_body(object_id, data)
                 at += size + 1
-        return found
+        return bodies
 
-    def _checked(self, object_id: str, data: bytes) -> bytes:
+    def _verify_body(self, object_id: str, data: bytes) -> bytes:
         if hashlib.sha1(data, usedforsecurity=False).hexdigest() != object_id:
-            raise self._damaged(object_id, "its content is not what its id says")
+            raise self._damage_error(object_id, "its content is not what its id says")
         return data[data.index(b"\0") + 1 :]
 
     def _path(self, object_id: str) -> Path:
         return self._folders / object_id[:2] / object_id[2:]
 
-    def _damaged(self, object_id: str, how: str) -> ArtifactStoreError:
+    def _damage_error(self, object_id: str, how: str) -> ArtifactStoreError:
         return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); `git fsck` tells more")
 
 
-def run_git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
+def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> bytes:
     """Return what git prints. A hook's or a user's GIT_* variables, which may name another repository, are not passed on."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [Git.GIT_PYTHON_GIT_EXECUTABLE, f"--git-dir={repository}", "--no-replace-objects", *arguments]
-    done = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
-        command, input=given, capture_output=True, check=False, env=environment | {"LC_ALL": "C"}
+    result = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
+        command, input=input_bytes, capture_output=True, check=False, env=environment | {"LC_ALL": "C"}
     )
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise ArtifactStoreError(repository, f"git {arguments[0]} failed: {said or f'exit code {done.returncode}'}")
-    return done.stdout
+    if result.returncode:
+        message = result.stderr.decode("utf-8", "replace").strip()
+        raise ArtifactStoreError(
+            repository, f"git {arguments[0]} failed: {message or f'exit code {result.returncode}'}"
+        )
+    return result.stdout
 
 
 def _kind(kind: str | bytes) -> bytes:
@@ -297,9 +299,9 @@ def with_entry(tree: Tree, name: str, mode: str, object_id: str) -> Tree:
 
 def write_tree(tree: Tree) -> bytes:
     """Write a tree object: names sorted as bytes, those of folders as if a slash stood behind them."""
-    written = ((name.encode("utf-8", "surrogateescape"), mode, object_id) for name, (mode, object_id) in tree.items())
-    ordered = sorted(written, key=lambda entry: entry[0] + (b"/" if entry[1] == FOLDER else b""))
-    return b"".join(b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(id_)) for name, mode, id_ in ordered)
+    entries = ((name.encode("utf-8", "surrogateescape"), mode, object_id) for name, (mode, object_id) in tree.items())
+    sorted_entries = sorted(entries, key=lambda entry: entry[0] + (b"/" if entry[1] == FOLDER else b""))
+    return b"".join(b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(id_)) for name, mode, id_ in sorted_entries)
 
 
 _WHO = b"dsa <dsa@localhost>"  # people and models stand in the message; git's own identities have no use here
@@ -332,25 +334,25 @@ def read_commit(commit_id: str, body: bytes) -> CommitObject:
     )
 
 
-def history(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
-    """Return the commits from the first to `tip`, or from the one after `known`, oldest first.
+def history(objects: DurableObjects, tip: str, known_commit: str | None) -> list[CommitObject]:
+    """Return the commits from the first to `tip`, or from the one after `known_commit`, oldest first.
 
-    When `known` is not among them the first one given has another parent than `known`, and may not be the first there is.
+    When `known_commit` is not among them the first one given has another parent than `known_commit`, and may not be the first there is.
     """
-    found: list[CommitObject] = []
+    commits: list[CommitObject] = []
     at: str | None = tip
-    while at is not None and at != known:
+    while at is not None and at != known_commit:
         body = objects.loose(at)
         if body is None:
-            found.extend(_packed(objects, at, known))
+            commits.extend(_packed_history(objects, at, known_commit))
             break
-        found.append(read_commit(at, body))
-        at = found[-1].parent
-    return found[::-1]
+        commits.append(read_commit(at, body))
+        at = commits[-1].parent
+    return commits[::-1]
 
 
-def _packed(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
-    ids = objects.first_parents(tip, known)
+def _packed_history(objects: DurableObjects, tip: str, known_commit: str | None) -> list[CommitObject]:
+    ids = objects.first_parents(tip, known_commit)
     bodies = objects.read_all(ids)
     return [read_commit(commit_id, bodies[commit_id]) for commit_id in ids]
 
@@ -361,7 +363,7 @@ _KIND = "Dsa-Record"
 _FOLD = "  |"
 _NEXT = "\0"  # stands for the fold while a message is read; no message of ours has one
 _LONGEST_TITLE = 60
-_ESCAPED = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 
 
 def message_of(run_id: str, record: AttemptRecord | VerdictEntry, path: str = "") -> bytes:
@@ -388,21 +390,21 @@ def _attempt_trailers(attempt: AttemptRecord) -> list[tuple[str, str]]:
 
 
 def _usage_trailers(usage: Usage) -> list[tuple[str, str]]:
-    counted = ("Prompt-Tokens", usage.prompt_tokens), ("Completion-Tokens", usage.completion_tokens)
+    counts = ("Prompt-Tokens", usage.prompt_tokens), ("Completion-Tokens", usage.completion_tokens)
     cost = [] if usage.cost_usd is None else [("Cost-Usd", repr(float(usage.cost_usd)))]
-    tokens = [(name, str(int(count))) for name, count in counted if count is not None]
-    answered = [("Response-Model", usage.response_model)] if usage.response_model else []
-    return [("Model", usage.model), *answered, ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
+    tokens = [(name, str(int(count))) for name, count in counts if count is not None]
+    response_model = [("Response-Model", usage.response_model)] if usage.response_model else []
+    return [("Model", usage.model), *response_model, ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
 
 
 def _verdict_trailers(verdict: VerdictEntry) -> list[tuple[str, str]]:
-    said = [
+    guard_trailers = [
         pair
         for judgement in verdict.judgements
         for pair in (("Guard", judgement.guard), ("Outcome", judgement.label), ("Feedback", judgement.feedback))
     ]
     about = [("Artifact", verdict.artifact_id), ("Verdict", verdict.label)]
-    return [*about, *said, ("Seconds", repr(float(verdict.seconds))), ("Key", verdict.key)]
+    return [*about, *guard_trailers, ("Seconds", repr(float(verdict.seconds))), ("Key", verdict.key)]
 
 
 def _trailer(name: str, value: str) -> str:
@@ -452,7 +454,7 @@ def _text(value: str) -> str:
     value = "\n".join(line[1:] for line in value.split(_NEXT)[1:]) if _NEXT in value else value[1:]
     if "\\" not in value:
         return value
-    return _ESCAPED.sub(lambda found: chr(int(found[1] or found[2], 16)) if found[1] or found[2] else "\\", value)
+    return _ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)) if match[1] or match[2] else "\\", value)
 
 
 def _attempt(fields: Mapping[str, list[str]]) -> AttemptRecord:
@@ -484,8 +486,8 @@ def _judgement(guard: str, label: VerdictLabel, feedback: str) -> GuardVerdict:
 
 
 def _verdict(fields: Mapping[str, list[str]]) -> VerdictEntry:
-    said: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
+    judgements: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
     return VerdictEntry(
         fields["Key"][0], fields["Step"][0], int(fields["Attempt"][0]), fields["Artifact"][0],
-        tuple(_judgement(*judgement) for judgement in said), float(fields["Seconds"][0]),
+        tuple(_judgement(*judgement) for judgement in judgements), float(fields["Seconds"][0]),
     )  # fmt: skip

@@ -80,9 +80,9 @@ class Endpoint:
         """
         parts = urlsplit(self.base)
         own = _KEYS.get(parts.hostname or "")
-        chosen = variable or own or ANY_KEY
-        guarded = not variable and own is not None and parts.scheme != "https"
-        return chosen, "" if guarded else environment.get(chosen, "").strip()
+        variable_name = variable or own or ANY_KEY
+        is_withheld = not variable and own is not None and parts.scheme != "https"
+        return variable_name, "" if is_withheld else environment.get(variable_name, "").strip()
 
 
 def read_endpoint(text: str) -> Endpoint:
@@ -111,7 +111,9 @@ _TOO_LONG = re.compile(
     r"|inputs?\W{0,3} (?:tokens \+|must have less than \d+ tokens)",
     re.IGNORECASE,
 )
-_FILTERED = re.compile(r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE)
+_CONTENT_FILTER = re.compile(
+    r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE
+)
 #: What servers say of a quota that is spent and comes back on another day, if at all; and of one that comes back soon.
 _USED_UP = re.compile(
     r"insufficient[_ ](?:quota|credits?|balance|funds)|exceeded your current quota|(?:usage|daily|weekly|monthly|spend(?:ing)?)[_ ]limit"
@@ -204,23 +206,23 @@ class ServerName:
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
-def refused(asked: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
+def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
     """Return the error for an answer that is none."""
-    detail = asked.clean(message_in(body))
+    detail = server.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
-        sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
+        sentence = f"{server.where} sends elsewhere (status {status}); give the address that it means"
         return ServerError(sentence, "bad_answer", status=status)
     used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
-    told = asked.sentence("used_up" if used_up else reason)
+    message = server.sentence("used_up" if used_up else reason)
     return ServerError(
-        with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
+        with_words(message, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
     )
 
 
-def is_used_up(said: str, wait_s: float | None) -> bool:
+def is_used_up(text: str, wait_s: float | None) -> bool:
     """Return whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
-    return wait_s is None and bool(_USED_UP.search(said)) and not _BACK_SOON.search(said)
+    return wait_s is None and bool(_USED_UP.search(text)) and not _BACK_SOON.search(text)
 
 
 def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -229,11 +231,11 @@ def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
     `Retry-After-Ms` is OpenAI's and Azure's; fractions of a second are said by several.
     """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        said = str(headers.get(name) or "").strip()
-        if _FRACTION.fullmatch(said):
-            return float(said) * unit_s
+        value = str(headers.get(name) or "").strip()
+        if _FRACTION.fullmatch(value):
+            return float(value) * unit_s
     try:
-        at = parsedate_to_datetime(said)
+        at = parsedate_to_datetime(value)
     except ValueError:
         return None
     return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)
@@ -242,28 +244,28 @@ def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
 _FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
 
 
-def refused_within(asked: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
+def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
     """Return the error that an answer with a good status is; None where it is none."""
     error = chunk.get("error")
     if not error or chunk.get("choices") or chunk.get("message"):
         return None
-    told = error if isinstance(error, Mapping) else {}
-    codes = [told[name] for name in ("code", "status", "type") if isinstance(told.get(name), int | str)]
-    said = json.dumps(dict(chunk), default=str)
-    detail = asked.clean(message_in(said.encode("utf-8", "replace")))
+    fields = error if isinstance(error, Mapping) else {}
+    codes = [fields[name] for name in ("code", "status", "type") if isinstance(fields.get(name), int | str)]
+    text = json.dumps(dict(chunk), default=str)
+    detail = server.clean(message_in(text.encode("utf-8", "replace")))
     reasons = [reason_of(code, detail) for code in codes] or [reason_of(None, detail)]
     reason = next((reason for reason in reasons if reason != "server_error"), "server_error")
-    used_up = reason == "rate_limit" and is_used_up(said, None)
-    sentence = asked.sentence("used_up" if used_up else reason)
+    used_up = reason == "rate_limit" and is_used_up(text, None)
+    sentence = server.sentence("used_up" if used_up else reason)
     status = next((int(code) for code in codes if str(code).isdecimal()), None)
     return ServerError(with_words(sentence, detail), reason, status=status, detail=detail, again=not used_up)
 
 
-def with_words(told: str, detail: str, status: int | None = None) -> str:
+def with_words(sentence: str, detail: str, status: int | None = None) -> str:
     """End a sentence with what the server said, or its status when it said nothing."""
     if detail:
-        return f"{told}; it said: {detail.rstrip('.')}."
-    return f"{told}." if status is None else f"{told} (status {status})."
+        return f"{sentence}; it said: {detail.rstrip('.')}."
+    return f"{sentence}." if status is None else f"{sentence} (status {status})."
 
 
 def reason_of(status: object, detail: str) -> str:
@@ -271,7 +273,7 @@ def reason_of(status: object, detail: str) -> str:
     number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
     if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
         return "context_too_long"
-    if (number is None or number in {400, 403, 422}) and _FILTERED.search(f"{detail} {status}"):
+    if (number is None or number in {400, 403, 422}) and _CONTENT_FILTER.search(f"{detail} {status}"):
         return "content_filter"
     if number is None:
         return next((reason for words, reason in _CODES if words.search(str(status))), "server_error")
@@ -283,10 +285,10 @@ def reason_of(status: object, detail: str) -> str:
 def _code_in(body: bytes) -> str:
     """Return the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
     try:
-        said: Any = json.loads(body)
+        content: Any = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    error = said.get("error") if isinstance(said, Mapping) else None
+    error = content.get("error") if isinstance(content, Mapping) else None
     return str(error.get("code") or "") if isinstance(error, Mapping) else ""
 
 
@@ -294,16 +296,16 @@ def message_in(body: bytes) -> str:
     """Return what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
     text = body.decode("utf-8", "replace")
     try:
-        said: Any = json.loads(text)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):
         return "" if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower() else text
-    said = said[0] if isinstance(said, list) and said else said
+    content = content[0] if isinstance(content, list) and content else content
     for key in ("error", "detail", "message"):
-        if isinstance(said, Mapping) and said.get(key):
-            said = said[key]
-    if isinstance(said, Mapping):
-        said = said.get("message") or said.get("code") or ""
-    return said if isinstance(said, str) else json.dumps(said)
+        if isinstance(content, Mapping) and content.get(key):
+            content = content[key]
+    if isinstance(content, Mapping):
+        content = content.get("message") or content.get("code") or ""
+    return content if isinstance(content, str) else json.dumps(content)
 
 
 #: Reasons that may be gone a little later. A refused key, a prompt too long, a filter, an answer cut off are the same next time.
@@ -340,14 +342,14 @@ class Retries:
 
     def last(self, error: GenerationError, tries: int, since_s: float = 0.0) -> GenerationError:
         """Say in the error of the last try how many there were, and when the server's wish to wait ended them. Gives the same error."""
-        told = [str(error)]
+        sentences = [str(error)]
         if tries > 1:
-            told.append(f"It was tried {tries} times.")
+            sentences.append(f"It was tried {tries} times.")
         if isinstance(error, ServerError) and self._left(error, tries - 1) and self._too_long(error.wait_s, since_s):
             in_all = " in all" if self.most_s <= self.longest_pause_s else ""
             longest = f"{min(self.longest_pause_s, self.most_s):g} s are the most that is waited{in_all}"
-            told.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
-        error.args = (" ".join(told),)
+            sentences.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
+        error.args = (" ".join(sentences),)
         return error
 
     def _left(self, error: GenerationError, failed: int) -> bool:

@@ -5,7 +5,7 @@ every result which that was and which features it had. `Confinement(require=..)`
 possible. It needs a POSIX system.
 """
 
-from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probed
+from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probe
 from dsa.edge.sandbox.rungs import (
     ALWAYS,
     FEATURES,
@@ -32,11 +32,11 @@ __all__ = [
     "SandboxOutcome",
     "SandboxProgram",
     "best",
+    "choose_rung",
     "close_all",
     "ladder",
     "limits",
-    "probed",
-    "reached",
+    "probe",
     "run_confined",
 ]  # fmt: skip
 
@@ -49,20 +49,20 @@ def run_confined(
     Raises SandboxError when this machine cannot give what the confinement requires; then nothing was run.
     """
     confinement = confinement or Confinement()
-    return run_on(reached(confinement).name, program, payload, bounds or Bounds(), confinement)
+    return run_on(choose_rung(confinement).name, program, payload, bounds or Bounds(), confinement)
 
 
-def reached(confinement: Confinement) -> Rung:
+def choose_rung(confinement: Confinement) -> Rung:
     """Return the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
-    rung = probed(confinement.rung) if confinement.rung else best()
+    rung = probe(confinement.rung) if confinement.rung else best()
     if rung.fault:
         raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))
     if missing := confinement.missing(rung.name, rung.features):
         names = [name for name in RUNGS if name != rung.name]
         better = () if confinement.rung else names[: list(RUNGS).index(rung.name)]
-        why = "".join(f"; {name} is not there: {probed(name).fault}" for name in better)
-        noted = "".join(f"; {note}" for note in rung.notes)
+        why = "".join(f"; {name} is not there: {probe(name).fault}" for name in better)
+        notes = "".join(f"; {note}" for note in rung.notes)
         raise SandboxError(
-            f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{noted}{why}", missing
+            f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{notes}{why}", missing
         )
     return rung

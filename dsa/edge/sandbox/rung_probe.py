@@ -49,25 +49,25 @@ class Rung:
     notes: tuple[str, ...] = ()
 
 
-def probed(name: str) -> Rung:
+def probe(name: str) -> Rung:
     """Try a rung; the answer is kept for as long as this process lives, unless the machine was only out of something."""
     with _lock:
         try:
-            return _probed(name)
+            return _probe_rung(name)
         except ShortageError as error:
             return Rung(name, fault=str(error))
 
 
 def ladder() -> tuple[Rung, ...]:
     """Try all rungs, best first."""
-    return tuple(map(probed, RUNGS))
+    return tuple(map(probe, RUNGS))
 
 
 def best() -> Rung:
     """Return the best rung that this machine reaches. Raises SandboxError with the fault of each when there is none."""
     faults = []
     for name in RUNGS:
-        rung = probed(name)
+        rung = probe(name)
         if not rung.fault:
             return rung
         faults.append(f"{name}: {rung.fault}")
@@ -75,37 +75,39 @@ def best() -> Rung:
 
 
 @functools.cache
-def _probed(name: str) -> Rung:
+def _probe_rung(name: str) -> Rung:
     if fault := _not_here(name):
         return Rung(name, fault=fault)
     try:
-        with shortages(), targets() as made:
-            outcome = run_on(name, TRIALS, json.dumps(made), _BOUNDS, Confinement())
+        with shortages(), targets() as target_data:
+            outcome = run_on(name, TRIALS, json.dumps(target_data), _BOUNDS, Confinement())
     except ShortageError:
         raise
     except SandboxError as error:
         return Rung(name, fault=str(error))
     try:
-        broken = json.loads(outcome.results)
+        broken_features = json.loads(outcome.results)
     except ValueError:
-        said = outcome.output.decode(errors="replace").strip().splitlines()
-        return Rung(name, fault=f"a program that was tried there {outcome.ended}: {said[-1] if said else 'no word'}")
-    if fault := unkept(outcome.features, broken):
+        lines = outcome.output.decode(errors="replace").strip().splitlines()
+        return Rung(name, fault=f"a program that was tried there {outcome.end}: {lines[-1] if lines else 'no word'}")
+    if fault := broken_promises(outcome.features, broken_features):
         return Rung(name, fault=fault)
     return Rung(name, outcome.features, notes=tuple(_notes(outcome)))
 
 
-def unkept(promised: Collection[str], broken: Mapping[str, list[str]]) -> str:
+def broken_promises(promises: Collection[str], broken_features: Mapping[str, list[str]]) -> str:
     """Return which promises did not hold when tried, and by what; empty when all did."""
-    failed = [f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken.items()) if name in promised]
-    return f"it promises what did not hold when tried: {', '.join(failed)}" if failed else ""
+    failures = [
+        f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken_features.items()) if name in promises
+    ]
+    return f"it promises what did not hold when tried: {', '.join(failures)}" if failures else ""
 
 
 def _notes(outcome: SandboxOutcome) -> Iterator[str]:
     if outcome.gap:
         yield outcome.gap
-    for name, bound in outcome.lowered.items():
-        yield f"{name} is at most {bound}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
+    for name, limit in outcome.lowered_bounds.items():
+        yield f"{name} is at most {limit}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
 
 
 def _not_here(name: str) -> str:
@@ -121,22 +123,22 @@ def _not_here(name: str) -> str:
 @contextlib.contextmanager
 def targets() -> Iterator[dict[str, Any]]:
     """Make what is attacked: a file of this user, a folder for all, listening sockets; this process is one too."""
-    with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as opened:
+    with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as stack:
         Path(folder).chmod(0o777)
         secret = Path(folder) / "secret"
         secret.write_text("outside", encoding="utf-8")
         secret.chmod(0o644)
-        made: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
+        target_data: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
         with contextlib.suppress(OSError):  # a machine may be without loopback: then there is none to reach
-            tcp = opened.enter_context(socket.socket())
+            tcp = stack.enter_context(socket.socket())
             tcp.bind(("127.0.0.1", 0))
             tcp.listen()
-            made["tcp"] = tcp.getsockname()[1]
-        local = opened.enter_context(socket.socket(socket.AF_UNIX))
+            target_data["tcp"] = tcp.getsockname()[1]
+        local = stack.enter_context(socket.socket(socket.AF_UNIX))
         local.bind(f"{folder}/s")
         local.listen()
-        letters = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        letters = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         letters.bind(f"{folder}/d")
         for each in "sd":
             (Path(folder) / each).chmod(0o777)
-        yield made
+        yield target_data

@@ -114,8 +114,8 @@ class Confinement:
         """Refuse a name that is neither a feature nor a rung: nothing would be required by it."""
         unknown = sorted(self.require - {*FEATURES, *RUNGS})
         if unknown:
-            known = ", ".join((*FEATURES, *RUNGS))
-            raise ValueError(f"'{unknown[0]}' is nothing that a sandbox can be required to have: {known}")
+            names = ", ".join((*FEATURES, *RUNGS))
+            raise ValueError(f"'{unknown[0]}' is nothing that a sandbox can be required to have: {names}")
         if self.rung and self.rung not in RUNGS:
             raise ValueError(f"'{self.rung}' is no rung of the sandbox: {', '.join(RUNGS)}")
 
@@ -201,9 +201,9 @@ class Bounds:
         """Refuse what the kernel would refuse later, in a process that can no longer say so well."""
         if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
             raise ValueError(f"timeout_s = {self.timeout_s} is no time to wait: a number of seconds above 0")
-        for name, bound in attrs.asdict(self).items():
-            if name != "timeout_s" and not (isinstance(bound, int) and 0 <= bound <= _MOST):
-                raise ValueError(f"{name} = {bound!r} is no bound: a whole number from 0 to {_MOST}")
+        for name, limit in attrs.asdict(self).items():
+            if name != "timeout_s" and not (isinstance(limit, int) and 0 <= limit <= _MOST):
+                raise ValueError(f"{name} = {limit!r} is no bound: a whole number from 0 to {_MOST}")
 
 
 @attrs.frozen
@@ -211,11 +211,11 @@ class SandboxOutcome:
     """What came out. Only `results` was meant to; the code may have forged that too: judge it as a claim.
 
     `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what was
-    printed; `tail` is the end of the rest, which is empty where nothing was left out. `lowered` has the bounds that were less than asked for, by name,
+    printed; `tail` is the end of the rest, which is empty where nothing was left out. `lowered_bounds` has the bounds that were less than asked for, by name,
     because this user may not have more; `gap` says why system calls were not filtered, and is empty where they were.
     """
 
-    ended: End
+    end: End
     code: int
     results: bytes
     output: bytes
@@ -224,7 +224,7 @@ class SandboxOutcome:
     rung: str
     features: frozenset[str] = frozenset()
     tail: bytes = b""
-    lowered: Mapping[str, int] = attrs.field(factory=dict)
+    lowered_bounds: Mapping[str, int] = attrs.field(factory=dict)
     gap: str = ""
 
 
@@ -254,9 +254,9 @@ def interpreter() -> str:
 def visible(more: tuple[str, ...] = ()) -> Visible:
     """Return what can be read; `more` are further folders."""
     library = [str(Path(path).parent.parent) for path in (os.__file__, sysconfig.get_config_var("DESTSHARED")) if path]
-    wanted = [interpreter(), *library, *more, *_SYSTEM, *_FILES]
-    links = {path: os.readlink(path) for path in wanted if os.path.islink(path)}  # noqa: PTH114, PTH115
-    real = sorted({os.path.realpath(path) for path in wanted if Path(path).exists()})
+    paths = [interpreter(), *library, *more, *_SYSTEM, *_FILES]
+    links = {path: os.readlink(path) for path in paths if os.path.islink(path)}  # noqa: PTH114, PTH115
+    real = sorted({os.path.realpath(path) for path in paths if Path(path).exists()})
     tops = [path for path in real if not any(path.startswith(f"{other}/") for other in real)]
     devices = tuple(path for path in _DEVICES if Path(path).exists())
     links |= {path: OWN for path in _TO_OWN if not any(top.startswith(f"{path}/") for top in tops)}
@@ -267,7 +267,7 @@ def visible(more: tuple[str, ...] = ()) -> Visible:
 INSIDE = Path(__file__).with_name("inside")
 _PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
 #: With the environment that it is given this is `-I`, which would not let it have a seed for hashes.
-_ISOLATED = ("-P", "-s", "-S")
+_ISOLATION_FLAGS = ("-P", "-s", "-S")
 
 #: Reads the setup, makes the modules that are in it, forgets the names under which they found each other, and serves.
 _BOOT = f"""
@@ -288,10 +288,10 @@ module.main(setup)
 
 def python() -> list[str]:
     """Return the command: it reads its setup, marshalled, from standard input; `modules` there are those of `compiled`."""
-    return [interpreter(), *_ISOLATED, "-c", _BOOT]
+    return [interpreter(), *_ISOLATION_FLAGS, "-c", _BOOT]
 
 
 @functools.cache
-def compiled(names: tuple[str, ...]) -> list[tuple[str, CodeType]]:
+def compile_modules(names: tuple[str, ...]) -> list[tuple[str, CodeType]]:
     """Compile modules, once: the other side is the same Python. Each may import those before it."""
     return [(name, compile((INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in names]

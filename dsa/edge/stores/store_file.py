@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 
-from dsa.edge.file_locks import folders_above, locked, sync_folder, unlock
+from dsa.edge.file_locks import folders_above, sync_folder, try_lock, unlock
 from dsa.runtime.run_store import DamageError, StoreError
 
 _PAUSE_S = 0.0005
@@ -39,7 +39,7 @@ class Holder:
         self.name = f"process {os.getpid()} on {socket.gethostname().replace('/', '_')} ({token_hex(6)})"
         self._path = folder / self.name
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        locked(self._file)
+        try_lock(self._file)
 
     def close(self) -> None:
         """Be no longer alive."""
@@ -56,7 +56,7 @@ def is_alive(folder: Path, name: str) -> bool:
     except PermissionError:  # another user's, whose next process removes it if it is not alive
         return True
     try:
-        lives = not locked(file, shared=True)  # shared: two who ask at once do not take each other for it
+        lives = not try_lock(file, is_shared=True)  # shared: two who ask at once do not take each other for it
         if not lives:
             _remove(folder / name)
         return lives
@@ -86,14 +86,14 @@ class WriteTurn:
     is stopped (SIGSTOP) while it writes would keep all others waiting. A `shared` turn is for those who only want nobody to write.
     """
 
-    def __init__(self, path: Path, patience_s: float, *, shared: bool = False) -> None:
-        self._path, self._patience_s, self._shared = path, patience_s, shared
-        self._file = os.open(path, os.O_RDONLY) if shared else os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    def __init__(self, path: Path, patience_s: float, *, is_shared: bool = False) -> None:
+        self._path, self._patience_s, self._is_shared = path, patience_s, is_shared
+        self._file = os.open(path, os.O_RDONLY) if is_shared else os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def take(self) -> None:
         """Wait for the turn. Raises TimeoutError."""
         deadline_s = time.monotonic() + self._patience_s
-        while not locked(self._file, shared=self._shared):
+        while not try_lock(self._file, is_shared=self._is_shared):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
                     f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "
@@ -162,17 +162,17 @@ class _Snapshot:
     def _open(self) -> sqlite3.Connection:
         self._path.stat()
         with suppress(sqlite3.OperationalError):  # SQLite needs an index of the log, and can neither use nor make one
-            return self._required(
+            return self._require_valid(
                 sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
             )
         self._copy = TemporaryDirectory(prefix="dsa-snapshot-")
         try:
-            return self._required(sqlite3.connect(self._copied(Path(self._copy.name)), isolation_level=None))
+            return self._require_valid(sqlite3.connect(self._copy_to(Path(self._copy.name)), isolation_level=None))
         except BaseException:
             self._copy.cleanup()
             raise
 
-    def _required(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _require_valid(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         try:
             self._require(connection, self._path)
         except BaseException:
@@ -180,10 +180,12 @@ class _Snapshot:
             raise
         return connection
 
-    def _copied(self, folder: Path) -> Path:
+    def _copy_to(self, folder: Path) -> Path:
         """Copy file and log while nobody writes them."""
         turn = (
-            WriteTurn(self._lock_path, self._patience_s, shared=True) if os.access(self._lock_path, os.R_OK) else None
+            WriteTurn(self._lock_path, self._patience_s, is_shared=True)
+            if os.access(self._lock_path, os.R_OK)
+            else None
         )
         try:
             if turn is not None:
@@ -199,14 +201,14 @@ class _Snapshot:
 
     def _stamp(self) -> tuple[object, ...]:
         """Return what differs after a change of the file or its log. What was changed just now is equal to nothing."""
-        found: list[object] = []
+        stamp: list[object] = []
         for path in (self._path, self._log):
             with suppress(FileNotFoundError):
                 about = path.stat()
-                found += (about.st_ino, about.st_size, about.st_mtime_ns)
+                stamp += (about.st_ino, about.st_size, about.st_mtime_ns)
                 if time.time_ns() - about.st_mtime_ns < _TICK_NS:
-                    found.append(object())
-        return tuple(found)
+                    stamp.append(object())
+        return tuple(stamp)
 
 
 class StoreFile:
@@ -242,7 +244,7 @@ class StoreFile:
             with self._its_turn():
                 self._holder = Holder(self._holders)
                 undone.callback(self._holder.close)
-                self._connection = _opened(self.path)
+                self._connection = _open_file(self.path)
             undone.pop_all()
 
     def close(self) -> None:
@@ -265,7 +267,7 @@ class StoreFile:
         self._require_writable()
         return self._holder.name
 
-    def living(self, holder: str | None) -> str | None:
+    def living_holder(self, holder: str | None) -> str | None:
         """Return the name of a writer if it is alive."""
         return holder if holder is not None and is_alive(self._holders, holder) else None
 
@@ -277,7 +279,7 @@ class StoreFile:
         return self._connection is not None or self._snapshot is not None
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
         """Begin a durable transaction, and commit it or undo it. A fault of SQLite makes the handle dead."""
         connection = self._require_writable()
         with self._its_turn():
@@ -290,7 +292,7 @@ class StoreFile:
                 raise
 
     def write_at_once(self, write: Callable[[sqlite3.Connection], None]) -> None:
-        """Have one statement written that is a transaction by itself, as `writing` does."""
+        """Have one statement written that is a transaction by itself, as `write_transaction` does."""
         connection = self._require_writable()
         self._take_turn()
         try:
@@ -302,7 +304,7 @@ class StoreFile:
             self._turn.give_back()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """Begin a transaction that sees one state of the file, whoever writes it."""
         try:
             connection = self._current()
@@ -378,7 +380,7 @@ class StoreFile:
                 connection.close()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_file(path: Path) -> sqlite3.Connection:
     """Open the file, or make it; see that it is ours."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
     try:

@@ -377,7 +377,7 @@ class WorkspaceHistory:
         `text` is the message, `also` names files to include even if they would be left out. Raises HistoryError for a workspace with too many
         files, and when `stop` returns True meanwhile.
         """
-        with self._thread, self._snapshots.held() as tip:
+        with self._thread, self._snapshots.hold() as tip:
             return self._mark(tip, text, also, stop).commit
 
     # --- calls ---
@@ -390,7 +390,7 @@ class WorkspaceHistory:
         earlier = self._calls.find(key)
         if earlier is not None:
             return earlier
-        with self._thread, self._snapshots.held() as tip:
+        with self._thread, self._snapshots.hold() as tip:
             now = self._mark(tip, text, also, stop)
         new_paths = tuple(path for path in also if path not in now.files and path not in now.left_out)
         call = CallMark(key, now.commit, new_paths)
@@ -469,7 +469,7 @@ class WorkspaceHistory:
         undo can be undone. A killed undo can be repeated. Raises HistoryError for an id that is not a mark.
         """
         then, now = self._read(first), self._read(last)
-        with self._thread, self._snapshots.held() as tip:
+        with self._thread, self._snapshots.hold() as tip:
             before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
             workspace = Beneath(self.root)
             try:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import attrs
 
-from dsa.edge.file_locks import locked
+from dsa.edge.file_locks import try_lock
 from dsa.edge.git.git_branch import Branch, make_ready
 from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
 from dsa.errors import DsaError
@@ -105,9 +105,9 @@ class Snapshots:
         self._branch = Branch(folder, _NAME, _PATIENCE_S, _GC_PATIENCE_S)
 
     @contextmanager
-    def held(self) -> Iterator[str | None]:
+    def hold(self) -> Iterator[str | None]:
         """Hold the branch against others; gives the newest commit, None before the first. The system lets go of it for a killed process."""
-        with self._branch.held():
+        with self._branch.hold():
             yield self._branch.read()
 
     def read(self, commit: str) -> Snapshot:
@@ -140,7 +140,7 @@ class Snapshots:
             for body in bodies.values():
                 self._objects.write(kind, body)
         else:
-            run_git(self.folder, "index-pack", "--stdin", given=_pack(kind, bodies.values()))
+            run_git(self.folder, "index-pack", "--stdin", input_bytes=_pack(kind, bodies.values()))
 
     def write(self, state: Snapshot, parent: Snapshot | None, text: str, *, now_s: float) -> Snapshot:
         """Write a commit of a state whose blobs are written; `state` needs no ids of trees and no commit. Only while it is held."""
@@ -364,7 +364,7 @@ def _written(folder: int, name: str, wanted: Content) -> Iterator[None]:
         return
     file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
-        locked(file)
+        try_lock(file)
         write_whole(file, wanted.data)
         os.fchmod(file, wanted.permissions)
         os.fsync(file)

@@ -42,7 +42,7 @@ import attrs
 
 import dsa
 import machines
-from dsa.edge.file_locks import locked
+from dsa.edge.file_locks import try_lock
 from dsa.edge.sandbox.command_sandbox import (
     BOUNDS,
     KEPT_FROM,
@@ -50,11 +50,11 @@ from dsa.edge.sandbox.command_sandbox import (
     How,
     ShellCommand,
     StopSwitch,
-    probed,
+    probe_commands,
     run_command,
     visible_paths,
 )
-from dsa.edge.sandbox.host_proxy import serving
+from dsa.edge.sandbox.host_proxy import serve_proxy
 from dsa.edge.sandbox.rungs import Bounds, SandboxError, Visible
 from dsa.edge.sandbox.sandbox_runner import flatten
 from dsa.runtime.speech import is_unicode
@@ -447,18 +447,18 @@ def run(
     if why := fault(argv, rules, root, cwd):
         raise WorkspaceToolError("refused", why)
     command = _resolved(argv, root, folder)
-    if not unconfined and (lacking := probed().fault):
+    if not unconfined and (lacking := probe_commands().fault):
         raise WorkspaceToolError(
             "no_sandbox", f"no command can be run here: the sandbox for commands is not there: {lacking}"
         )
     before = ProtectedState(root, protected)
     try:
-        with serving(network) if network and not unconfined else _nothing() as hosts:
+        with serve_proxy(network) if network and not unconfined else _nothing() as hosts:
             asked = ShellCommand(
                 command, str(root), str(folder), _environment(root), _visible(root, with_network=bool(hosts)), before.kept,
-                (stdin or "").encode(), hosts, confined=not unconfined,
+                (stdin or "").encode(), hosts, is_confined=not unconfined,
             )  # fmt: skip
-            ended = run_command(asked, attrs.evolve(bounds, timeout_s=timeout_s), stopped=stop)
+            ended = run_command(asked, attrs.evolve(bounds, timeout_s=timeout_s), switch=stop)
     except SandboxError as error:
         raise WorkspaceToolError("no_sandbox", f"no command can be run here: {error}") from error
     finally:
@@ -606,7 +606,7 @@ def alone(workspace: Path, stop: StopSwitch, wait_s: float = WAIT_S) -> Iterator
     opened = os.open(workspace, ROOT)
     try:
         until = time.monotonic() + wait_s
-        while not locked(opened):
+        while not try_lock(opened):
             stopped, _, _ = select.select([stop], [], [], _LOOK_S)
             if stopped or time.monotonic() > until:
                 raise WorkspaceToolError("workspace_busy", _BUSY)

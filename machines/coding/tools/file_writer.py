@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
-from dsa.edge.file_locks import locked
+from dsa.edge.file_locks import try_lock
 from machines.coding.tools.file_view import pieces_of
 from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
 from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, named
@@ -184,7 +184,7 @@ class _Steps:
             file = os.open(name, NEW, mode, dir_fd=folder)
             self.held.callback(os.close, file)
             self.undo.callback(_unlink, folder, name)
-            if locked(file) and os.fstat(file).st_nlink:  # else somebody sweeps it away before it was locked
+            if try_lock(file) and os.fstat(file).st_nlink:  # else somebody sweeps it away before it was locked
                 return name, file
 
 
@@ -230,7 +230,7 @@ def sweep(folder: int) -> None:
                 raise
             continue
         try:
-            if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # else somebody writes it now
+            if stat.S_ISREG(os.fstat(file).st_mode) and try_lock(file):  # else somebody writes it now
                 _unlink(folder, name)
         finally:
             os.close(file)

@@ -36,8 +36,8 @@ class Forks:
 
     def __init__(self, listener: int, most: int) -> None:
         self._listener, self._most = listener, most
-        self._counted = 1  # the command, which waits for an answer should it have come to its first fork
-        self._others = count() - self._counted
+        self._count = 1  # the command, which waits for an answer should it have come to its first fork
+        self._others = count() - self._count
 
     def fileno(self) -> int:
         """Return the file that can be read from when somebody asks."""
@@ -48,26 +48,26 @@ class Forks:
         question = bytearray(_QUESTION_BYTES)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._listener, _RECEIVE, question)
-            (asked,) = struct.unpack_from("=Q", question)
-            fcntl.ioctl(self._listener, _SEND, struct.pack(_ANSWER, asked, 0, *self._decided()))
+            (question_id,) = struct.unpack_from("=Q", question)
+            fcntl.ioctl(self._listener, _SEND, struct.pack(_ANSWER, question_id, 0, *self._decision()))
 
-    def _decided(self) -> tuple[int, int]:
+    def _decision(self) -> tuple[int, int]:
         """Return the error of the system call, and how it goes on."""
-        if self._counted >= self._most:
-            self._counted = count() - self._others
-        if self._counted >= self._most:
+        if self._count >= self._most:
+            self._count = count() - self._others
+        if self._count >= self._most:
             return -errno.EAGAIN, 0
-        self._counted += 1
+        self._count += 1
         return 0, _CONTINUE
 
 
 def count() -> int:
     """Count all processes and threads that can be seen from here."""
-    found = 0
+    total = 0
     for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208  # pathlib is slow to import
         with contextlib.suppress(OSError):
-            found += len(os.listdir(f"/proc/{process}/task"))  # noqa: PTH208
-    return found
+            total += len(os.listdir(f"/proc/{process}/task"))  # noqa: PTH208
+    return total
 
 
 # -- the disk ---------------------------------------------------------------------------------------------------------
@@ -92,29 +92,29 @@ class Disk:
 
     def is_full(self) -> bool:
         """Return whether the command has used more than it may."""
-        gone = self._free_bytes - self._free()
-        if gone <= self._asked_from:
+        lost_bytes = self._free_bytes - self._free()
+        if lost_bytes <= self._asked_from:
             return False
-        if self._processes is None or gone > _AT_MOST * self._most_bytes:
+        if self._processes is None or lost_bytes > _AT_MOST * self._most_bytes:
             return True
         try:
-            used = self._used(self._processes())
+            used_bytes = self._used_bytes(self._processes())
         except OSError:  # it does not let us look
             return True
-        self._asked_from = gone + max(self._most_bytes - used, self._most_bytes // 8)
-        return used > self._most_bytes
+        self._asked_from = lost_bytes + max(self._most_bytes - used_bytes, self._most_bytes // 8)
+        return used_bytes > self._most_bytes
 
-    def _used(self, processes: Iterable[int]) -> int:
+    def _used_bytes(self, processes: Iterable[int]) -> int:
         device = os.lstat(self._folder).st_dev
-        found = [*_changed(self._folder, self._since_ns), *_held(processes, device)]
-        return sum({(each.st_dev, each.st_ino): each.st_blocks * 512 for each in found}.values())
+        files = [*_changed_files(self._folder, self._since_ns), *_nameless_files(processes, device)]
+        return sum({(each.st_dev, each.st_ino): each.st_blocks * 512 for each in files}.values())
 
     def _free(self) -> int:
-        found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail * disk.f_frsize
 
 
-def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
+def _changed_files(folder: str, since_ns: int) -> Iterator[os.stat_result]:
     """Yield the files that have changed beneath a folder. A command can set the other times of a file, but not this one."""
     folders = [folder]
     while folders:
@@ -123,13 +123,13 @@ def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    elif (found := entry.stat(follow_symlinks=False)).st_ctime_ns >= since_ns:
-                        yield found
+                    elif (status := entry.stat(follow_symlinks=False)).st_ctime_ns >= since_ns:
+                        yield status
         except (FileNotFoundError, NotADirectoryError):  # gone, or another, since it was listed
             continue
 
 
-def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
+def _nameless_files(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
     """Yield the files without a name that are held open."""
     for process in processes:
         try:
@@ -138,11 +138,11 @@ def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
             continue
         for number in numbers:
             try:
-                found = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
+                status = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if stat.S_ISREG(found.st_mode) and not found.st_nlink and found.st_dev == device:
-                yield found
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
+                yield status
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -158,22 +158,24 @@ def main(setup: Setup) -> NoReturn:
     if _LINUX:
         system_calls.control(system_calls.DUMPABLE, 0)  # its pipes are nobody else's
         system_calls.control(system_calls.SUBREAPER, 1)
-    woken = process_tree.woken()
+    wakeup = process_tree.wakeup_file()
     carrier = _relay(setup) if setup["relay"] else 0
-    worker, listener, fault = _started(setup)
+    worker, listener, fault = _start_command(setup)
     for name in ("stdin_fd", "output_fd"):
         os.close(setup[name])
-    ended = {"ended": "refused", "status": 0} if fault else _CommandWatch(setup, worker, carrier, listener).wait(woken)
+    report = (
+        {"ended": "refused", "status": 0} if fault else _CommandWatch(setup, worker, carrier, listener).wait(wakeup)
+    )
     if not setup["confined"]:
         process_tree.sweep()
-    os.write(setup["status_fd"], json.dumps({**ended, "fault": fault}).encode())
+    os.write(setup["status_fd"], json.dumps({**report, "fault": fault}).encode())
     os._exit(0)
 
 
 def _relay(setup: Setup) -> int:
     """Start what hands connections on to the proxy outside, and name it in the command's environment."""
-    listening = relay.listening()
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    listener = relay.open_listener()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
         setup["environment"][name] = address
     child = os.fork()
@@ -181,22 +183,22 @@ def _relay(setup: Setup) -> int:
         signal.set_wakeup_fd(-1)
         for name in ("stdin_fd", "output_fd", "status_fd", "lifeline_fd"):
             os.close(setup[name])
-        relay.serve(listening, setup["relay"])
-    listening.close()
+        relay.serve(listener, setup["relay"])
+    listener.close()
     return child
 
 
 # -- starting ---------------------------------------------------------------------------------------------------------
 
 
-def _started(setup: Setup) -> tuple[int, int, str]:
+def _start_command(setup: Setup) -> tuple[int, int, str]:
     """Return the command's process, the file by which its forks ask (-1 when they do not), and why there is none; empty when there is."""
     gate, theirs = socket.socketpair()  # neither survives the start of the command
     worker = os.fork()
     if worker == 0:
         _become(setup, theirs)
     theirs.close()
-    said, listener = b"", -1
+    message, listener = b"", -1
     with gate:
         while True:
             piece, files, *_ = socket.recv_fds(gate, 1000, 1)
@@ -205,10 +207,10 @@ def _started(setup: Setup) -> tuple[int, int, str]:
             if files:
                 (listener,) = files
             else:
-                said += piece
-    if said:
+                message += piece
+    if message:
         os.waitpid(worker, 0)
-    return worker, listener, said.decode(errors="replace")
+    return worker, listener, message.decode(errors="replace")
 
 
 def _become(setup: Setup, gate: socket.socket) -> NoReturn:
@@ -241,11 +243,11 @@ def _confine(gate: socket.socket) -> None:
     listener = -1
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # an old kernel: then they are counted
-            listener = seccomp.install_asking(seccomp.built(seccomp.FAMILIES, asking=True))
+            listener = seccomp.install_asking(seccomp.build_filter(seccomp.FAMILIES, asks_on_fork=True))
     if listener >= 0:
         socket.send_fds(gate, [b"x"], [listener])
     else:
-        seccomp.install(seccomp.built(seccomp.FAMILIES))
+        seccomp.install(seccomp.build_filter(seccomp.FAMILIES))
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
@@ -258,38 +260,38 @@ class _CommandWatch:
         self._worker, self._carrier = worker, carrier
         self._bounds: dict[str, Any] = setup["bounds"]
         self._lifeline: int = setup["lifeline_fd"]
-        seen = (lambda: process_tree.descendants(os.getpid())) if setup["confined"] else None
-        self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], seen)
+        processes = (lambda: process_tree.descendants(os.getpid())) if setup["confined"] else None
+        self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], processes)
         self._forks = Forks(listener, self._bounds["processes"]) if listener >= 0 else None
         self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel bounds everybody else
-        self._ended = ""
+        self._end = ""
         self._deadline = time.monotonic() + self._bounds["timeout_s"]
         self._look = 0.0
 
-    def wait(self, woken: int) -> dict[str, Any]:
+    def wait(self, wakeup: int) -> dict[str, Any]:
         """Return how it ended, and the status of the process; None for one that had to be left to the kernel."""
-        waiting: list[Any] = [self._lifeline, woken, *filter(None, [self._forks])]
+        files: list[Any] = [self._lifeline, wakeup, *filter(None, [self._forks])]
         while True:
             left_s = min(self._look, self._deadline) - time.monotonic()
-            ready = select.select(waiting, [], [], max(0.0, left_s))[0]
+            ready = select.select(files, [], [], max(0.0, left_s))[0]
             if self._forks and self._forks in ready:
                 self._forks.answer()
-            if woken in ready:
-                os.read(woken, 4096)
-            status = self._reaped()
+            if wakeup in ready:
+                os.read(wakeup, 4096)
+            status = self._reap()
             if status is not None:
-                return {"ended": self._ended or "exited", "status": os.waitstatus_to_exitcode(status)}
+                return {"ended": self._end or "exited", "status": os.waitstatus_to_exitcode(status)}
             if self._lifeline in ready:
-                waiting.remove(self._lifeline)
+                files.remove(self._lifeline)
                 self._ask_to_end("stopped")
             if over := self._full():
-                return {"ended": self._ended or over, "status": None}
+                return {"ended": self._end or over, "status": None}
             if time.monotonic() >= self._deadline:
-                if self._ended:
-                    return {"ended": self._ended, "status": None}
+                if self._end:
+                    return {"ended": self._end, "status": None}
                 self._ask_to_end("timeout")
 
-    def _reaped(self) -> int | None:
+    def _reap(self) -> int | None:
         """Collect what has ended; return the command's status when it has."""
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -300,7 +302,7 @@ class _CommandWatch:
 
     def _ask_to_end(self, why: str) -> None:
         """Send SIGTERM to all there is, and give it a little time."""
-        self._ended = self._ended or why
+        self._end = self._end or why
         self._deadline = time.monotonic() + self._bounds["grace_s"]
         for process in process_tree.descendants(os.getpid()) - {self._carrier}:
             with contextlib.suppress(OSError):

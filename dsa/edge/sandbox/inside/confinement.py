@@ -21,29 +21,29 @@ from dsa.edge.sandbox.inside import seccomp, system_calls
 #: Where the tree is put together, where only this process sees it: on top of the first of these in which nothing lies that is shown.
 _PLACES = ("/tmp", "/mnt", "/media", "/srv", "/opt", "/var/tmp", "/home")  # noqa: S108
 OWN = "/own"
-_FIXED = system_calls.READ_ONLY_ATTR | system_calls.NO_SUID_ATTR
+_FIXED_ATTR = system_calls.READ_ONLY_ATTR | system_calls.NO_SUID_ATTR
 FOLDERS = (OWN, "/dev")  # in every tree
 
 
 def become_its_root(visible: Iterable[str], links: Mapping[str, str]) -> None:
     """Put the tree together and make it this process's: mounts must be its own already. Raises OSError."""
-    shown = tuple(visible)
-    at = next(place for place in _PLACES if _is_free(place, shown))
+    paths = tuple(visible)
+    at = next(place for place in _PLACES if _is_free(place, paths))
     system_calls.mount("none", "/", None, system_calls.RECURSIVE | system_calls.PRIVATE)
     system_calls.mount("tree", at, "tmpfs", system_calls.NO_SUID | system_calls.NO_DEVICES, "mode=0755,size=1m")
     for folder in FOLDERS:
         os.makedirs(f"{at}{folder}", exist_ok=True)  # noqa: PTH103  # pathlib is slow to import
-    for path in shown:
+    for path in paths:
         _show(path, f"{at}{path}")
     for path, target in links.items():
         os.makedirs(os.path.dirname(f"{at}{path}"), exist_ok=True)  # noqa: PTH103, PTH120
         os.symlink(target, f"{at}{path}")  # noqa: PTH211
     system_calls.make_root(at)
-    system_calls.protect("/", _FIXED | system_calls.NO_DEVICES_ATTR)
+    system_calls.protect("/", _FIXED_ATTR | system_calls.NO_DEVICES_ATTR)
 
 
-def _is_free(place: str, shown: Iterable[str]) -> bool:
-    return os.path.isdir(place) and not any(f"{path}/".startswith(f"{place}/") for path in shown)  # noqa: PTH112
+def _is_free(place: str, paths: Iterable[str]) -> bool:
+    return os.path.isdir(place) and not any(f"{path}/".startswith(f"{place}/") for path in paths)  # noqa: PTH112
 
 
 def _show(path: str, place: str) -> None:
@@ -55,7 +55,7 @@ def _show(path: str, place: str) -> None:
         os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
     system_calls.mount(path, place, None, system_calls.BIND | system_calls.RECURSIVE)
     is_device = stat.S_ISCHR(mode)
-    system_calls.protect(place, _FIXED | (0 if is_device else system_calls.NO_DEVICES_ATTR), recursive=True)
+    system_calls.protect(place, _FIXED_ATTR | (0 if is_device else system_calls.NO_DEVICES_ATTR), recursive=True)
 
 
 def mount_own_folder(size_bytes: int, files: int) -> None:
@@ -120,7 +120,7 @@ def enter(setup: Setup) -> ConfinedPlace:
         _choose_namespaces(place)
     place.gap = seccomp.fault() if _LINUX else "system calls are not filtered: only Linux has it"
     if not place.gap:  # the lowest rung keeps nobody from the network
-        place.filter = seccomp.built(seccomp.FAMILIES if place.rung == "limits" else ())
+        place.filter = seccomp.build_filter(seccomp.FAMILIES if place.rung == "limits" else ())
     place.features = _features(place)
     if not place.has_tree:  # what a call changed here, the next ones would trust
         place.is_warm = bool({"own user", "own processes"} & set(place.features))
@@ -147,26 +147,26 @@ def _choose_namespaces(place: ConfinedPlace) -> None:
 
 def _features(place: ConfinedPlace) -> list[str]:
     """Name what every call will have."""
-    found = ["bounded processor time", "bounded files", "bounded open files"]
+    features = ["bounded processor time", "bounded files", "bounded open files"]
     if place.filter:  # without it memory can be had that no process has: System V's
-        found += ["bounded memory", "filtered system calls"]
+        features += ["bounded memory", "filtered system calls"]
         if place.rung != "limits":
-            found.append("no network")
+            features.append("no network")
     if place.drops_root:
-        found += ["own user", "no environments"]
+        features += ["own user", "no environments"]
     if os.geteuid() != 0 or place.drops_root:
-        found.append("bounded processes")
+        features.append("bounded processes")
     if _LINUX:
-        found.append("no privileges")
+        features.append("no privileges")
     if place.has_tree:
-        found += ["own file tree", "no files outside", "own processes", "no network", "no environments"]
+        features += ["own file tree", "no files outside", "own processes", "no network", "no environments"]
         if place.is_warm:  # the folder that bubblewrap mounts may have any number of files
-            found.append("bounded disk")
+            features.append("bounded disk")
     elif place.rung == "landlock":
-        found += ["no files outside", "no environments"]
+        features += ["no files outside", "no environments"]
         if system_calls.abi() >= system_calls.SIGNALS_ABI:
-            found.append("own processes")
-    return sorted(set(found))
+            features.append("own processes")
+    return sorted(set(features))
 
 
 # -- each call, before the worker is forked ---------------------------------------------------------------------------
@@ -295,13 +295,13 @@ def _opened_library() -> Any:  # noqa: ANN401  # an iterator
 
 def _move_library(place: ConfinedPlace) -> None:
     """Look modules up through open folders where their paths cannot be entered, those of packages already imported too."""
-    moved = {path: f"/proc/self/fd/{fd}" for path, fd in place.library if not os.access(path, os.R_OK | os.X_OK)}
-    if not moved:
+    new_paths = {path: f"/proc/self/fd/{fd}" for path, fd in place.library if not os.access(path, os.R_OK | os.X_OK)}
+    if not new_paths:
         return
-    sys.path[:] = [moved.get(path, path) for path in sys.path]
+    sys.path[:] = [new_paths.get(path, path) for path in sys.path]
     sys.path_importer_cache.clear()
     for module in list(sys.modules.values()):
-        for old, new in moved.items() if hasattr(module, "__path__") else ():
+        for old, new in new_paths.items() if hasattr(module, "__path__") else ():
             module.__path__ = [
                 new + path.removeprefix(old) if path.startswith(f"{old}/") else path for path in module.__path__
             ]

@@ -13,7 +13,7 @@ from typing import NoReturn
 _PIECE_BYTES = 65_536
 
 
-def listening() -> socket.socket:
+def open_listener() -> socket.socket:
     """Return a socket on which the sandbox's programs find the proxy."""
     return socket.create_server(("127.0.0.1", 0))
 
@@ -22,13 +22,13 @@ def serve(listener: socket.socket, proxy: str) -> NoReturn:
     """Join every connection to one to the proxy, until this process is ended."""
     while True:
         try:
-            found = listener.accept()[0]
+            connection = listener.accept()[0]
         except OSError:
             os._exit(0)
-        threading.Thread(target=_joined, args=(found, proxy), daemon=True).start()
+        threading.Thread(target=_join_proxy, args=(connection, proxy), daemon=True).start()
 
 
-def _joined(one: socket.socket, proxy: str) -> None:
+def _join_proxy(one: socket.socket, proxy: str) -> None:
     # One side is gone: so is the connection.
     with contextlib.suppress(OSError), one, socket.socket(socket.AF_UNIX) as other:
         other.connect(proxy)

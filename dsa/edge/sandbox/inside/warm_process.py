@@ -39,20 +39,20 @@ def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
     """
     if _LINUX:
         system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
-    woken = process_tree.woken()
+    wakeup = process_tree.wakeup_file()
     fault = ""
-    ended: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
+    report: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
     try:
         confinement.begin_call(place, call.folder, call.bounds)
         if _LINUX:  # changing the user has cleared it
             system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
-        ended["lowered"] = system_calls.lowered(call.bounds)
+        report["lowered"] = system_calls.lowered_bounds(call.bounds)
         worker, fault = _fork_worker(place, call)
         if not fault:
-            ended |= _wait(worker, call.lifeline, woken, call.bounds["timeout_s"])
+            report |= _wait(worker, call.lifeline, wakeup, call.bounds["timeout_s"])
     except OSError as error:
         fault = str(error)
-    os.write(call.status, json.dumps(ended | {"fault": fault}).encode())
+    os.write(call.status, json.dumps(report | {"fault": fault}).encode())
     os._exit(0)
 
 
@@ -64,9 +64,9 @@ def _fork_worker(place: confinement.ConfinedPlace, call: SandboxCall) -> tuple[i
         _work(place, call, gate[1])
     for file in (gate[1], call.result, call.payload):
         os.close(file)
-    said = os.read(gate[0], 1000).decode()
+    message = os.read(gate[0], 1000).decode()
     os.close(gate[0])
-    return worker, "" if said == "ready" else said or "the worker was lost"
+    return worker, "" if message == "ready" else message or "the worker was lost"
 
 
 def _work(place: confinement.ConfinedPlace, call: SandboxCall, gate: int) -> NoReturn:
@@ -99,9 +99,9 @@ def _work(place: confinement.ConfinedPlace, call: SandboxCall, gate: int) -> NoR
     os._exit(0)  # whatever the code left behind (exit handlers, threads) does not run
 
 
-def _close_all_but(kept: set[int]) -> None:
+def _close_all_but(open_files: set[int]) -> None:
     low = 3
-    for file in sorted(kept):
+    for file in sorted(open_files):
         os.closerange(low, file)
         low = file + 1
     os.closerange(low, 4096)
@@ -110,28 +110,28 @@ def _close_all_but(kept: set[int]) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-def _wait(worker: int, lifeline: int, woken: int, timeout_s: float) -> dict[str, Any]:
+def _wait(worker: int, lifeline: int, wakeup: int, timeout_s: float) -> dict[str, Any]:
     """Wait for the worker's end, the deadline or the end of the lifeline; kill all that is left; tell how it ended."""
     deadline = time.monotonic() + timeout_s
-    ended = ""
+    end = ""
     wait_status = 0
-    while not ended:
+    while not end:
         left_s = deadline - time.monotonic()
-        ready = select.select([lifeline, woken], [], [], max(0, left_s))[0]
-        if woken in ready:
-            os.read(woken, 4096)
-        reaped, wait_status, usage = os.wait4(worker, os.WNOHANG)
-        if reaped:
-            ended = "signalled" if os.WIFSIGNALED(wait_status) else "exited"
+        ready = select.select([lifeline, wakeup], [], [], max(0, left_s))[0]
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        child, wait_status, usage = os.wait4(worker, os.WNOHANG)
+        if child:
+            end = "signalled" if os.WIFSIGNALED(wait_status) else "exited"
         elif lifeline in ready or left_s <= 0:
-            ended = "stopped" if lifeline in ready else "timeout"
+            end = "stopped" if lifeline in ready else "timeout"
             os.kill(worker, signal.SIGKILL)
             _, wait_status, usage = os.wait4(worker, 0)
         else:
             _reap_others(worker)
     process_tree.sweep()
     code = os.waitstatus_to_exitcode(wait_status)
-    return {"ended": ended, "code": abs(code), "cpu_s": usage.ru_utime + usage.ru_stime}
+    return {"ended": end, "code": abs(code), "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
 def _reap_others(worker: int) -> None:
@@ -176,8 +176,8 @@ def main(setup: dict[str, Any]) -> NoReturn:
 def _serve(place: confinement.ConfinedPlace, control: socket.socket) -> NoReturn:
     programs: dict[str, Any] = {}
     while True:
-        asked, files, _, _ = socket.recv_fds(control, 1, _FILES)
-        if not asked:
+        request, files, _, _ = socket.recv_fds(control, 1, _FILES)
+        if not request:
             os._exit(0)
         header = json.loads(_read(files[0]))
         text = header["program"]

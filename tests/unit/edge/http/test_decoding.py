@@ -90,7 +90,7 @@ def test_what_is_none_of_the_three_is_told(data, told):
 def test_nothing_is_nothing():
     decoder = StreamDecoder()
     assert decoder.feed(b": ping\n\ndata: [DONE]\n\n") + decoder.close() == []
-    assert not decoder.begun
+    assert not decoder.has_begun
 
 
 def test_a_line_has_a_limit():

@@ -155,6 +155,6 @@ def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, 
     with sandbox_runner.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
         first = threads.submit(run_confined, slow, "")
         outcome = run_confined(hang, "", Bounds(timeout_s=timeout_s, cpu_s=timeout_s))
-        assert (outcome.ended, outcome.cpu_s < 30) == (ended, True)
+        assert (outcome.end, outcome.cpu_s < 30) == (ended, True)
         assert first.result().results == b"slow"
         assert before.is_there()
