@@ -1,6 +1,6 @@
-"""Finding and reading documents: a path, or the name of a shipped machine.
+"""Documents in files: a path, or the name of a shipped machine, found and read.
 
-Takes what a user wrote for FILE, gives text and machines. The only place where documents are opened.
+This is the only place where documents are opened. It takes what a user wrote for FILE, and returns texts and machines.
 """
 
 import os
@@ -78,7 +78,7 @@ def _is_file(path: Path) -> bool:
 
 
 def read_text(path: Path | str) -> str:
-    """Read a document as UTF-8, line ends and a byte order mark kept. Raises DocumentError."""
+    """Read a document as UTF-8; line ends and a byte order mark stay. Raises DocumentError."""
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -94,7 +94,7 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def read_document(name: str) -> DocumentReading:
-    """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
+    """Read a machine or a spec, with its diagnostics. Raises DocumentError when the file cannot be read."""
     path = locate(name)
     text = _text_of_a_document(path)
     display_name = name if _is_file(Path(name)) else _display_path(path)
@@ -117,8 +117,8 @@ def read_document(name: str) -> DocumentReading:
 
 
 def _text_of_a_document(path: Path) -> str:
-    """Read a document, unless it is so large that it cannot be one: then it is not read at all. Raises DocumentError."""
-    with suppress(OSError):  # reading it says so as well
+    """Read a document. Raises DocumentError, without reading it, for a file that is too large."""
+    with suppress(OSError):  # reading it raises the same
         size = path.stat().st_size
         if size > _BYTES_OF_A_CHARACTER * MOST_CHARACTERS:
             raise DocumentError(

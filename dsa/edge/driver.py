@@ -1,18 +1,13 @@
-"""What a driver has under way: effects that are being performed, and timers that run, as tasks of one event loop.
+"""The driver of a run: it performs the effects that the run asks for, and feeds back their answers.
 
-Starts and stops them; what a timer rings for, and what breaks a task, goes to those who asked. It knows no run.
+It takes a run, a binding, an artifact store, a journal and a clock, and changes the run through `feed` and `record` only. It runs on one event
+loop. Effects with answers run as tasks; one without answers completes before the next effect starts.
 
-What there is to tell a run: occurrences with the effects that they answer, and what had come before somebody took the run up.
+An event, its step and its effects are durable before any of them is performed. The result of an effect is durable, in one write with what
+follows from it, before anything else begins or is waited for. Observers get each ledger entry once it is durable.
 
-Takes what a run has left to do, gives it in the order in which the run is to hear of it. Feeds nothing.
-
-The driver: performs what a run asks for and feeds back what comes of it.
-
-Takes a run, a binding, an artifact store, a journal and a clock; changes nothing of the run but through `feed` and `record`. It
-runs on one event loop; policies with answers run as tasks, one without completes before the next starts (S6).
-An event, its step and what it asks for are durable before anything is performed. What came of an effect is durable with what
-follows from it, in one write, and before anything else begins or is waited for. Whoever wants to watch is given every ledger entry once it is
-durable.
+`UnderWay` holds the tasks of effects and timers and knows no run. `News` is what the run has still to be told; `came_before` and `in_order` put
+it in the order in which the run hears of it.
 """
 
 import asyncio
@@ -59,7 +54,7 @@ Work = Callable[[], Awaitable[None]]
 
 
 class UnderWay:
-    """Tasks by the keys of their effects, timers by source and event. `rings` is told of a timer, `breaks` of what a task raises."""
+    """Tasks by the keys of their effects, timers by source and event. `on_ring` is called when a timer rings, `on_break` when a task raises."""
 
     def __init__(
         self, clock: Clock, on_ring: Callable[[Occurrence], None], on_break: Callable[[BaseException], None]
@@ -83,7 +78,7 @@ class UnderWay:
         self._effects[key] = asyncio.create_task(self._run_guarded(work))
 
     def start_here(self, key: str, work: Work) -> None:
-        """Perform an effect as far as it goes without waiting; a task is made of the rest."""
+        """Perform an effect until it has to wait; the rest becomes a task."""
         coroutine = self._run_guarded(work)
         try:
             future = coroutine.send(None)
@@ -101,7 +96,7 @@ class UnderWay:
         self._stop(self._alarms.pop(key, None))
 
     def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the key of an effect that rests after so many seconds, unless it is stopped before."""
+        """Call `wake` with the key of a resting effect after some seconds, unless the effect is stopped before."""
         self._alarms[key] = asyncio.create_task(self._run_guarded(partial(self._wake, key, seconds, wake)))
 
     def arm(self, source: str, event: str, seconds: float) -> None:
@@ -160,10 +155,10 @@ Timer = tuple[str, str]
 
 @attrs.frozen
 class News:
-    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
+    """An occurrence that the run has not taken yet, with the intent of the effect that it answers, if any.
 
-    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it; `message` is its id, if it was in the inbox.
-    `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: it comes now.
+    `at` is the place of the question that an outside event answers. `answer` is a future for the sender, who waits for the outcome. `message` is
+    its id in the inbox. `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: now.
     """
 
     occurrence: Occurrence
@@ -174,7 +169,7 @@ class News:
     since_ms: int | None = None
 
     def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
-        """Tell the sender what became of the event, if one waits: its event loop may be gone, when the event is taken in another one."""
+        """Send the outcome of the event to its sender, if one waits. The sender's event loop may be closed by now."""
         if self.answer is None or self.answer.done() or self.answer.get_loop().is_closed():
             return
         if isinstance(outcome, OccurrenceError):
@@ -184,9 +179,9 @@ class News:
 
 
 def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
-    """Return what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
+    """Return the news from before this session, and the other timers with the milliseconds that they have left.
 
-    Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
+    Recorded results that were not taken come first, then overdue timers by their deadlines; those of one moment in the order they were started.
     """
     answer_news = [
         News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
@@ -202,9 +197,10 @@ def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tu
 
 
 def in_order(earlier: Sequence[News], later: Iterable[News]) -> list[News]:
-    """Return what came before and what was sent, in the order in which the run hears of it.
+    """Return earlier and later news in the order in which the run hears of it.
 
-    Answers come first; then overdue timers and messages by when they were due and posted, a timer before a message of the same moment; then what is sent now.
+    Answers come first. Then come overdue timers and messages, by when they were due and posted, a timer before a message of the same moment.
+    What is sent now comes last.
     """
     answers = [each for each in earlier if each.intent is not None]
     others = [*(each for each in earlier if each.intent is None), *later]
@@ -212,14 +208,14 @@ def in_order(earlier: Sequence[News], later: Iterable[News]) -> list[News]:
 
 
 def cancelled_by(news: News, run: Run) -> frozenset[str]:
-    """Return the keys of the effects that a timer cancels which is the next thing to happen; none for an answer, or what was sent."""
+    """Return the keys of the effects that this news cancels if it is a timer; none for an answer or a sent event."""
     if news.intent is not None or news.occurrence.source is None:
         return frozenset()
     after, _ = run.feed(news.occurrence)
     return frozenset(run.keys.values()) - frozenset(after.keys.values())
 
 
-#: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
+#: Reasons to refuse an answer or a timer that are not the table's fault (S4, S7).
 _HARMLESS = ("late", "finished")
 #: How many occurrences may be taken before others on the event loop have their turn.
 _AT_A_TIME = 16
@@ -233,7 +229,7 @@ def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
 
 
 def _outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
-    """Return what became of an event from outside that was fed last."""
+    """Return the outcome of the outside event that was fed last."""
     outcome, last = step(run.machine, before, occurrence), run.ledger[-1]
     if isinstance(last, RefusalEntry) and last.reason == "late":  # its place has passed, which `step` does not know
         return Refusal("late", before, last.message, (), last.accepted)
@@ -241,13 +237,14 @@ def _outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) ->
 
 
 class Driver:
-    """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
+    """Drives one run. `run` is the run as it is now, `clock` its clock.
 
-    `commands` are what `begin` gave beside the run. `left` is what a run that was cut off has left to do, `session` says who goes on with it, and with
-    which model, module and budget. `limits` are its budget. Every entry goes to the `journal`. `observe` is called with the entries of each commit once they
-    are durable, first with those that the run comes with; `on_rest` whenever nothing but timers is under way; `on_text` with the keys of calls and the
-    pieces of text that they show; `on_fault` with what users' code has raised: where, and its traceback;
-    `on_ring` when a timer rings, to hand over the messages that wait.
+    `commands` are those that `begin` returned with the run. `left` is the unfinished work of a run that was cut off; `session` returns the entry
+    of who goes on with it, with which model, module and budget. `limits` are its budget. Every entry goes to the `journal`.
+
+    `observe` is called with the entries of each commit once they are durable, first with those that the run comes with. `on_rest` is called
+    when only timers are under way, `on_text` with the keys of calls and the pieces of text that they show, `on_fault` with the place and the
+    traceback of an error in users' code, and `on_ring` when a timer rings, to hand over the messages that wait.
     """
 
     def __init__(
@@ -292,10 +289,10 @@ class Driver:
             observe(run.ledger[: self._saved_count])
 
     def send(self, occurrence: Occurrence, at: str | None = None) -> None:
-        """Hand in an outside event, from the event loop's thread; it is taken when its turn comes, if its place is still `at`.
+        """Queue an outside event, from the event loop's thread. It is taken when its turn comes, if its place is still `at`.
 
-        OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for
-        data that is not JSON.
+        Raises OccurrenceError for an event that does not come from outside or whose data is wrong; TypeError or ValueError for data that is
+        not JSON.
         """
         self._tell(News(self._outside.read(self.run, occurrence, at), at=at))
 
@@ -306,10 +303,10 @@ class Driver:
         message: str | None = None,
         posted_ms: int | None = None,
     ) -> "asyncio.Future[Taken | Refusal]":
-        """Hand in an outside event as `send` does; the future says what became of it, once that is durable.
+        """Queue an outside event as `send` does; the future gets its outcome, once that is durable.
 
-        `at` is the place of the question that it answers: when that has passed, the event is refused as late. `message` is its id in the run's
-        inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
+        `at` is the place of the question that it answers; once the run has passed it, the event is refused as late. `message` is its id in the
+        run's inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
         event = self._outside.read(self.run, occurrence, at)
@@ -318,23 +315,23 @@ class Driver:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, of the run or of what it waits for, in milliseconds since 1970; None when none is armed."""
+        """When the next timer of the run or of its parts is due, in milliseconds since 1970; None when none is armed."""
         return next_due_ms(self.run)
 
     def write_to(self, journal: Journal) -> None:
-        """Go on with another right to write the same run, which was given up at rest."""
+        """Write to another journal of the same run, after the one before was given up at rest."""
         self._journal = journal
 
     def hear(self, intent: Intent, answer: Occurrence | Step) -> None:
-        """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
+        """Queue an answer of an effect, or its error step. An answer that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
     async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
-        `through_timers`: a timer is waited for; else the run rests where nothing but timers is under way. May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
-        recorded. Raises StoreError when it cannot be written, and what `observe` raises. While somebody has still to say what became of an effect in
-        doubt, nothing is performed.
+        With `through_timers` it waits for timers; without, the run rests when only timers are under way. It may be called again after
+        `waiting`. Cancelling it stops what is under way; the ledger keeps what was recorded. While a person has to decide about an effect in
+        doubt, nothing is performed. Raises StoreError when the ledger cannot be written, and what `observe` raises.
         """
         for occurrence in occurrences:
             self.send(occurrence)
@@ -386,7 +383,7 @@ class Driver:
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
     async def _go_on(self, left: UnfinishedWork) -> None:
-        """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
+        """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
         earlier, timers = came_before(left, self.run.machine, self.clock.wall_ms())
         self._inbox = deque(in_order(earlier, self._inbox))
         for (source, event), left_ms in timers.items():
@@ -407,7 +404,7 @@ class Driver:
 
     @property
     def _may_begin(self) -> bool:
-        """Return whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
+        """Return whether new work may begin: nothing has failed, and the store can be written."""
         return self._failure is None and self._fatal_error is None
 
     def _settle(self, intent: Intent, handling: Handling) -> None:
@@ -429,9 +426,9 @@ class Driver:
         self._news.set()
 
     def _take_ring(self, occurrence: Occurrence) -> None:
-        """Take a timer that rings, behind the messages that were posted before it was due: they are asked for now.
+        """Queue a timer that rings, behind the messages that were posted before it was due; `on_ring` fetches them.
 
-        Timers that precede it are due as well (S11), and ring before it if they have not yet.
+        Timers that precede it are due as well (S11), and ring first if they have not yet.
         """
         timer, known_count = (occurrence.source or "", occurrence.event), len(self._inbox)
         first = sorted(preceding(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
@@ -455,11 +452,11 @@ class Driver:
             return
         try:
             event = exact_already(self.run, occurrence, key) or await self._add_verdicts(occurrence, key)
-        except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
+        except Exception as error:  # noqa: BLE001  (guards are foreign code, and their answers may be invalid)
             message = self._secrets.text(str(error))
             if not isinstance(error, MissingDataError):
                 self.fault(f"a guard that judges {occurrence.event}", error)
-            if news.answer is not None:  # the sender is told; it stops no run, however often a message is taken up
+            if news.answer is not None:  # the sender gets the error; a bad message does not stop the run
                 self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {message}"))
                 return
             code = MISSING_DATA if isinstance(error, MissingDataError) else type(error).__name__
@@ -480,7 +477,7 @@ class Driver:
             self._require_taken(run, news, line)
 
     def _require_taken(self, run: Run, news: News, line: int | None) -> None:
-        """Stop the run when the last occurrence was refused, and had to be taken: an answer or a timer; what people say need not be."""
+        """Stop the run if an answer or a timer was refused; an event from a person may be refused."""
         entry, event = run.ledger[-1], news.occurrence.event
         must = news.intent is not None or news.occurrence.source is not None
         if isinstance(entry, RefusalEntry) and must and entry.reason not in _HARMLESS:
@@ -493,7 +490,7 @@ class Driver:
         news.reply(error)
 
     async def _add_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
-        """Return an occurrence with the verdicts of guards that it has not brought; of an answer they see what its effect saw."""
+        """Return an occurrence with the verdicts that it lacks. Guards of an answer see the data that its effect saw."""
         then = self._performer.data_now() if key is None else self._performer.data_before(key)
         data = then.judging(occurrence.event, occurrence.data, key)
         work = partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts, data)
@@ -508,7 +505,7 @@ class Driver:
         return is_outstanding and intent.effect not in self.run.machine.failures_handled
 
     def _save(self, taking: Sequence[Taking] = ()) -> None:
-        """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
+        """Write the entries that are not durable yet, and show them. Messages that they came from leave the inbox in the same commit."""
         entries = self.run.ledger.after(self._saved_count)
         if not entries:
             return
@@ -530,34 +527,34 @@ class Driver:
             asyncio.get_running_loop().call_soon(self._save_in_time)
 
     def keep(self, entry: Record) -> None:
-        """Append what came of an effect; it is durable when this returns."""
+        """Append the outcome of an effect; it is durable when this returns."""
         self.run = self.run.record(entry)
         self._save()
 
     def settle(self, entry: Record) -> None:
-        """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
+        """Append the outcome of an effect whose answer is fed next; it is durable with what follows from that, or before."""
         self.run = self.run.record(entry)
         if self._is_away:
             self._save()
 
     def show(self, key: str, text: str) -> None:
-        """Show a piece of text that a policy has while it works; it is not recorded."""
+        """Show a piece of text from a policy at work; it is not recorded."""
         if self._on_text is not None:
             self._on_text(key, text)
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Keep what users' code has raised, with its traceback, for who has to mend it."""
+        """Report an error in users' code, with its traceback, to those who can fix it."""
         text = "" if self._on_fault is None else traceback_of(error)
         if text and self._on_fault is not None:
             self._on_fault(where, self._secrets.text(text))
 
     def require_able(self) -> None:
-        """Raise what the store has raised, if it has failed: then no policy is called any more."""
+        """Raise the error of the store if it has failed: then no policy may be called."""
         if self._fatal_error is not None:
             raise self._fatal_error
 
     async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Wait for something else than news, however long: what there is becomes durable first, and at once what comes of effects meanwhile."""
+        """Wait for work that may take long. All entries are durable before it, and outcomes of effects meanwhile become durable at once."""
         self._save()
         self._is_away = True
         try:
@@ -566,7 +563,7 @@ class Driver:
             self._is_away = False
 
     def _save_in_time(self) -> None:
-        """Save from the event loop; what goes wrong is raised by `drive`."""
+        """Save from the event loop; `drive` raises what goes wrong."""
         self._will_save = False
         if self._fatal_error is None:
             with suppress(BaseException):
@@ -608,7 +605,7 @@ class Driver:
             await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
     async def _answer(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> None:
-        """Perform an effect that has answers, and tell the run."""
+        """Perform an effect that has answers, and queue its answer."""
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.complete(intent.key)
@@ -618,7 +615,7 @@ class Driver:
             self.hear(intent, answer)
 
     def _rests(self, key: str, part: Part | None) -> None:
-        """Let an effect rest until a person answers it, or until something has come for the part that it waits for."""
+        """Let an effect rest until a person answers it, or until its part has news."""
         if part is not None:
             self.parts[key] = part
             if part.due_ms is not None:
@@ -626,7 +623,7 @@ class Driver:
         self._news.set()  # the run may rest now
 
     def look_again(self, key: str) -> None:
-        """Perform an effect again that waits for a part, because something has come for that; recorded before it is done."""
+        """Perform an effect again whose part has news. This is recorded first."""
         left = [
             each for each in unfinished_work(self.run).in_flight if each.intent.key == key and each.part is not None
         ]
@@ -642,12 +639,12 @@ class Driver:
         self._news.set()
 
     def _break(self, error: BaseException) -> None:
-        """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""
+        """Store the error of a task for `drive`, which would wait for the task's news for ever."""
         self._fatal_error = self._fatal_error or error
         self._news.set()
 
     def _drop_timer(self, source: str, event: str) -> None:
-        """Forget a timer, also one that has fired and was not taken yet."""
+        """Drop a timer, even if it has fired but was not taken yet."""
         self._under_way.drop(source, event)
         stale = (event, source)
         self._inbox = deque(n for n in self._inbox if (n.occurrence.event, n.occurrence.source) != stale)

@@ -1,11 +1,7 @@
-"""DOT text to SVG or PNG, with whatever renderer this machine has.
+"""Pictures: DOT text drawn as SVG or PNG, and plots of success and cost.
 
-Takes text that `dsa.targets.dot` wrote, gives SVG text or PNG bytes. It runs one program: Graphviz's `dot`, or else
-`graphviz-pure`, which the extra `draw` installs and which has the same flags.
-
-A plot of success and cost against a parameter, as an image file.
-
-Takes numbers, writes a picture with matplotlib (the extra `plot`).
+A drawing needs one program: Graphviz's `dot`, or else `graphviz-pure`, which the extra `draw` installs and which takes the same flags. A plot
+shows success and cost against a parameter; it needs matplotlib (the extra `plot`).
 """
 
 import re
@@ -35,13 +31,13 @@ class RenderError(DsaError):
 
 
 def renderer() -> Path | None:
-    """Give the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
+    """Return the program that draws: `dot`, or else `graphviz-pure` on the path or beside this interpreter; None without one."""
     path = shutil.which("dot")
     return Path(path) if path else portable_renderer()
 
 
 def portable_renderer() -> Path | None:
-    """Return graphviz-pure, on the path or beside this interpreter, else None. It draws the same picture on every machine."""
+    """Return graphviz-pure, on the path or beside this interpreter; None without it. It draws the same picture on every machine."""
     scripts = sysconfig.get_path("scripts")
     path = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
     return Path(path) if path else None
@@ -50,7 +46,7 @@ def portable_renderer() -> Path | None:
 def svg(dot_text: str) -> str:
     """Draw DOT text as an SVG document. Raises RenderError.
 
-    Each text says how long it is, for the boxes are made for Helvetica and who looks at the picture may not have it.
+    Each text states its length: the boxes are made for Helvetica, which the viewer may not have.
     """
     return _with_lengths(_draw(_any_renderer(), dot_text, "-Tsvg"))
 
@@ -122,7 +118,7 @@ class Point:
 
 @attrs.frozen
 class Labels:
-    """What the plot says: its title, the parameter's name, what is counted as cost."""
+    """The texts of a plot: its title, the parameter's name, and what is counted as cost."""
 
     title: str
     parameter: str

@@ -1,6 +1,6 @@
-"""Kinds of guards and generators that installed packages bring, by entry points: the entry's name is the kind's, its object the class or function.
+"""Kinds of guards and generators from installed packages, by entry points: the entry's name is the kind's, its object the class or function.
 
-Takes a group of entry points, gives kinds. A package is imported when a name that is not known otherwise is asked for, or when all are listed.
+A package is imported when a table uses a name that is not known otherwise, or when all kinds are listed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,14 +23,14 @@ class PluginKind:
 
 @attrs.frozen
 class Packages:
-    """What installed packages bring of one group, `dsa.guards` or `dsa.generators`. `what` calls one; `suppliable` are arguments that are no options."""
+    """The kinds of one group, `dsa.guards` or `dsa.generators`. `what` is the word for one; `suppliable` are arguments that are not options."""
 
     group: str
     what: str
     suppliable: frozenset[str]
 
     def names(self) -> frozenset[str]:
-        """Name what there is, without importing anything."""
+        """Return the names of all kinds, without importing anything."""
         return frozenset(self._points())
 
     def find(self, name: str) -> ComponentKind | None:
@@ -41,7 +41,7 @@ class Packages:
     def import_all(
         self, known_kinds: Mapping[str, ComponentKind], own: frozenset[str]
     ) -> tuple[list[PluginKind], list[str]]:
-        """Import all that is not `known_kinds`, and say what is wrong with the others; nobody brings a name of our `own`."""
+        """Import all kinds but `known_kinds`. Return them, and a sentence for each that cannot be used; a name of dsa's `own` never can."""
         kinds, faults = [], []
         for name, points in sorted(self._points().items()):
             if name in own:
@@ -82,7 +82,7 @@ class Packages:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return what was raised in one line, without secrets."""
+    """Return an error's class and message on one line, without secrets."""
     text = " ".join(environment_secrets().text(str(error)).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

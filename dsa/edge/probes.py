@@ -1,6 +1,6 @@
-"""What this machine really does: file systems, syncs, locks, programs. Found by trying, not by guessing.
+"""Probes of this machine: file systems, syncs, locks and programs.
 
-Takes folders and names, gives facts. Whatever it makes it removes; nothing it starts outlives it.
+Each fact is found by trying, not by guessing. A probe removes what it makes, and nothing that it starts outlives it.
 """
 
 import os
@@ -28,7 +28,7 @@ _TIME_LIMIT_S = 10
 
 @attrs.frozen
 class Folder:
-    """What a folder is on. `kind` is the file system's name, empty where the system does not say; `fault` says why nothing can be kept there.
+    """The file system below a folder. `kind` is its name, empty where the system does not say; `fault` says why nothing can be stored there.
 
     `sync_ms` is the median time that writing 4096 bytes and syncing them takes, in milliseconds.
     """
@@ -51,7 +51,7 @@ class Folder:
 
 
 def folder(path: Path) -> Folder:
-    """Try a folder, or the nearest one above it that is there: write, sync, lock, and remove what was written."""
+    """Try a folder, or the nearest existing one above it: write, sync, lock, and remove what was written."""
     there = path.absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
@@ -79,7 +79,7 @@ def _synced_ms(file: int) -> float:
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Name the file system that a path is on, as the kernel calls it; empty where it does not say (proc_pid_mountinfo(5))."""
+    """Return the kernel's name of the file system that a path is on; empty where it does not say (proc_pid_mountinfo(5))."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -99,7 +99,7 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
 
 @attrs.frozen
 class InstalledProgram:
-    """A program that is installed: where, and the first line of what it says of its version; `fault` when it does not run."""
+    """An installed program: its path, and the first line that it prints about its version; `fault` says why it does not run."""
 
     path: str
     version: str = ""
@@ -107,7 +107,7 @@ class InstalledProgram:
 
 
 def program(names: tuple[str, ...], *flags: str) -> InstalledProgram | None:
-    """Find the first of these programs and ask it for its version; None when there is none."""
+    """Find the first of these programs that is installed, and ask it for its version; None when there is none."""
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
         return None

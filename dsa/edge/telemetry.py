@@ -1,13 +1,11 @@
-"""OpenTelemetry: the spans of a run, sent to a collector as OTLP over HTTP.
+"""Telemetry: the spans of a run as OTLP over HTTP, and its ledger entries as log records.
 
-Takes ledger entries, gives spans (`dsa.runtime.timeline`) to OpenTelemetry's own batch processor and exporter, which send them from a thread of
-their own. OpenTelemetry is imported when a run is to be traced, and only then. A collector that is not there breaks nothing, and is not
-waited for; how many spans it did not get is told at the end.
+`Telemetry` makes spans (`dsa.runtime.timeline`) from ledger entries. OpenTelemetry's own batch processor and exporter send them from a thread of
+their own. OpenTelemetry is imported only when a run is traced. A missing collector breaks nothing and is not waited for; at the end a sentence
+says how many spans were not delivered.
 
-A run as log records: one for each ledger entry, on the logger `dsa`, for whoever has configured it.
-
-Takes entries, gives records of the standard library's `logging`, whose fields say what the entry says but no texts of models or people. A
-program that configures nothing sees nothing. `log_to` is what `dsa --log` does.
+`LedgerLog` logs each ledger entry on the logger `dsa` of the standard library. Its fields have what the entry says, but no texts of models or
+people. Without a configured logger nothing is printed. `log_to` is what `dsa --log` does.
 """
 
 import json
@@ -44,14 +42,14 @@ from dsa.runtime.ledger import (
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.timeline import Moment, Spans, TelemetrySpan
 
-#: Either of them says that runs are to be traced, and where to.
+#: Either variable turns tracing on, and says where spans are sent.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PATIENCE_S, _LAST_S = 2.0, 0.5
 _LOGGER = "opentelemetry"
 
 
 class TelemetryError(DsaError):
-    """Raised when a run is to be traced and OpenTelemetry is not installed."""
+    """Raised when a run should be traced and OpenTelemetry is not installed."""
 
 
 def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
@@ -63,16 +61,16 @@ def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Telemetry:
-    """Sends the spans of one life of a run; pass `on_moment` to the run, and `close` at the end.
+    """Makes the spans of one session of a run. Pass `on_moment` to the run, and call `close` at the end.
 
-    `emit` is given each span that is over.
+    `emit` is called with each span that has ended.
     """
 
     def __init__(self, emit: Callable[[TelemetrySpan], None], *, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._spans, self._emit, self._now_ns = Spans(GENERATING_EFFECT), emit, now_ns
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Send the spans that end with a new moment; one of an earlier life is only noted."""
+        """Send the spans that end with a new moment; moments of earlier sessions are only remembered."""
         if not is_new:
             self._spans.recall(moment.entry)
             return
@@ -87,9 +85,9 @@ class Telemetry:
 
 @contextmanager
 def trace_run(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
-    """Trace what happens meanwhile, to where OpenTelemetry's variables say (default: http://localhost:4318).
+    """Trace a run, and send the spans where OpenTelemetry's variables say (default: http://localhost:4318).
 
-    `tell` is given a sentence when spans were not delivered. Raises TelemetryError.
+    `tell` is called with a sentence when spans were not delivered. Raises TelemetryError.
     """
     sender = _Sender(secrets)
     telemetry = Telemetry(sender.send)
@@ -103,7 +101,7 @@ def trace_run(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemet
 
 
 class _CountingExporter:
-    """An exporter that counts what it could send."""
+    """An exporter that counts the spans that it could send."""
 
     def __init__(self, exporter: Any) -> None:  # noqa: ANN401  (opentelemetry's types are not followed)
         self._exporter, self.delivered_count = exporter, 0
@@ -118,7 +116,7 @@ class _CountingExporter:
 
 
 class _Trouble(logging.Handler):
-    """Hears what the exporter logs, in place of standard error: the first word of trouble is enough to stop waiting."""
+    """Takes what the exporter logs, in place of standard error. The first message is enough to stop waiting."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -159,7 +157,7 @@ class _Sender:
         self._processor.on_end(_readable(span, self._resource, self._scope))
 
     def close(self) -> str:
-        """Send what is queued, without much patience; say what was not delivered, empty when all was."""
+        """Send the queued spans, with little patience. Return how many were not delivered, as a sentence; empty when all were."""
         self._trouble.is_noticed.clear()
         thread = threading.Thread(target=self._shut_down, name="dsa-telemetry", daemon=True)
         thread.start()
@@ -216,7 +214,7 @@ Fields = dict[str, Any]
 
 
 class LedgerLog:
-    """Logs the moments of one run; those that were there before it was taken up have been logged then."""
+    """Logs the new moments of one run; those of earlier sessions were logged then."""
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self._logger = logger
@@ -252,7 +250,7 @@ class LedgerLog:
             self._logger.log(level, kind, extra={"dsa": {"kind": kind, **record_fields}})
 
     def fault(self, run: str, where: str, traceback: str) -> None:
-        """Log what users' code has raised."""
+        """Log an error in users' code."""
         fields = {"kind": "fault", "run": run, "where": where, "traceback": traceback}
         self._logger.debug("fault", extra={"dsa": fields})
 
@@ -271,7 +269,7 @@ def _may_warn(entry: Entry) -> bool:
 
 
 def describe_entry(entry: Entry) -> tuple[str, int, Fields]:
-    """Return an entry's kind, the level at which it is logged, and what is said of it."""
+    """Return an entry's kind, its log level, and its fields."""
     match entry:
         case MachineEntry():
             return "machine", logging.INFO, {"machine": entry.name, "digest": entry.digest}
@@ -301,7 +299,7 @@ def describe_entry(entry: Entry) -> tuple[str, int, Fields]:
 
 
 def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, int, Fields]:
-    """Describe what came of an effect. Bad news are warnings."""
+    """Describe an outcome of an effect. Bad news is logged as a warning."""
     about: Fields = {"key": entry.key, "seconds": round(entry.seconds, 6)}
     if isinstance(entry, ResultEntry):
         codes = [step["payload"].get("code") for step in entry.steps if step["payload"].get("error") is True]
@@ -322,14 +320,14 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
 
 
 class LogLines(logging.Formatter):
-    """Writes a record as one line: JSON, or words and `name=value`. Nothing secret, whoever has logged it."""
+    """Writes a record as one line: JSON, or words and `name=value`. Secrets are removed from every record."""
 
     def __init__(self, form: Form, secrets: Secrets) -> None:
         super().__init__()
         self._form, self._secrets = form, secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; one that is not about a ledger entry has its message."""
+        """Write a record; one without a ledger entry has its message only."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         fields: Fields = getattr(record, "dsa", None) or {"kind": "message", "message": self._whole(record)}
         fields = dict(self._secrets.value(fields))
@@ -355,7 +353,7 @@ def _plain(value: Any) -> str:  # noqa: ANN401  (JSON)
 
 @contextmanager
 def log_to(stream: TextIO, level: str, form: Form, secrets: Secrets) -> Iterator[None]:
-    """Write what is logged on the logger `dsa`, from this level (`LEVELS`) on, to a stream, one line a record."""
+    """Write records of the logger `dsa`, from this level (`LEVELS`) on, to a stream, one line each."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogLines(form, secrets))
     before, propagate = LOGGER.level, LOGGER.propagate

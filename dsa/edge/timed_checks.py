@@ -1,4 +1,4 @@
-"""`dsa.check`, `dsa.explore` and `dsa.prove`: those of `dsa.checks`, by the clock of this machine where none is given."""
+"""`dsa.check`, `dsa.explore` and `dsa.prove`: the functions of `dsa.checks`, with this machine's clock where the caller passes none."""
 
 import time
 from collections.abc import Callable

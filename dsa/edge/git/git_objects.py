@@ -1,28 +1,17 @@
-r"""Git objects: written through GitPython's default object database so that they survive a power cut, and read back.
+r"""Git objects, trees, commits and messages: written durably, and read back.
 
-Takes kinds and bytes, gives ids as 40 hex digits. An object is whole and on disk before it has its name. What is read is
-checked against its id. A git process is started only for what `git gc` has packed.
+`DurableObjects` is GitPython's default object database, made to survive a power cut. An object is whole and on disk before it has its name, and its
+content is checked against its id when it is read. A git process is started only for what `git gc` has packed.
 
-Any text as a path that git and every file system take, and back.
+`path_parts` makes a path that git and every file system take from any text, and `name_of` reads it back. ASCII letters, digits, `_`, `-` and,
+where git allows it, `.` stay; every other byte of the UTF-8 text becomes `%XX`. What is too long for a file's name goes on one folder deeper. The
+result never has a plus sign, so that others can make names of their own.
 
-Takes names (run ids, steps), gives the parts of a path: ASCII letters, digits, `_`, `-` and, where git allows it, `.`
-stay; every other byte of the UTF-8 text is `%XX`. What is longer than a file's name may be goes on one folder deeper. A
-plus sign is never in it, so that others can make names of their own.
+A tree object is a list of `MODE NAME NUL SHA`, sorted as git sorts. The history of a run is the chain of first parents.
 
-Git trees: folders of names, as bytes that are read, changed at one path, and found in.
-
-Takes and gives bytes of tree objects (`MODE NAME NUL SHA`, sorted as git sorts). Where they are stored is not known here.
-
-Commits: written, read, and walked from a branch's tip back to what is known.
-
-Takes and gives bytes and ids; what a message means is not known here. The history of a run is the chain of first parents.
-
-A record as a commit message, for people and `git log`, and back exactly.
-
-Takes and gives attempts and verdicts; knows no repository. The message is a subject and one block of trailers
-(git-interpret-trailers(1)). A value of several lines is folded, each of its lines behind `  | `, so that no text can be
-taken for a trailer. What is not printable is written `\uXXXX` and a backslash `\\`: git stores no NUL, and no text
-may move a terminal's cursor.
+`message_of` writes a record as a commit message for people and `git log`, and `record_in` reads it back exactly. The message is a subject and one
+block of trailers (git-interpret-trailers(1)). A value of several lines is folded, each line behind `  | `, so that no text is taken for a trailer.
+What is not printable is written `\uXXXX`, and a backslash `\\`: git stores no NUL, and no text may move a terminal's cursor.
 """
 
 import hashlib
@@ -52,11 +41,11 @@ _LEVEL = 1  # git's own choice for loose objects
 
 
 class SyncFailed(OSError):  # noqa: N818  # it says what happened
-    """Raised when the system cannot say that what was written is on disk. Nobody may ask again for the same file."""
+    """Raised when the system cannot say that data is on disk. Syncing the same file again may wrongly succeed."""
 
 
 def sync(descriptor: int) -> None:
-    """Have what was written to a file, or done in a folder, put on disk."""
+    """Write the data of a file, or the names of a folder, to disk."""
     try:
         os.fsync(descriptor)
     except OSError as fault:
@@ -64,7 +53,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Have a file or a folder put on disk."""
+    """Write a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         sync(descriptor)
@@ -73,7 +62,7 @@ def sync_path(path: Path) -> None:
 
 
 def write_synced(descriptor: int, data: bytes) -> None:
-    """Write all of it, and have it put on disk."""
+    """Write all of the data, and sync it to disk."""
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
@@ -81,7 +70,7 @@ def write_synced(descriptor: int, data: bytes) -> None:
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file that is not there yet, and have it put on disk; what fails leaves no file."""
+    """Write a new file, and sync it to disk; a failure leaves no file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         write_synced(descriptor, data)
@@ -93,10 +82,10 @@ def write_new(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not typed for us
-    """GitPython's default object database, with what its `store` leaves out.
+    """GitPython's default object database, with a durable `store`.
 
-    That one starts a process per object, or renames a file into place that was never synced, and takes whatever has the
-    right name for the object, torn or not.
+    GitPython's own starts a process for each object, or renames a file into place that was never synced, and takes any file with the right
+    name for the object, torn or not.
     """
 
     def __init__(self, repository: Path) -> None:
@@ -108,12 +97,12 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, kind: str, body: bytes) -> str:
-        """Write an object and give its id; it is on disk then."""
+        """Write an object to disk and return its id."""
         stream: IStream = self.store(IStream(kind, len(body), BytesIO(body)))
         return str(stream.hexsha.decode("ascii"))
 
     def store(self, istream: IStream) -> IStream:
-        """Write an object (GitPython's interface); it is on disk then. OSError when it cannot be."""
+        """Write an object to disk (GitPython's interface). Raises OSError."""
         data = b"%s %d\0" % (_kind(istream.type), istream.size) + istream.read()
         istream.binsha = hashlib.sha1(data, usedforsecurity=False).digest()
         path = self._path(istream.binsha.hex())
@@ -130,7 +119,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return istream
 
     def _keeps(self, path: Path, object_id: str) -> bool:
-        """Have an object that has a file already put on disk too; one that a power cut has torn is taken away."""
+        """Sync an object that has a file already, and return True. Remove a file that a power cut has torn."""
         try:
             if self.loose(object_id) is None:
                 return False
@@ -160,7 +149,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return self._path(object_id).exists()
 
     def loose(self, object_id: str) -> bytes | None:
-        """Return the body of an object that has a file of its own; None when it has not."""
+        """Return the body of an object that has a file of its own; None for others."""
         try:
             descriptor = os.open(f"{self._folders}/{object_id[:2]}/{object_id[2:]}", os.O_RDONLY)
         except FileNotFoundError:
@@ -188,7 +177,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return {object_id: body for object_id, body in bodies.items() if body is not None}
 
     def missing(self, object_ids: Iterable[str]) -> list[str]:
-        """Return those of the objects that are nowhere."""
+        """Return the objects that are missing."""
         absent = [object_id for object_id in object_ids if not self.has_loose(object_id)]
         bodies = self._read_packed(absent) if absent else {}
         return [object_id for object_id in absent if bodies[object_id] is None]
@@ -230,7 +219,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
 
 def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> bytes:
-    """Return what git prints. A hook's or a user's GIT_* variables, which may name another repository, are not passed on."""
+    """Return what git prints. GIT_* variables of a hook or a user are not passed on: they may name another repository."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [Git.GIT_PYTHON_GIT_EXECUTABLE, f"--git-dir={repository}", "--no-replace-objects", *arguments]
     result = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
@@ -256,21 +245,21 @@ _BAD_DOT = re.compile(r"\A\.|\.(?=\.|\Z)|\.(?=lock\Z)")  # git-check-ref-format(
 
 
 def path_parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a name's path; different names give different paths, none of them above another."""
+    """Return the parts of a name's path. Different names give different paths, none of them above another."""
     safe = _BAD_DOT.sub("%2E", quote(name, safe="", errors="surrogatepass").replace("~", "%7E"))
     pieces = [safe[at : at + _LONGEST_PART] for at in range(0, len(safe), _LONGEST_PART)] or [_EMPTY]
     return tuple(_FIRST_DOT.sub("%2E", piece) for piece in [*(piece + _MORE for piece in pieces[:-1]), pieces[-1]])
 
 
 def file_name(name: str) -> str:
-    """Return one part for a name; long ones are cut, stay different, and cannot be read back."""
+    """Return a file name for a name. Long ones are cut, stay different, and cannot be read back."""
     first, *more = path_parts(name)
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{first[:_LONGEST_PART]}+{digest[:16]}" if more else first
 
 
 def name_of(parts: Sequence[str]) -> str:
-    """Return the name of a path that `path_parts` made."""
+    """Return the name from which `path_parts` made a path."""
     safe = "".join([part.removesuffix(_MORE) for part in parts[:-1]] + [parts[-1]])
     return "" if safe == _EMPTY else unquote(safe, errors="surrogatepass")
 
@@ -325,7 +314,7 @@ def commit_bytes(tree: str, parent: str | None, message: bytes, *, now_s: float)
 
 
 def read_commit(commit_id: str, body: bytes) -> CommitObject:
-    """Read a commit object; one that somebody else has made may be in any encoding."""
+    """Read a commit object. One of another program may be in any encoding."""
     head, _, message = body.partition(b"\n\n")
     lines = head.decode("utf-8", "replace").split("\n")
     parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
@@ -337,7 +326,7 @@ def read_commit(commit_id: str, body: bytes) -> CommitObject:
 def history(objects: DurableObjects, tip: str, known_commit: str | None) -> list[CommitObject]:
     """Return the commits from the first to `tip`, or from the one after `known_commit`, oldest first.
 
-    When `known_commit` is not among them the first one given has another parent than `known_commit`, and may not be the first there is.
+    If the chain does not lead to `known_commit`, the first commit returned has another parent, and may not be the run's first.
     """
     commits: list[CommitObject] = []
     at: str | None = tip
@@ -415,7 +404,7 @@ def _trailer(name: str, value: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Write a text without ends of lines as it can be shown."""
+    """Write one line of text so that it is printable."""
     text = text.replace("\\", "\\\\")
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else _code(c) for c in text)
 
@@ -429,7 +418,7 @@ def _code(character: str) -> str:
 
 
 def record_in(message: str) -> tuple[AttemptRecord | VerdictEntry, str] | None:
-    """Read a record and its path; None when the commit is somebody else's. ValueError when something is missing."""
+    """Read a record and its path; None for a commit of another program. Raises ValueError when something is missing."""
     _, _, block = message.partition("\n\n")
     if not block.startswith(f"{_KIND}: "):
         return None
@@ -477,7 +466,7 @@ def _read(kind: Callable[[str], T], value: str | None) -> T | None:
 
 
 def _judgement(guard: str, label: VerdictLabel, feedback: str) -> GuardVerdict:
-    """Return what a guard said by its label."""
+    """Return a guard's verdict from its label."""
     return (
         GuardVerdict(guard, "fatal", feedback, review=True)
         if label == "review"

@@ -1,13 +1,12 @@
-"""From the bytes of a stream to its chunks: server-sent events, JSON lines, or one JSON document. No network here.
+"""Streams of models over HTTP: a request is sent, and the answer comes as chunks.
 
-Takes bytes, cut anywhere, gives objects. The three are told apart by their lines, not by the header, which servers get wrong.
-Source: the WHATWG standard of server-sent events; Ollama's API for JSON lines. Each byte is looked at a bounded number of times.
+`StreamDecoder` turns bytes, cut anywhere, into objects: server-sent events, JSON lines, or one JSON document. It tells them apart by their lines, not
+by the header, which servers get wrong. Each byte is read a bounded number of times. Sources: the WHATWG standard of server-sent events; Ollama's
+API for JSON lines.
 
-Ask a server for a stream and give its chunks as they come.
-
-Takes a request's body, gives chunks; time limits for the connection, the first byte, the silence between bytes and the whole;
-tries again before the first byte only, so that nothing is ever said twice. Network errors come out as GenerationError.
-httpx is imported on the first call.
+`ModelServer` takes a request's body and yields chunks. There are time limits for the connection, the first byte, the silence between bytes and the
+whole answer. It tries again only before the first byte, so that no chunk comes twice. Network errors become GenerationError. httpx is imported
+on the first call.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-#: What a stream may be at most in one line, in bytes: images apart, no chunk comes near it.
+#: The longest line of a stream, in bytes. Only images come near it.
 MOST_LINE_BYTES = 32 * 1024 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _FIELD = re.compile(r"(data|event|id|retry)(?::[ ]?(.*)|$)", re.DOTALL)
@@ -49,13 +48,13 @@ _MOST_SHOWN = 80
 
 
 class DecodingError(ValueError):
-    """Raised for bytes that are none of the three."""
+    """Raised for bytes in none of the three formats."""
 
 
 class StreamDecoder:
-    """Feed it bytes, take the chunks; `close` gives those that the last bytes hold.
+    """Takes bytes and returns chunks; `close` returns those in the last bytes.
 
-    `has_begun` says that there was a chunk, `is_done` that the server has said `[DONE]`: nothing more will come.
+    `has_begun` is true after the first chunk, `is_done` after the server's `[DONE]`: nothing more will come.
     """
 
     def __init__(self) -> None:
@@ -116,7 +115,7 @@ class StreamDecoder:
         return self._line_of_json(line)
 
     def _line_of_json(self, line: str) -> list[Mapping[str, Any]]:
-        """Take a line that belongs to no event: a line of JSON, or the first of a document in several."""
+        """Take a line outside events: a line of JSON, or the first of a document of several lines."""
         try:
             return self._take_value(_parse(line))
         except DecodingError:
@@ -145,26 +144,26 @@ class StreamDecoder:
             return []
         chunks = value if isinstance(value, list) else [value]
         if not all(isinstance(chunk, Mapping) for chunk in chunks):
-            raise DecodingError(f"the stream holds what is no JSON object: {json.dumps(value)[:_MOST_SHOWN]}")
+            raise DecodingError(f"the stream has a value that is not a JSON object: {json.dumps(value)[:_MOST_SHOWN]}")
         self.has_begun = True
         return chunks
 
 
 def _parse(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
-    """Parse a text; None for what says only that the stream is over."""
+    """Parse a text; None for the mark that ends the stream."""
     if text.strip() == _END_MARK:
         return None
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DecodingError(f"the stream holds what is no JSON: {text[:_MOST_SHOWN]!r}") from error
+        raise DecodingError(f"the stream has text that is not valid JSON: {text[:_MOST_SHOWN]!r}") from error
 
 
 def _as_error(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
     return chunk if chunk.get("error") else {"error": dict(chunk)}
 
 
-#: What an answer may be at most as it is sent, in bytes: some 200,000 tokens, each in an event of its own of about 300 bytes.
+#: The longest answer, in bytes as sent: some 200,000 tokens, each in an event of its own of about 300 bytes.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
@@ -179,8 +178,8 @@ _HEADERS = {
 class StreamLimits:
     """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
 
-    `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
-    one that asks for more than `longest_pause_s` is not asked again. Pauses count for no limit. An answer of more than `most_bytes` is cut off there.
+    `retries` are further tries after a failure before the first byte, after a pause that doubles or that the server asks for. A server that
+    asks for more than `longest_pause_s` is not tried again. Pauses count for no limit. An answer is cut off at `most_bytes`.
     """
 
     connect_s: float = 10.0
@@ -194,10 +193,10 @@ class StreamLimits:
 
 
 class ModelServer:
-    """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy.
+    """One model at one address. Requests to this machine use no proxy.
 
-    One that `keeps_connection` asks again through the connection it has, until the event loop is shut down (`asyncio.run` does that): quicker,
-    but a server that closes it at the same moment costs a try.
+    With `keeps_connection` it uses its connection again, until the event loop is shut down (`asyncio.run` does that). This is quicker, but a
+    server that closes the connection at the same moment costs a try.
     """
 
     def __init__(
@@ -224,10 +223,10 @@ class ModelServer:
     async def chunks(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None = None
     ) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Send a request and give the chunks of the answer; `on_retry` is told the reason of each try that another one follows.
+        """Send a request and yield the chunks of the answer. `on_retry` is called with the reason of each failure that another try follows.
 
-        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason
-        `unreachable`, `timeout`, `interrupted` or `bad_answer` for all else, also after chunks.
+        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason `unreachable`, `timeout`,
+        `interrupted` or `bad_answer` for all else, also after chunks.
         """
         decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
         try:
@@ -255,7 +254,7 @@ class ModelServer:
     async def _bytes(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the answer; a try that fails before the first is made again."""
+        """Yield the bytes of the answer. Before the first byte, a failed try is made again."""
         for attempt in count():
             has_begun = False
             try:
@@ -341,7 +340,7 @@ class ModelServer:
         return refusal(self.name, response.status_code, body, said_to_wait_s(response.headers, time.time()))
 
     def _as_generation_error(self, error: Exception) -> GenerationError:
-        """Return one of few errors for those of httpx."""
+        """Return the GenerationError for an error of httpx."""
         httpx = _httpx()
         detail = _plain(self.name.clean(str(error)) or type(error).__name__)
         if isinstance(error, httpx.ConnectTimeout):
@@ -358,7 +357,7 @@ class ModelServer:
 
 
 class _StreamStart:
-    """The beginning of an answer: nothing of it counts as begun before it is known not to be an error, which another try may mend."""
+    """The beginning of an answer, held back until it is known not to be an error: after an error another try may succeed."""
 
     def __init__(self, server: ServerName) -> None:
         self._server, self._decoder = server, StreamDecoder()
@@ -366,11 +365,11 @@ class _StreamStart:
         self._is_over = False
 
     def take(self, piece: bytes) -> bytes:
-        """Take what comes next, and return what can be passed on. Raises ServerError."""
+        """Take the next bytes, and return those that can be passed on. Raises ServerError."""
         if self._is_over:
             return piece
         self._pieces.append(piece)
-        with suppress(DecodingError):  # whoever reads it says so
+        with suppress(DecodingError):  # the reader raises it
             chunks = self._decoder.feed(piece)
             if not chunks and not self._decoder.is_done:
                 return b""
@@ -396,7 +395,7 @@ class _StreamStart:
 
 @attrs.define
 class _Wait:
-    """Waiting within the limits: for the first byte all in all, then from byte to byte, always for the whole."""
+    """Waits within the limits: until the first byte, then from byte to byte, and always for the whole answer."""
 
     server: ServerName
     limits: StreamLimits
@@ -410,7 +409,7 @@ class _Wait:
         self.deadline = None if self.limits.whole_s is None else now + self.limits.whole_s
 
     async def during(self, work: Any) -> Any:  # noqa: ANN401  # whatever is waited for
-        """Wait for something. GenerationError with the reason `timeout` when a limit is over."""
+        """Wait for work. Raises GenerationError with the reason `timeout` at a limit."""
         now = asyncio.get_running_loop().time()
         until = now + self.limits.silence_s if self.has_begun else self.first_by
         whole = self.deadline is not None and self.deadline <= until
@@ -436,7 +435,7 @@ class _Wait:
 
 
 def _plain(text: str) -> str:
-    """Keep braces of a text that goes into a sentence with placeholders."""
+    """Escape the braces of a text that goes into a sentence with placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -453,7 +452,7 @@ def _httpx() -> Any:  # noqa: ANN401  # imported late
 
 @cache
 def _trusted_certificates() -> "ssl.SSLContext":
-    """Return the certificates that are trusted; read once, which takes longer than a request."""
+    """Return the trusted certificates. They are read once: that takes longer than a request."""
     context: ssl.SSLContext = _httpx().create_ssl_context()
     return context
 
@@ -464,7 +463,7 @@ _MOST_BEHIND_S = 0.05
 class _ClientPool:
     """The clients of one server, one for each event loop. Several threads may use it, each with its own loop.
 
-    A client must not be used, and cannot be closed, outside of its loop; and nobody but the loop knows when that ends.
+    A client must not be used, and cannot be closed, outside its loop, and only the loop knows when it ends.
     """
 
     def __init__(self) -> None:
@@ -473,7 +472,7 @@ class _ClientPool:
 
     @asynccontextmanager
     async def client(self, open_client: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
-        """Yield the client of the running loop, opened at its first use; an answer that is still read is waited for."""
+        """Yield the client of the running loop, opened at its first use, once earlier answers are read to their end."""
         loop = asyncio.get_running_loop()
         if tasks := [task for task in self._read_tasks if task.get_loop() is loop]:
             await asyncio.wait(tasks)
@@ -493,7 +492,7 @@ class _ClientPool:
             await closer.aclose()
 
     def read_on(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Read what comes behind a whole answer, beside everything else: only a connection whose answer was read can be used again."""
+        """Read in the background what follows a whole answer: a connection can be used again only after its answer was read."""
         task = asyncio.create_task(_read_to_the_end(pieces))
         self._read_tasks.add(task)
         task.add_done_callback(self._read_tasks.discard)
@@ -502,7 +501,7 @@ class _ClientPool:
 async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
     """Read for a moment, and close."""
     try:
-        with suppress(TimeoutError, GenerationError):  # what was wanted is there
+        with suppress(TimeoutError, GenerationError):  # the answer is whole already
             async with asyncio.timeout(_MOST_BEHIND_S):
                 async for _ in pieces:
                     pass

@@ -1,15 +1,9 @@
-"""Where a model is: an address and the name under which the server there knows it, written `http://HOST/v1#MODEL`.
+"""Model servers: their addresses, their errors, and when another try is worth it.
 
-Takes texts and variables, gives `Endpoint`. It opens no connection.
+An `Endpoint` is an address and the name under which the server there knows a model, written `http://HOST/v1#MODEL`. Nothing here opens a connection.
 
-What may go wrong with a server, as few errors, each one sentence and what to do. No secret gets into any.
-
-Takes what a server answered, or what the network raised, gives GenerationError with one of the reasons of
-docs/how-to/models.md.
-
-Which failures of a model are worth another try, and after which pause.
-
-Takes errors, gives seconds, and sentences for the last of them. It waits for nothing itself.
+What a server answers, or the network raises, becomes a GenerationError with one of the reasons of docs/how-to/models.md: one sentence, and what to
+do. No secret gets into one. `Retries` says which failures are worth another try, after which pause.
 """
 
 import ipaddress
@@ -59,7 +53,7 @@ class Endpoint:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the address is of this machine: then no proxy is asked."""
+        """Whether the address is of this machine: then no proxy is used."""
         host = urlsplit(self.base).hostname or ""
         try:
             address = ipaddress.ip_address(host)
@@ -69,7 +63,7 @@ class Endpoint:
 
     @property
     def wants_key(self) -> bool:
-        """Whether it is known that nobody is answered here without a key."""
+        """Whether this host is known to answer only with a key."""
         parts = urlsplit(self.base)
         return parts.scheme == "https" and parts.hostname in _KEYS
 
@@ -86,17 +80,17 @@ class Endpoint:
 
 
 def read_endpoint(text: str) -> Endpoint:
-    """Read an address with a model. ValueError for what is none, and for one that holds a password."""
+    """Read an address with a model. Raises ValueError for an invalid address, and for one with a password."""
     address, _, model = text.partition("#")
     try:
         parts = urlsplit(address)
         host, _port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"this is no address of a server: {_HOW}") from error
+        raise ValueError(f"this is not an address of a server: {_HOW}") from error
     if parts.username or parts.password or any(is_secret_name(name) for name, _ in parse_qsl(parts.query)):
         raise ValueError("an address must not hold a password or a key: put it into a variable, and name that")
     if not address.startswith(SCHEMES) or not host or any(character.isspace() for character in text.strip()):
-        raise ValueError(f"'{text}' is no address of a server: {_HOW}")
+        raise ValueError(f"'{text}' is not an address of a server: {_HOW}")
     if not model.strip():
         raise ValueError(f"'{text}' names no model: {_HOW}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
@@ -114,7 +108,7 @@ _TOO_LONG = re.compile(
 _CONTENT_FILTER = re.compile(
     r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE
 )
-#: What servers say of a quota that is spent and comes back on another day, if at all; and of one that comes back soon.
+#: Messages about a quota that is used up for days; and about one that comes back soon.
 _USED_UP = re.compile(
     r"insufficient[_ ](?:quota|credits?|balance|funds)|exceeded your current quota|(?:usage|daily|weekly|monthly|spend(?:ing)?)[_ ]limit"
     r"|credit balance|out of credits|billing[_ ](?:hard[_ ]limit|cycle)",
@@ -137,7 +131,7 @@ _CODES = (
     (re.compile(r"not_?found", re.IGNORECASE), "not_found"),
     (re.compile(r"invalid_?(?:request|argument|parameter)|bad_?request", re.IGNORECASE), "failed"),
 )
-#: Nothing was paid, or nobody has written it: another try ends the same way, whatever its reason.
+#: A payment is due, or the server cannot do this at all: another try ends the same way.
 _THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
 _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
 _SENTENCES = {
@@ -154,9 +148,9 @@ _SENTENCES = {
 
 
 class ServerError(GenerationError):
-    """Raised when a server refuses or fails. `status` is HTTP's, `detail` what it said, `wait_s` how long it asks to wait.
+    """Raised when a server refuses or fails. `status` is HTTP's, `detail` the server's message, `wait_s` how long it asks to wait.
 
-    `again` is false where another try cannot help, though it may for other errors of the same reason.
+    `again` is false where another try cannot help, though it may after other errors with the same reason.
     """
 
     def __init__(
@@ -177,13 +171,13 @@ class ServerError(GenerationError):
 
 
 def without_secrets(text: str) -> str:
-    """Take out of a text the environment's secrets, and what looks like one in an address or a header."""
+    """Remove from a text the environment's secrets, and what looks like one in an address or a header."""
     return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", environment_secrets().text(text)))
 
 
 @attrs.frozen
 class ServerName:
-    """Who is asked: for messages. `variable` is where the key is looked for."""
+    """A model and its server, for messages. `variable` is the environment variable with the key."""
 
     model: str
     where: str
@@ -191,14 +185,14 @@ class ServerName:
     key: str = attrs.field(default="", repr=False)
 
     def clean(self, text: str) -> str:
-        """Take out of a text what may be a secret, on one line, shortened."""
+        """Return a text on one line, shortened, without what may be a secret."""
         text = " ".join(text.split())
         if self.key:
             text = text.replace(self.key, "***")
         return without_secrets(text)[:_MOST_DETAIL]
 
     def sentence(self, reason: str) -> str:
-        """Return what is said of a reason."""
+        """Return the sentence for a reason."""
         return _SENTENCES[reason].format(model=self.model, where=self.where, variable=self.variable)
 
     def error(self, reason: str, sentence: str) -> GenerationError:
@@ -207,7 +201,7 @@ class ServerName:
 
 
 def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
-    """Return the error for an answer that is none."""
+    """Return the error for an answer with a status other than 200."""
     detail = server.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
@@ -221,14 +215,14 @@ def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None =
 
 
 def is_used_up(text: str, wait_s: float | None) -> bool:
-    """Return whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
+    """Return whether a server's answer says that a quota is used up for long, so that another try soon would fail too."""
     return wait_s is None and bool(_USED_UP.search(text)) and not _BACK_SOON.search(text)
 
 
 def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return how long a server asks to wait by its headers (RFC 9110: `Retry-After` is seconds, or a date), at a time of the clock; None where it does not.
+    """Return how long a server asks to wait, by its headers, at a time of the clock; None where it does not ask.
 
-    `Retry-After-Ms` is OpenAI's and Azure's; fractions of a second are said by several.
+    `Retry-After` is seconds or a date (RFC 9110); several servers send fractions of a second. `Retry-After-Ms` is OpenAI's and Azure's.
     """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = str(headers.get(name) or "").strip()
@@ -245,7 +239,7 @@ _FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
 
 
 def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
-    """Return the error that an answer with a good status is; None where it is none."""
+    """Return the error in an answer with a good status; None where there is none."""
     error = chunk.get("error")
     if not error or chunk.get("choices") or chunk.get("message"):
         return None
@@ -269,7 +263,7 @@ def with_words(sentence: str, detail: str, status: int | None = None) -> str:
 
 
 def reason_of(status: object, detail: str) -> str:
-    """Return the reason for a status, or a code that stands for one, and what was said."""
+    """Return the reason for a status, or for a code in its place, and the server's message."""
     number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
     if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
         return "context_too_long"
@@ -293,7 +287,7 @@ def _code_in(body: bytes) -> str:
 
 
 def message_in(body: bytes) -> str:
-    """Return what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
+    """Return the error message in an answer: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
     text = body.decode("utf-8", "replace")
     try:
         content: Any = json.loads(text)
@@ -308,7 +302,7 @@ def message_in(body: bytes) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
-#: Reasons that may be gone a little later. A refused key, a prompt too long, a filter, an answer cut off are the same next time.
+#: Reasons that may be gone a little later. A refused key, a prompt that is too long, a filter or an answer cut off stay the same.
 WORTH_ANOTHER_TRY = frozenset({"rate_limit", "timeout", "server_error", "unreachable", "interrupted"})
 #: After these nobody knows whether the provider charges for what it had begun.
 MAYBE_CHARGED = frozenset({"timeout", "interrupted"})
@@ -316,10 +310,10 @@ MAYBE_CHARGED = frozenset({"timeout", "interrupted"})
 
 @attrs.frozen
 class Retries:
-    """How many further tries there may be: with a pause that doubles, or what the provider asks for.
+    """How many further tries there may be, after a pause that doubles or that the provider asks for.
 
-    A provider that asks for more than `longest_pause_s` is not asked again; nor is anybody `most_s` after the first failure. ValueError for less
-    than none.
+    A provider that asks for more than `longest_pause_s` is not tried again, and none is `most_s` after the first failure. Raises ValueError
+    for a negative number of tries.
     """
 
     most: int = 0
@@ -328,12 +322,12 @@ class Retries:
     most_s: float = math.inf
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no number of tries."""
+        """Raise ValueError for a negative number of tries."""
         if self.most < 0:
             raise ValueError(f"retries = {self.most} is too few: at least 0")
 
     def pause_s(self, error: GenerationError, failed: int, since_s: float = 0.0) -> float | None:
-        """Return how long to wait after so many failures before this one, the first of them so long ago; None when there is no other try."""
+        """Return how long to wait before the next try, after `failed` earlier failures, the first `since_s` ago; None when there is none."""
         asked_s = error.wait_s if isinstance(error, ServerError) else None
         left_s = self.most_s - since_s
         if not self._left(error, failed) or left_s <= 0 or self._too_long(asked_s, since_s):
@@ -341,7 +335,7 @@ class Retries:
         return min(self.first_pause_s * 2.0**failed, self.longest_pause_s, left_s) if asked_s is None else asked_s
 
     def last(self, error: GenerationError, tries: int, since_s: float = 0.0) -> GenerationError:
-        """Say in the error of the last try how many there were, and when the server's wish to wait ended them. Gives the same error."""
+        """Add to the error of the last try how many there were, and whether the server's wish to wait ended them. Return this error."""
         sentences = [str(error)]
         if tries > 1:
             sentences.append(f"It was tried {tries} times.")

@@ -1,8 +1,7 @@
-"""The sandbox: code of a model runs here, and nowhere else.
+"""The sandbox: the only place where code that models write runs.
 
-`run_confined` runs a program of ours over untrusted code in a process of its own, on the best rung that the machine reaches, and says with
-every result which that was and which features it had. `Confinement(require=..)` refuses to run with less. `limits()` tells what remains
-possible. It needs a POSIX system.
+`run_confined` runs a program of dsa over untrusted code in a process of its own, on the best rung that this machine reaches. Each result has the rung
+and its features. `Confinement(require=..)` refuses to run with less. `limits()` says what stays possible. It needs a POSIX system.
 """
 
 from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probe
@@ -53,7 +52,7 @@ def run_confined(
 
 
 def choose_rung(confinement: Confinement) -> Rung:
-    """Return the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
+    """Return the rung that code would run on. Raises SandboxError, which names what is missing and why better rungs are not there."""
     rung = probe(confinement.rung) if confinement.rung else best()
     if rung.fault:
         raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))

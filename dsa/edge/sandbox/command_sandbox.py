@@ -1,11 +1,8 @@
-"""Start the sandbox in which one command runs: bubblewrap's arguments, and the first process in it.
+"""The sandbox for commands: one command over a folder that it may write; of this machine it sees only programs and libraries.
 
-Takes a command and its pipes, gives a `Sandbox`; whoever leaves it has killed all that was in it.
-
-Run one command over a folder that it may write, and see nothing else of this machine but programs and libraries.
-
-Takes a `ShellCommand`, gives an `CommandEnd`; bubblewrap makes the file tree, and a process, user and network of its own. Whether the command makes
-sense, and what its output says, is not known here. Nothing survives it, however it ends.
+`run_command` takes a `ShellCommand` and returns a `CommandEnd`. bubblewrap makes the file tree, and a process, user and network of the command's own;
+`Sandbox` holds its processes, and leaving it kills all of them. Nothing survives the command, however it ends. Whether the command makes sense, and
+what its output means, is not decided here.
 """
 
 import contextlib
@@ -48,7 +45,7 @@ _TMP, _SHARED_MEMORY = "/tmp", "/dev/shm"  # noqa: S108  # of its own
 _MOST_HOPS = 40
 _SWEEPING_S = 5.0
 _MOST_COMPLAINTS = 4_096
-#: What programs want to find of a machine; no line of this one.
+#: What programs expect to find on a machine; nothing of this one.
 _ETC = {
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
@@ -59,10 +56,10 @@ _ETC = {
 
 @attrs.frozen
 class ShellCommand:
-    """What is run, where, and what it sees. `argv` starts with the real path of a program, `environment` is all it gets.
+    """A command, its folder, and what it sees. `argv` starts with the real path of a program; `environment` is its whole environment.
 
-    `folder` is shown with its own path and may be written, but for `read_only` (paths in it, which must be there). `visible` is shown too, and
-    cannot be written. `hosts` is the Unix socket of a proxy, if it may use the network through one. `stdin` is all it can read.
+    `folder` is visible under its own path and may be written, except for `read_only` (existing paths in it). `visible` cannot be written.
+    `hosts` is the Unix socket of a proxy, if the command may use the network through one. `stdin` is its whole input.
     """
 
     argv: tuple[str, ...]
@@ -77,7 +74,7 @@ class ShellCommand:
 
 
 class Pipes:
-    """The pipes of a command: what it writes, how it ended, what ends it when it is closed here."""
+    """The pipes of a command: its output, its status, and a lifeline, which ends it when it is closed here."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
@@ -100,7 +97,7 @@ class Pipes:
         return pair
 
     def hand_over(self) -> None:
-        """Close here what the sandbox has now."""
+        """Close here the ends that the sandbox has now."""
         for file in (self.output_end, self.status_end, self.lifeline_end):
             self.close(file)
 
@@ -112,7 +109,7 @@ class Pipes:
 
 
 class Sandbox:
-    """The processes of a command. Leaving it kills what is left of them, and waits until nothing is. Raises OSError."""
+    """The processes of a command. Leaving it kills all that are left, and waits until none is. Raises OSError."""
 
     def __init__(self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes) -> None:
         self._first = 0
@@ -181,14 +178,14 @@ class Sandbox:
         self._process.wait()
 
     def complaints(self) -> str:
-        """Return the last line of what went wrong before the command could start."""
+        """Return the last line of the errors before the command could start."""
         self._complaints.seek(0)
         lines = self._complaints.read(_MOST_COMPLAINTS).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
 
 def visible_paths(*paths: str) -> Visible:
-    """Return what a command sees besides its folder: Python, the system's libraries, these files and folders, and the links to them."""
+    """Return what a command can see outside its folder: Python, the system's libraries, these files and folders, and links to them."""
     view = visible(tuple(sorted({os.path.realpath(path) for path in paths})))
     links = {path: to for path, to in view.links.items() if to != OWN}
     for path in paths:
@@ -197,7 +194,7 @@ def visible_paths(*paths: str) -> Visible:
 
 
 def _hops(path: str) -> dict[str, str]:
-    """Return the symbolic links over which a path leads."""
+    """Return the symbolic links that a path goes through."""
     links: dict[str, str] = {}
     parts, at = list(Path(path).parts[1:]), Path("/")
     while parts and len(links) < _MOST_HOPS:
@@ -255,7 +252,7 @@ def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list
 
 
 def _folders(command: ShellCommand) -> list[str]:
-    """Make the folders above what is shown: by itself bubblewrap gives them the modes of those outside, which may be closed."""
+    """Make the folders above visible paths. bubblewrap would give them the modes of those outside, which may be closed."""
     tops = command.visible.paths
     above = {
         str(parent)
@@ -267,9 +264,9 @@ def _folders(command: ShellCommand) -> list[str]:
 
 
 def _read_only_mounts(command: ShellCommand) -> list[str]:
-    """Show again, without leave to write, what lies in the folder and is kept from the command.
+    """Mount again, read-only, the paths in the folder that the command may not write.
 
-    The folders that lead to it become mounts too: those cannot be renamed to put another in their place.
+    The folders that lead to them become mounts too: a mount cannot be renamed and replaced by another folder.
     """
     inside = [path for path in command.visible.paths if path.startswith(f"{command.folder}/")]
     read_only = sorted({*command.read_only, *inside})
@@ -285,7 +282,7 @@ def _read_only_mounts(command: ShellCommand) -> list[str]:
 
 _RUNG_NAME = "bubblewrap"
 _lock = threading.Lock()
-#: In a network of its own it may send datagrams, to nobody: only what is answered counts.
+#: In a network of its own a command may send datagrams, which reach nobody. So only connections count.
 _ATTACK = """
 import sys
 addresses = _addresses
@@ -296,7 +293,7 @@ run(sys.argv[1], 1)
 _MARGIN_S = 3.0  # for the first process of the sandbox to start and to report; then all is killed
 _PIECE_BYTES = 65_536
 _MOST_STATUS = 4_096
-#: What a command is kept from. Its files are this user's own, so is its user; how much disk it uses is looked at, not bounded.
+#: The features that confine a command. It runs as this user, over this user's files; its use of the disk is watched, not bounded.
 KEPT_FROM = frozenset(FEATURES) - {"own user", "bounded disk"}
 #: How much one command may use: memory, size of a file and open files for each process, disk and processes for all together.
 BOUNDS = Bounds(
@@ -310,9 +307,9 @@ How = Literal["exited", "timeout", "stopped", "disk", "processes", "lost"]
 
 @attrs.frozen
 class CommandEnd:
-    """How it ended. `status` is its exit status, the negative number of a signal, or None where it had to be left to the kernel.
+    """How a command ended. `status` is its exit status, the negative number of a signal, or None if the kernel had to end it.
 
-    `head` is the beginning of what it wrote to its output and errors, `tail` the end of the rest, `bytes_between` what neither has.
+    `head` is the beginning of its output and errors, `tail` the end of the rest, `bytes_between` the number of bytes between them.
     """
 
     how: How
@@ -330,7 +327,7 @@ class StopSwitch:
         self._reader, self._writer = os.pipe()
 
     def fileno(self) -> int:
-        """Return a file that can be read from as soon as it is set."""
+        """Return a file that is readable once the switch is set."""
         return self._reader
 
     def set(self) -> None:
@@ -345,7 +342,7 @@ class StopSwitch:
 
 @contextlib.contextmanager
 def stop() -> Iterator[StopSwitch]:
-    """Yield one that is closed afterwards."""
+    """Yield a switch, and close it afterwards."""
     switch = StopSwitch()
     try:
         yield switch
@@ -369,7 +366,7 @@ def run_command(
 
 
 class _CommandPipes:
-    """What has been read so far: of the output the beginning and the end, and all of the status."""
+    """Reads a command's pipes: the beginning and the end of its output, and all of its status."""
 
     def __init__(self, pipes: Pipes, most: int) -> None:
         self._pipes, self._most = pipes, most
@@ -390,7 +387,7 @@ class _CommandPipes:
                         selector.unregister(key.fileobj)
 
     def drain(self) -> None:
-        """Read what is still in the pipe; who holds it open is not waited for."""
+        """Read what is still in the pipe, without waiting for processes that hold it open."""
         with contextlib.suppress(BlockingIOError):
             while self._read_output():
                 pass
@@ -428,7 +425,7 @@ def _command_end(reader: _CommandPipes, complaints: str, seconds: float) -> Comm
 
 
 def probe_commands() -> Rung:
-    """Try the sandbox for commands: attack it from inside. The answer is kept like that of a rung."""
+    """Try the sandbox for commands by attacking it from inside. The answer is kept like that of a rung."""
     with _lock:
         try:
             return _probe_commands()

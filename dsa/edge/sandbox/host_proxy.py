@@ -1,7 +1,7 @@
 """A proxy that lets a sandbox without a network reach the hosts that were named, and no other.
 
-Takes names, as NAME or NAME:PORT, gives a Unix socket on which CONNECT and plain HTTP are understood (RFC 9110, RFC 9112). Names are
-compared as they were asked for and resolved here. What stands inside of an encrypted connection is not seen.
+It takes names, as NAME or NAME:PORT, and serves CONNECT and plain HTTP on a Unix socket (RFC 9110, RFC 9112). Names are compared as they were
+requested, and resolved here. It does not see into encrypted connections.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _MOST_AT_ONCE = 64
 
 @contextlib.contextmanager
 def serve_proxy(hosts: Collection[str]) -> Iterator[str]:
-    """Serve a proxy while a command runs; return the path of its socket. Raises ValueError for what names no host."""
+    """Serve a proxy while a command runs; yield the path of its socket. Raises ValueError for an invalid host name."""
     allowed_places = frozenset(place for host in hosts for place in places(host))
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder, _Connections() as connections:
         path = str(Path(folder) / "proxy")
@@ -36,7 +36,7 @@ def serve_proxy(hosts: Collection[str]) -> Iterator[str]:
 
 
 def places(host: str) -> list[tuple[str, int]]:
-    """Return the names and ports that are meant: those of the web where no port is said."""
+    """Return the name with its ports: those of the web if it has none."""
     name, _, port = host.partition(":")
     if (
         not name
@@ -48,7 +48,7 @@ def places(host: str) -> list[tuple[str, int]]:
 
 
 class _Connections:
-    """All sockets that are open, to be shut down when the command is over: their threads end then, and close them."""
+    """The open sockets. They are shut down when the command is over; then their threads end and close them."""
 
     def __init__(self) -> None:
         self._open: set[socket.socket] = set()
@@ -66,7 +66,7 @@ class _Connections:
                     each.shutdown(socket.SHUT_RDWR)
 
     def add(self, one: socket.socket) -> socket.socket:
-        """Note a socket. Raises ConnectionError when the command is over, or has too many."""
+        """Add a socket. Raises ConnectionError when the command is over, or has too many."""
         with self._lock:
             if self._over or len(self._open) >= _MOST_AT_ONCE:
                 one.close()
@@ -95,7 +95,7 @@ def _answer(one: socket.socket, allowed_places: frozenset[tuple[str, int]], conn
     try:
         one.settimeout(_CONNECT_S)
         _carry(one, allowed_places, connections)
-    except (OSError, ValueError):  # a side is gone, or speaks no HTTP: there is nobody to tell
+    except (OSError, ValueError):  # a side is gone, or does not speak HTTP: nobody reads an answer
         pass
     finally:
         connections.drop(one)
@@ -149,7 +149,7 @@ def _connect_target(target: str) -> tuple[str, int]:
 
 
 def _plain_request(method: str, target: str, version: str, lines: list[str]) -> tuple[tuple[str, int], bytes]:
-    """Return where a plain request goes, and how it is sent on: for that host, and as the only one of its connection."""
+    """Return the host and port of a plain request, and the request as it is sent there, alone on its connection."""
     url = urlsplit(target)
     if url.scheme != "http" or not url.hostname or url.username is not None:
         raise ValueError("no plain request to a proxy")

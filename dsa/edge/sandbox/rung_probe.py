@@ -1,6 +1,7 @@
-"""Which rungs this machine reaches, found by trying: a program that attacks is run on each, and a feature counts that it could not break.
+"""A probe of the sandbox: the rungs that this machine reaches, found by attacks.
 
-Every rung is tried at most once in a process. The attacks aim at things made for them: a file, a folder, sockets of ours.
+A program that attacks runs on each rung, and a feature counts only if the attacks could not break it. Every rung is tried at most once in a process.
+The attacks aim at a file, a folder and sockets that are made for them.
 """
 
 import contextlib
@@ -38,9 +39,9 @@ _lock = threading.Lock()
 
 @attrs.frozen
 class Rung:
-    """A rung as it is here: `features` that held when attacked, or the `fault` for which it cannot be had.
+    """A rung on this machine: the `features` that held when attacked, or the `fault` for which it cannot be used.
 
-    `notes` say what is less than elsewhere, and why: a filter of system calls that is not there, limits of this user's own.
+    `notes` say what is weaker here than elsewhere, and why: no filter of system calls, lower limits for this user.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Rung:
 
 
 def probe(name: str) -> Rung:
-    """Try a rung; the answer is kept for as long as this process lives, unless the machine was only out of something."""
+    """Try a rung. The answer is kept while this process lives, unless the machine was only short of something."""
     with _lock:
         try:
             return _probe_rung(name)
@@ -96,7 +97,7 @@ def _probe_rung(name: str) -> Rung:
 
 
 def broken_promises(promises: Collection[str], broken_features: Mapping[str, list[str]]) -> str:
-    """Return which promises did not hold when tried, and by what; empty when all did."""
+    """Return which promises did not hold when tried, and what broke them; empty when all held."""
     failures = [
         f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken_features.items()) if name in promises
     ]
@@ -122,14 +123,14 @@ def _not_here(name: str) -> str:
 
 @contextlib.contextmanager
 def targets() -> Iterator[dict[str, Any]]:
-    """Make what is attacked: a file of this user, a folder for all, listening sockets; this process is one too."""
+    """Make the targets of the attacks: a file of this user, a folder for all, listening sockets. This process is a target too."""
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as stack:
         Path(folder).chmod(0o777)
         secret = Path(folder) / "secret"
         secret.write_text("outside", encoding="utf-8")
         secret.chmod(0o644)
         target_data: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
-        with contextlib.suppress(OSError):  # a machine may be without loopback: then there is none to reach
+        with contextlib.suppress(OSError):  # on a machine without loopback there is no TCP to reach
             tcp = stack.enter_context(socket.socket())
             tcp.bind(("127.0.0.1", 0))
             tcp.listen()

@@ -1,18 +1,12 @@
-"""Start the process from which calls are forked, on one rung, and talk to it.
+"""The runner of the sandbox: a trusted program over untrusted code, confined on one rung.
 
-Takes a rung and what is to be imported; gives a `Zygote`. It has no environment but a seed for hashes, no other open file than its control socket and a view
-of `/proc` that code never gets, and it ends when the socket is closed: also when this process is killed.
+`run_on` starts a call and returns what it reported. It trusts nothing that comes out: it reads pipes up to a bound, exit status and prints prove
+nothing, and at the deadline it kills the call with all that it started.
 
-The warm processes of this one: started at the first use, shared by all threads, ended with it.
-
-A call is forked off a warm process only where code cannot reach it; elsewhere each call has a process of its own, started for it.
-
-Working directories of calls on rungs where a process has no file tree of its own, removed with all that is in them.
-
-Run a program of ours over code that is not, confined, and give back what it reported.
-
-Nothing is trusted that comes out: pipes are read up to a bound, exit status and prints mean nothing, and whatever is not over at the
-deadline is killed with all that it started.
+Calls are forked by a `Zygote`: a process with no environment but a seed for hashes, and no open files but its control socket and a view of `/proc` that
+code never gets. It ends when the socket is closed, also when this process is killed. A zygote that code cannot reach is kept warm: it starts at the
+first use, all threads share it, and it ends with this process. Elsewhere each call has its own. On rungs without a file tree of its own a call has a
+working directory, which is removed with all that is in it.
 """
 
 import atexit
@@ -55,9 +49,9 @@ _MOST_HELLO = 65_536
 
 @attrs.define(eq=False)
 class Zygote:
-    """A process that forks one confined process for each call. `fault` says why it is not there; then it takes no calls.
+    """A process that forks one confined process for each call. `fault` says why it could not start; then it takes no calls.
 
-    `gap` says why system calls are not filtered; empty where they are. One that is not `warm` could be reached by its calls: it takes only one.
+    `gap` says why system calls are not filtered; empty where they are. If it is not `warm`, its calls could reach it, and it takes only one.
     """
 
     process: subprocess.Popen[bytes]
@@ -68,7 +62,7 @@ class Zygote:
     warm: bool = False
 
     def ask(self, files: Sequence[int]) -> None:
-        """Hand a call over: header, payload, result, status, output, lifeline. Raises SandboxError when it is gone."""
+        """Send it a call: header, payload, result, status, output, lifeline. Raises SandboxError when the process is gone."""
         try:
             socket.send_fds(self.control, [b"c"], files)
         except OSError as error:
@@ -79,7 +73,7 @@ class Zygote:
         return self.process.poll() is None
 
     def close(self) -> None:
-        """Let it end by itself, its calls with it; kill it when it does not."""
+        """Let it end by itself with its calls; kill it if it does not."""
         self.control.close()
         try:
             self.process.wait(1)
@@ -96,13 +90,13 @@ class Zygote:
             self.process.wait()
 
     def forget(self) -> None:
-        """Let go of it in a fork of the process that started it, which does not own it."""
+        """Forget it in a fork of the process that started it: the fork does not own it."""
         self.control.close()
         self.process.returncode = 0
 
 
 def start(rung: str, warm_setup: WarmSetup) -> Zygote:
-    """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`. Raises OSError."""
+    """Start a zygote, and wait until it is confined and has imported its modules. Its `fault` says what went wrong. Raises OSError."""
     ours, theirs = socket.socketpair()
     view = visible(warm_setup.paths)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY) if Path("/proc/self").exists() else os.dup(theirs.fileno())
@@ -130,7 +124,7 @@ def start(rung: str, warm_setup: WarmSetup) -> Zygote:
 
 
 def _read_greeting(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a file
-    """Read what it says of itself, or what went wrong."""
+    """Read the zygote's report about itself, or what went wrong."""
     line = b""
     zygote.control.settimeout(_HELLO_S)
     with contextlib.suppress(OSError):
@@ -164,7 +158,7 @@ def _wrapper(rung: str, view: Visible) -> list[str]:
     if rung != "bubblewrap":
         return []
     command = [
-        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # else a process of its own would be left to whoever adopts orphans
+        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # else the system would adopt its orphans
         "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     ]  # fmt: skip
     if os.geteuid() == 0:  # for each call it becomes another user, who then has nothing
@@ -173,7 +167,7 @@ def _wrapper(rung: str, view: Visible) -> list[str]:
     else:
         command += ["--unshare-user"]
     above = {str(parent) for path in view.paths for parent in list(Path(path).parents)[:-1]}
-    for folder in sorted({*above, "/dev"}):  # by itself it would copy modes, and nobody may enter root's home
+    for folder in sorted({*above, "/dev"}):  # bwrap would copy modes, and others may not enter root's home
         command += ["--perms", "0755", "--dir", folder]
     command += ["--size", str(Bounds().disk_bytes), "--tmpfs", OWN]  # for calls that cannot mount their own
     for path in view.paths:
@@ -191,7 +185,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
-    """Yield a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
+    """Yield a zygote for a call, warm where that is safe. Raises SandboxError when the rung is not available, OSError when no process starts."""
     key = (rung, setup)
     with _lock:
         process = _warm.get(key)
@@ -221,7 +215,7 @@ def close_all() -> None:
 
 
 def _forget_all() -> None:
-    """In a fork of this process: its warm ones are not ours."""
+    """Forget the warm processes in a fork of this process, which does not own them."""
     global _lock  # noqa: PLW0603  # another thread may have held it when we were forked
     _lock = threading.Lock()
     for process in _warm.values():
@@ -277,7 +271,7 @@ def run_on(
 ) -> SandboxOutcome:
     """Run `program` and call its `run(payload, result_fd)` on a rung. Never raises for what the code does.
 
-    Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
+    Raises SandboxError when code cannot be confined, or the rung lacks what is required; then nothing was run.
     """
     start_s = time.monotonic()
     with shortages(), zygote(rung, program.setup) as process, contextlib.ExitStack() as stack:
@@ -328,12 +322,12 @@ class _CallPipes:
         self.theirs.append(end)
 
     def hand_over(self) -> None:
-        """Close here what the other side has now."""
+        """Close here the ends that the other side has now."""
         for file in self.theirs:
             os.close(file)
 
     def _cut(self) -> None:
-        """End the call: the watching process kills all of it and reports."""
+        """End the call: the watching process kills all of it, and reports."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -353,12 +347,12 @@ class _CallPipes:
                     self._cut()
 
     def drain(self) -> None:
-        """Read what is still in the pipes; nobody who holds one open is waited for."""
+        """Read what is still in the pipes, without waiting for processes that hold them open."""
         for reader in self._names:
             self._read(reader)
 
     def _read(self, reader: int) -> bool:
-        """Read one piece, keep at most one byte more than is wanted, and of the output the end too; False at the end of the pipe."""
+        """Read one piece; return False at the end of the pipe. Keep at most one byte more than allowed, and of the output also the end."""
         name = self._names[reader]
         try:
             piece = os.read(reader, _PIECE_BYTES)

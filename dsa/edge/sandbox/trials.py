@@ -1,7 +1,7 @@
-"""Attacks that features must withstand: run in the sandbox by `probe`, as text, so it imports the standard library only.
+"""Attacks that the sandbox's features must withstand. `rung_probe` runs this file as text, so it imports the standard library only.
 
-Reports the features that did not hold, each with the families of system calls that broke it. Those calls are made with arguments by which nothing can
-happen, whoever lets them through: what tells is whether the kernel looks at them, or they are turned down as not permitted or not there.
+It reports the features that did not hold, each with the families of system calls that broke it. These calls have arguments with which nothing can
+happen, even if they get through. They count as stopped if the kernel refuses them as not permitted or not there, without looking at the arguments.
 """
 
 import colorsys  # noqa: F401  # a module that nobody imports beforehand: the library must be there
@@ -18,10 +18,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-#: A call: its name, its number on x86-64 and on 64-bit ARM (-1: there is none), its arguments; `judge` is the process that asks for the trial.
+#: A call: its name, its numbers on x86-64 and on 64-bit ARM (-1: none), its arguments; `judge` is the process that runs the trial.
 Call = tuple[str, int, int, tuple[int | str, ...]]
 _MEMORY, _FILTERED_CALLS = "bounded memory", "filtered system calls"
-#: Families of calls that code must not reach, on any rung that filters: the feature that falls when one is reached, and what is tried.
+#: Families of calls that code must not reach on a rung that filters: the feature that fails if it does, and the calls to try.
 FAMILIES: dict[str, tuple[str, tuple[Call, ...]]] = {
     "System V memory": (_MEMORY, (
         ("shmget", 29, 194, (0, 0, 0)), ("shmat", 30, 196, (-1, 0, 0)), ("shmctl", 31, 195, (-1, 0, 0)), ("shmdt", 67, 197, (-1,)),
@@ -100,7 +100,7 @@ _INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
 
 
 def run(payload: str, result_fd: int) -> None:
-    """Try everything, report what worked: the features that did not hold, and by which families."""
+    """Try everything, and report the features that did not hold, with the families that broke them."""
     targets = json.loads(payload)
     trial_results = {
         "no files outside": _works(lambda: _open(targets["secret"]))
@@ -126,7 +126,7 @@ def run(payload: str, result_fd: int) -> None:
 
 
 def reachable_calls(judge: int) -> list[tuple[str, str]]:
-    """Return what gets as far as the kernel: the feature that so does not hold, and the family with its calls."""
+    """Return the calls that reach the kernel: the feature that they break, and their family with their names."""
     machine = platform.machine()
     if machine not in _MACHINES:
         return [
@@ -153,7 +153,7 @@ def reachable_calls(judge: int) -> list[tuple[str, str]]:
 
 
 def _ends_well(attack: Callable[[], Any]) -> bool:
-    """Make an attack that may end the process in a process of its own."""
+    """Return whether an attack works, made in a process of its own that it may end."""
     child = os.fork()
     if child == 0:
         signal.alarm(5)
@@ -200,7 +200,7 @@ def _connect(family: int, kind: int, address: Any) -> None:  # noqa: ANN401  # a
 
 
 def _send_from_a_pair(path: str) -> None:
-    """Reach a socket of somebody else's without making one: those of a pair can send datagrams to any."""
+    """Reach another process's socket without making one: the sockets of a pair can send datagrams to any."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with one, other:
         one.sendmsg([b"x"], [], 0, path)

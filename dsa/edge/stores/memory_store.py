@@ -1,4 +1,4 @@
-"""A store that forgets everything with its process: for tests, and for runs that nobody wants back."""
+"""A store of runs in memory, which ends with its process: for tests, and for runs that nobody needs later."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ _HOLDER = "this process"
 
 @attrs.define
 class _StoredInMemory:
-    """A run, its summary, and its inbox: each message with what came of it."""
+    """A run, its summary, and its inbox: each message with its outcome."""
 
     stored_run: StoredRun
     summary: Summary
@@ -52,7 +52,7 @@ class MemoryStore:
     def hold(
         self, run: str, *, take: bool = False, snapshot: StoredRun | None = None  # noqa: ARG002  (nothing is decoded here)
     ) -> tuple["MemoryJournal", StoredRun]:  # fmt: skip
-        """Become the writer of a run; `take` takes it from one that is alive. Raises UnknownRunError or HeldError."""
+        """Become the writer of a run; `take` takes it from a living writer. Raises UnknownRunError or HeldError."""
         record = self._record(run)
         if record.stored_run.holder is not None and not take:
             raise HeldError(run, record.stored_run.holder)
@@ -78,12 +78,12 @@ class MemoryStore:
     def summaries(
         self, *, status: str | None = None, waiting_for: str | None = None, machine: str | None = None, now_ms: int | None = None
     ) -> tuple[RunSummary, ...]:  # fmt: skip
-        """Return how all runs stand, or those that the filter asks for, in the order they were begun."""
+        """Return the summaries of all runs, or of those that match the filter, in the order they were begun."""
         summaries = [self.summary(run).at(now_ms) for run in self.runs()]
         return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
 
     def summary(self, run: str) -> RunSummary:
-        """Return how one run stands."""
+        """Return the summary of one run."""
         record = self._record(run)
         count, holder = len(record.stored_run.entries), record.stored_run.holder
         return RunSummary(run, count, record.summary, holder, messages=len(record.waiting_messages()))
@@ -104,14 +104,14 @@ class MemoryStore:
         return self._record(run).waiting_messages()
 
     def outcome_of(self, message: str) -> str | None:
-        """Return what came of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
+        """Return the outcome of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
         for record in self._runs.values():
             if record is not None and message in record.inbox:
                 return record.inbox[message][1]
         raise StoreError(f"there is no message {message}; was its run removed?")
 
     def due(self, now_ms: int) -> tuple[str, ...]:
-        """Return the runs that nobody holds and in which there is something to do."""
+        """Return the runs that nobody holds and that have something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
     def remove(self, *runs: str) -> None:
@@ -123,7 +123,7 @@ class MemoryStore:
         for record in records:
             record.stored_run = attrs.evolve(
                 record.stored_run, epoch=record.stored_run.epoch + 1
-            )  # who held it writes no more
+            )  # its holder can write no more
             self._runs[record.stored_run.run] = None
 
     def _record(self, run: str) -> _StoredInMemory:
@@ -141,7 +141,7 @@ class MemoryJournal:
         self.head = b""
 
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
-        """Write entries, the summary and what came of messages, all or nothing. Raises as `Journal.append`."""
+        """Write entries, the summary and the outcomes of messages, all or nothing. Raises as `Journal.append`."""
         record = self._record
         if record.stored_run.epoch != self.epoch:
             raise LeaseLostError(self.run)

@@ -1,7 +1,7 @@
 """The durable store: one SQLite file with many runs, each written by one holder at a time.
 
-An append is one statement and one transaction with one fsync (WAL, `synchronous=FULL`). Rows are chained by hashes, and every other number is
-sealed by one: what was changed since it was written is noticed when it is read.
+An append is one statement and one transaction with one fsync (WAL, `synchronous=FULL`). Hashes chain the rows and seal every other number, so that a
+change made behind the store's back is noticed when it is read.
 """
 
 import sqlite3
@@ -62,16 +62,16 @@ _ENDS = _END_OF.replace("WHERE run = :run", "ORDER BY number").replace("FROM run
 class SqliteStore:
     """A `RunStore` in one file, which is made when there is none. Use it as a context manager, or `close` it.
 
-    Its methods belong to the thread that made it. `lock_patience_s` is how long it waits while other processes write. `read_only`, or
-    where the file or its folder cannot be written, it shows every commit, and methods that write raise StoreError. Raises StoreError when
-    the file cannot be opened or is another program's.
+    Use it in the thread that made it. `lock_patience_s` is how long it waits while other processes write. If it is `read_only`, or the file
+    or its folder cannot be written, it shows every commit, and methods that write raise StoreError. Raises StoreError when the file cannot
+    be opened or is another program's.
     """
 
     def __init__(self, path: Path, *, lock_patience_s: float = 60.0, read_only: bool = False) -> None:
         self._database = StoreFile(path, lock_patience_s, read_only=read_only)
         self._path = path
         self._cache: dict[tuple[str, str], tuple[tuple[object, ...], Any]] = {}
-        self._written_inboxes = 0  # how often this handle has changed what waits in one
+        self._written_inboxes = 0  # how often this handle has changed an inbox
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class SqliteStore:
         self.close()
 
     def close(self) -> None:
-        """Give up all that is held, and close the file."""
+        """Release all runs, and close the file."""
         self._cache.clear()
         self._database.close()
 
@@ -106,7 +106,7 @@ class SqliteStore:
     def hold(
         self, run: str, *, take: bool = False, snapshot: StoredRun | None = None
     ) -> tuple["SqliteJournal", StoredRun]:
-        """Become the writer of a run, and read it or what was written after what is `snapshot`. Raises HeldError."""
+        """Become the writer of a run, and read it, or only what is newer than a `snapshot` of it. Raises HeldError."""
         with self._database.write_transaction() as connection:
             row = self._row(connection, run)
             if not take and self._database.living_holder(row.holder):
@@ -132,7 +132,7 @@ class SqliteStore:
     def release(self, row: RunRow, commit: StoreCommit, *, rests: bool) -> None:
         """Give up the right to write a run; one that rests must have no messages in its inbox. Raises MessagesWaitError."""
         if not self._database.is_open:
-            return  # after a fault; whoever comes next finds this holder dead
+            return  # after a fault; the next process finds this holder dead
         with suppress(LeaseLostError), self._database.write_transaction() as connection:
             if rests and store_rows.waiting_messages(connection, row.number, row.run):
                 raise MessagesWaitError(row.run)
@@ -157,7 +157,7 @@ class SqliteStore:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(self, run: str) -> StoredRun:
-        """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
+        """Read a run, even while another process writes it. Raises UnknownRunError or DamageError."""
         with self._database.read_transaction() as connection:
             stored_run, _ = read_run(connection, self._row(connection, run))
         return attrs.evolve(stored_run, holder=self._database.living_holder(stored_run.holder))
@@ -178,20 +178,20 @@ class SqliteStore:
         return self._latest("version", run, self._database.stamp(), length)
 
     def runs(self) -> tuple[str, ...]:
-        """Return the ids of all runs, in the order they were begun; read from the rows themselves, since nothing seals an index."""
+        """Return the ids of all runs, in the order they were begun. They are read from the rows, since no seal covers an index."""
         with self._database.read_transaction() as connection:
             return tuple(str(columns[1]) for columns in connection.execute(_ALL) if not _is_removed(columns))
 
     def summaries(
         self, *, status: str | None = None, waiting_for: str | None = None, machine: str | None = None, now_ms: int | None = None
     ) -> tuple[RunSummary, ...]:  # fmt: skip
-        """Return how all runs stand, or those that the filter asks for, in the order they were begun."""
+        """Return the summaries of all runs, or of those that match the filter, in the order they were begun."""
         with self._database.read_transaction() as connection:
             summaries = [each.at(now_ms) for each in self._summaries(connection)]
         return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
 
     def summary(self, run: str) -> RunSummary:
-        """Return how one run stands."""
+        """Return the summary of one run."""
         with self._database.read_transaction() as connection:
             summaries = self._summaries(connection, run)
         if not summaries:
@@ -199,11 +199,11 @@ class SqliteStore:
         return summaries[0]
 
     def due(self, now_ms: int) -> tuple[str, ...]:
-        """Return the runs that nobody holds and in which there is something to do."""
+        """Return the runs that nobody holds and that have something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
     def lost_count(self) -> int:
-        """Return how many runs were kept here and are in the list no longer: runs are numbered from 1, and of removed ones the row stays."""
+        """Return how many runs are lost: runs are numbered from 1, and removed ones leave their row."""
         with self._database.read_transaction() as connection:
             numbers = {number for (number,) in connection.execute("SELECT number FROM runs NOT INDEXED")}
             (last,) = connection.execute("SELECT max(place) FROM entries").fetchone()
@@ -212,7 +212,7 @@ class SqliteStore:
     # -- the inbox -------------------------------------------------------------------------------------------------
 
     def post(self, run: str, message: InboxMessage) -> None:
-        """Put a message into a run's inbox, whoever holds it. Raises UnknownRunError, TooLargeError, StoreError."""
+        """Put a message into a run's inbox, even while another process holds the run. Raises UnknownRunError, TooLargeError, StoreError."""
         self._written_inboxes += 1
         with self._database.write_transaction() as connection:
             store_rows.post(connection, self._row(connection, run).number, message)
@@ -230,14 +230,14 @@ class SqliteStore:
         return self._latest("inbox", run, stamp, read_messages)
 
     def outcome_of(self, message: str) -> str | None:
-        """Return what came of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
+        """Return the outcome of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
         with self._database.read_transaction() as connection:
             return store_rows.outcome_of(connection, message)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _latest(self, name: str, run: str, stamp: tuple[object, ...], read: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `read` returned before, as long as the stamp is the same."""
+        """Return the cached result of `read` while the stamp stays the same."""
         entry = self._cache.get((name, run))
         if entry is None or entry[0] != stamp:
             with self._database.read_transaction() as connection:
@@ -290,7 +290,7 @@ class SqliteJournal:
         return self._end.head
 
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
-        """Write entries, the summary and what came of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
+        """Write entries, the summary and the outcomes of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
         if entries or summary is not None or taking:
             commit = StoreCommit(self._row.run, self._end, entries, _line(summary))
             self._store.append(self._row, commit, taking)
@@ -307,7 +307,7 @@ def _line(summary: Summary | None) -> str | None:
 
 
 def _is_removed(columns: tuple[Any, ...]) -> bool:
-    """Return whether this is the row of a run that was removed; one that was only changed to look so is not."""
+    """Return whether this is the row of a removed run; a row that was changed to look like one does not count."""
     return columns[2] == REMOVED_MACHINE and RunRow(*columns[:-1]).is_sound(columns[-1])
 
 

@@ -1,16 +1,12 @@
-"""Large texts apart from the lines they stand in: each is kept once, under its SHA-256.
+"""The rows of the durable store: runs, commits, large texts and inboxes, and the hashes that seal them.
 
-Takes a ledger's line, gives a short line and the texts it refers to, and puts both together again. So what is said again and
-again, such as a conversation, costs its length once.
+A run has one row for itself, one for each commit, and one that seals its end. The hash of a commit's row covers the row before. The sealing row stands
+behind the last commit, so that an append changes one page of the file; it also has the summary, so that a list of runs decodes no entries.
 
-The rows of a run in the durable store: one for the run, one for each commit, one that seals the end; and the hashes that hold them together.
+Large texts are stored apart from their lines, once, under their SHA-256: a conversation that each line repeats costs its length once.
 
-Each commit's row has the hash of it and of the row before. The row that seals the end stands behind the last commit, so that an append
-changes one page of the file; it has the summary too, so that a list of runs decodes no entries.
-
-The inbox of a run in the durable store: messages that wait, and those that were taken, with what came of them.
-
-A row is sealed by a hash. What was deleted behind the store's back is missed by its sender alone.
+An inbox has the messages of a run, waiting or taken, with their outcomes. Each is sealed by a hash. If a message is deleted behind the store's back,
+only its sender misses it.
 """
 
 import gc
@@ -44,7 +40,7 @@ from dsa.runtime.run_store import (
 #: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
 LONG_LINE, LONG_TEXT = 4_096, 1_024
 _KEY = re.compile(r"\$+content")
-#: A reference, and a key that looks like one, in a line. Quotes within texts are escaped, so neither is found in a text.
+#: A reference, and a key that looks like one, in a line. Quotes in texts are escaped, so neither matches inside a text.
 _REFERENCE = re.compile(r'\{"\$content":"([0-9a-f]{64})"\}')
 _ESCAPED_KEY = re.compile(r'([{,]")\$(\$+content":)')
 
@@ -55,7 +51,7 @@ def address(text: str) -> bytes:
 
 
 def apart(line: str) -> tuple[str, dict[bytes, str]]:
-    """Return a line with references in place of its large texts, and these by their address; a short line comes back as it is."""
+    """Return a line with references in place of its large texts, and these texts by address. A short line stays as it is."""
     if len(line) <= LONG_LINE:
         return line, {}
     texts: dict[bytes, str] = {}
@@ -73,7 +69,7 @@ def apart(line: str) -> tuple[str, dict[bytes, str]]:
 
 
 def together(line: str, quoted_at: Callable[[bytes], str]) -> str:
-    """Undo `apart`; `quoted_at` gives the text at an address, as JSON."""
+    """Undo `apart`; `quoted_at` returns the text at an address, as JSON."""
     whole = _REFERENCE.sub(lambda match: quoted_at(bytes.fromhex(match[1])), line)
     return _ESCAPED_KEY.sub(r"\1\2", whole) if _ESCAPED_KEY.search(line) else whole
 
@@ -82,11 +78,11 @@ def _dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-#: A row of entries stands at its run's number times this, plus its position: one number, so that rows of a page's size fit on a page.
+#: The place of a row of entries is its run's number times this, plus its position. One number keeps rows of a page's size on one page.
 SPAN = 2**36
 #: The position of the row that seals the end of a run.
 END = SPAN - 1
-#: What the row of a removed run has in place of its machine's address.
+#: Stands in the row of a removed run in place of its machine's address.
 REMOVED_MACHINE = b""
 
 RUN_COLUMNS = "number, run, machine, epoch, holder"
@@ -114,22 +110,22 @@ class RunRow:
 
     @property
     def seal(self) -> bytes:
-        """The hash of all of it."""
+        """The hash of the whole row."""
         text = f"{self.number} {self.epoch} {self.machine.hex()} {self.holder!r} {self.run}"
         return hashlib.sha256(text.encode()).digest()
 
     def is_sound(self, seal: object) -> bool:
-        """Return whether this is what was sealed; a damaged row may hold anything."""
+        """Return whether the seal fits the row; a damaged row may hold anything."""
         kinds = (type(self.number), type(self.run), type(self.machine), type(self.epoch))
         return kinds == (int, str, bytes, int) and self.seal == seal
 
     def require_sound(self, seal: object) -> None:
-        """Raise DamageError unless this is what was sealed."""
+        """Raise DamageError unless the seal fits the row."""
         if not self.is_sound(seal):
             raise DamageError("what is kept about the run as a whole was changed", str(self.run))
 
     def replace(self, connection: sqlite3.Connection, after: "RunRow") -> None:
-        """Write another row in place of this one. Raises LeaseLostError when this one is not there any more."""
+        """Write another row in place of this one. Raises LeaseLostError when this one has been replaced."""
         values = (after.machine, after.epoch, after.holder, after.seal, self.number, self.epoch)
         update = "UPDATE runs SET machine = ?, epoch = ?, holder = ?, seal = ? WHERE number = ? AND epoch = ?"
         if connection.execute(update, values).rowcount != 1:
@@ -137,7 +133,7 @@ class RunRow:
 
 
 class EndRow:
-    """The end of a run: how many entries there are, the hash of the last commit, the summary's line, and what seals all this."""
+    """The end of a run: the number of entries, the hash of the last commit, the summary's line, and their seal."""
 
     __slots__ = ("epoch", "head", "length", "number", "seal", "summary")
 
@@ -147,7 +143,7 @@ class EndRow:
 
     @property
     def place(self) -> int:
-        """Where the row stands."""
+        """The place of the row."""
         return self.number * SPAN + END
 
     def columns(self) -> _Columns:
@@ -161,14 +157,14 @@ class EndRow:
     def require(self, connection: sqlite3.Connection, run: str) -> None:
         """Raise LeaseLostError unless this is the end of the run.
 
-        If it is not, somebody else is the writer now, or this process was interrupted (Ctrl-C) after a commit, before it knew.
+        If it is not, another process is the writer now, or this one was interrupted (Ctrl-C) right after a commit.
         """
         if connection.execute(_SEAL_QUERY, (self.place,)).fetchone() != (self.seal,):
             raise LeaseLostError(run)
 
 
 def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
-    """Return the end of a run from its row, () if there is none. Raises DamageError unless it is what was written under an epoch."""
+    """Return the end of a run from its row, () if there is none. Raises DamageError unless the row is as written under the epoch."""
     place, _, _, line, _ = columns or _NO_ROW
     match = _END_LINE.fullmatch(line) if isinstance(line, str) else None
     if match is not None and place % SPAN == END and line.isascii():
@@ -182,7 +178,7 @@ def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
 
 
 class StoreCommit:
-    """Entries and a summary (None: the one before stays) on their way behind the end of a run."""
+    """Entries and a summary to be written at the end of a run. None: the previous summary stays."""
 
     __slots__ = ("_row", "after", "before", "run", "texts")
 
@@ -210,7 +206,7 @@ class StoreCommit:
 
 
 def store_texts(connection: sqlite3.Connection, texts: dict[bytes, str]) -> None:
-    """Write large texts that are not there yet."""
+    """Write the large texts that are not stored yet."""
     contents = [(at, text.encode("utf-8", "surrogatepass")) for at, text in texts.items()]
     connection.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", contents)
 
@@ -226,7 +222,7 @@ def delete_entries(connection: sqlite3.Connection, number: int) -> None:
 def read_run(
     connection: sqlite3.Connection, row: RunRow, snapshot: StoredRun | None = None
 ) -> tuple[StoredRun, EndRow]:
-    """Read a run, and the end of it. All links of its chain are verified, or those after what is known already."""
+    """Read a run and its end. All links of its chain are verified, or those after the snapshot."""
     if snapshot is None or snapshot.run != row.run:
         text = content_at(connection, row.machine, row.run)
         snapshot = StoredRun(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
@@ -235,7 +231,7 @@ def read_run(
 
 
 def entries_after(connection: sqlite3.Connection, row: RunRow, position: int) -> tuple[Entry, ...]:
-    """Read the entries from a position on, with all links from the commit that this one stands in."""
+    """Read the entries from a position on. Links are verified from the commit of that position."""
     first = row.number * SPAN
     last, *before = connection.execute(_LAST_BEFORE, (first, first + min(max(position, 0), END - 1))).fetchall() or [
         (first, b"")
@@ -268,7 +264,7 @@ def _read_verified(connection: sqlite3.Connection, row: RunRow, start: int, link
 def _sound_lines(
     connection: sqlite3.Connection, run: str, rows: list[_Columns], link: bytes
 ) -> tuple[list[str], bytes]:
-    """Return the lines of rows up to the first that is not what was written, and the hash of the last of them."""
+    """Return the lines of rows up to the first damaged one, and the hash of the last of them."""
     lines, quoted_at = list[str](), lru_cache(None)(lambda at: json_string(content_at(connection, at, run)))
     for _, epoch, is_short, line, row_link in rows:
         try:
@@ -284,7 +280,7 @@ def _sound_lines(
 
 
 def _values(lines: list[str]) -> Iterator[Any]:
-    """Read lines of JSON, many at once: that is quicker, and their keys share storage."""
+    """Read lines of JSON, many at once: this is quicker, and their keys share storage."""
     for begin in range(0, len(lines), _BATCH):
         yield from value_of(f"[{','.join(lines[begin : begin + _BATCH])}]")
 
@@ -300,7 +296,7 @@ def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Make many objects, none of which is garbage: the collector would look through all of them again and again, for half of the time."""
+    """Turn the garbage collector off while many objects are made: it would search them again and again, for half of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -315,7 +311,7 @@ _Row = tuple[int, str, int, str, str | None, bytes]
 
 
 def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> None:
-    """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another one of that id."""
+    """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another message with that id."""
     row = _find(connection, message.id)
     if row is not None:
         if row[2] != number or not message_of(row[3]).repeats(message):
@@ -328,7 +324,7 @@ def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> 
 
 
 def waiting_messages(connection: sqlite3.Connection, number: int, run: str) -> tuple[InboxMessage, ...]:
-    """Return the messages that wait for a run, as they were posted."""
+    """Return the messages that wait for a run, in the order they were posted."""
     query = f"SELECT {_COLUMNS} FROM inbox WHERE run = ? AND outcome IS NULL ORDER BY number"  # noqa: S608
     rows = [_require_sound(row, run) for row in connection.execute(query, (number,))]
     return tuple(message_of(row[3]) for row in rows)
@@ -340,7 +336,7 @@ def counts(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def take(connection: sqlite3.Connection, number: int, run: str, taking: Sequence[Taking]) -> None:
-    """Write what came of messages that waited for a run. Raises StoreError if one does not."""
+    """Write the outcomes of messages that waited for a run. Raises StoreError if one does not wait."""
     for message, outcome in taking:
         row = _find(connection, message)
         if row is None or row[2] != number or row[4] is not None:
@@ -349,7 +345,7 @@ def take(connection: sqlite3.Connection, number: int, run: str, taking: Sequence
 
 
 def outcome_of(connection: sqlite3.Connection, message: str) -> str | None:
-    """Return what came of a message, None while it waits. Raises StoreError if there is none of that id."""
+    """Return the outcome of a message; None while it waits. Raises StoreError if no message has that id."""
     row = _find(connection, message)
     if row is None:
         raise StoreError(f"there is no message {message}; was its run removed?")

@@ -38,9 +38,12 @@ def test_a_hook_s_variables_lead_nowhere_else(repository, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: path.write_text("x"), "this is no bare git repository; name one, or a path where nothing is yet"),
-        (lambda path: (path / "sub").mkdir(parents=True), "this is no bare git repository"),
-        (lambda path: git(path.parent, "init", "-q", path.name), "this is no bare git repository"),
+        (
+            lambda path: path.write_text("x"),
+            "this is not a bare git repository; name one, or a path that does not exist yet",
+        ),
+        (lambda path: (path / "sub").mkdir(parents=True), "this is not a bare git repository"),
+        (lambda path: git(path.parent, "init", "-q", path.name), "this is not a bare git repository"),
         (
             lambda path: git(path.parent, "init", "-q", "--bare", "--object-format=sha256", path.name),
             "bare=True, objectformat=sha256, refstorage=files",
@@ -117,21 +120,21 @@ def test_another_text_under_the_same_name_is_told(repository):
     message = git(repository, "log", "-1", "--format=%B", f"{BRANCH}~1").encode()
     commit = git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit-tree", tree, given=message).strip()
     git(repository, "update-ref", f"refs/heads/{BRANCH}", commit)
-    with pytest.raises(ArtifactStoreError, match="is not the one of its digest"):
+    with pytest.raises(ArtifactStoreError, match="does not match its digest"):
         GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
 
 
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ("x\n\nDsa-Record: artifact\nRun: r", "is no whole record: the trailer Artifact is missing"),
+        ("x\n\nDsa-Record: artifact\nRun: r", "is not a whole record: the trailer Artifact is missing"),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: 1\nArtifact: 00ff\nSeconds: 0\nKey: k",
             "speaks of artifact 00ff, which is not in the run",
         ),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: one\nKey: k\nArtifact: 00",
-            "is no whole record: invalid literal",
+            "is not a whole record: invalid literal",
         ),
     ],
 )

@@ -1,6 +1,6 @@
-"""The processes that one has started, and theirs: told when a child ends, found, killed.
+"""The tree of processes below this one: signals when a child ends, descendants, and their end.
 
-Where there is no `/proc` none is found: in a process namespace of its own the end of the first has ended all others.
+Without `/proc` no descendants are found. In a process namespace of its own this does not matter: the end of the first process ends all others.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ _SWEEP_S = 1.5
 
 
 def wakeup_file() -> int:
-    """Return a file that can be read from whenever a child has ended; who watches is not to be interrupted by those it watches."""
+    """Return a file that is readable whenever a child has ended. SIGINT is ignored from here on: children could send it."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -22,9 +22,9 @@ def wakeup_file() -> int:
 
 
 def sweep() -> None:
-    """Kill all that is left of what this process has started: children of a dead parent are ours now (subreaper).
+    """Kill all processes that this one has started; it has adopted children of dead parents (subreaper).
 
-    All are stopped before any is killed: what goes on forking would otherwise be ahead for ever.
+    All are stopped before any is killed: otherwise a process that goes on forking could stay ahead for ever.
     """
     stopped_ids: set[int] = set()
     give_up = time.monotonic() + _SWEEP_S
@@ -46,7 +46,7 @@ def sweep() -> None:
 
 
 def descendants(process: int) -> set[int]:
-    """Return the children of a process, and theirs."""
+    """Return the children of a process, and all their descendants."""
     ids: set[int] = set()
     unvisited_ids = of(process)
     while unvisited_ids:

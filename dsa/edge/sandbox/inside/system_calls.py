@@ -1,11 +1,8 @@
-"""System calls of Linux for which Python's library has no words, by ctypes. What fails raises OSError with the call's name.
+"""System calls of Linux that Python's library does not have, by ctypes; Landlock; and limits of a process.
 
-Landlock: a process gives up reaching files, TCP and other processes, for good (landlock(7)).
-
-It bounds what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner,
-changeable; UDP and Unix sockets are not covered.
-
-Limits of one process, which it hands down to all that it starts (setrlimit(2)).
+What fails raises OSError with the call's name. With Landlock a process gives up access to files, TCP and other processes, for good (landlock(7)). It
+bounds what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner, changeable; UDP and Unix
+sockets are not covered. Limits pass to all processes that this one starts (setrlimit(2)).
 """
 
 import ctypes
@@ -45,17 +42,17 @@ def system_call(name: str, number: int, *arguments: object) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Return this process namespaces of its own (unshare(2))."""
+    """Move this process to new namespaces (unshare(2))."""
     _check_answer("unshare", _libc.unshare(flags))
 
 
 def control(option: int, value: object, extra: object = 0) -> None:
-    """Change something of this process (prctl(2))."""
+    """Change a setting of this process (prctl(2))."""
     _check_answer("prctl", _libc.prctl(option, value, extra, 0, 0))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Mount (mount(2))."""
+    """Mount a file system or a path (mount(2))."""
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
     _check_answer(f"mount {target}", _libc.mount(*texts, ctypes.c_ulong(flags), options and options.encode()))
 
@@ -70,7 +67,7 @@ def protect(path: str, attributes: int, *, recursive: bool = False) -> None:
 
 
 def make_root(path: str) -> None:
-    """Make a mount the root of all files, and let go of the old one (pivot_root(2), its section "pivot_root(".", ".")")."""
+    """Make a mount the root of all files, and unmount the old root (pivot_root(2), its section "pivot_root(".", ".")")."""
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
         raise OSError(f"pivot_root: its number on {platform.machine()} is not known")
@@ -114,7 +111,7 @@ def abi() -> int:
 
 
 def restrict(readable: Iterable[int], writable: Iterable[int]) -> None:
-    """Leave this process, and all it starts, only what lies below these open files; it must have given up new privileges."""
+    """Restrict this process, and all that it starts, to what lies below these open files. It must have given up new privileges."""
     version = abi()
     files = _SINCE[max(since for since in _SINCE if since <= version)]
     request = (ctypes.c_uint64 * 3)(
@@ -139,22 +136,22 @@ _BY_BOUND = {
     "open_files": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
 }
-#: Nobody needs these: core files, locked memory, message queues, and being ahead of others. macOS has not all of them.
+#: No call needs these: core files, locked memory, message queues, and priority over others. macOS lacks some of them.
 _NONE = ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO")
 
 
 class LimitError(OSError):
-    """A limit that cannot be set: says which, why, and what to do."""
+    """Raised for a limit that cannot be set; says which, why, and what to do."""
 
 
 def lowered_bounds(bounds: dict[str, Any]) -> dict[str, int]:
-    """Return the bounds that are less than was asked for, by name: this process may not have more itself."""
+    """Return the bounds that are lower than requested, by name, because this process may not have more itself."""
     most = {name: resource.getrlimit(kind)[1] for name, kind in _BY_BOUND.items()}
     return {name: limit for name, limit in most.items() if limit != resource.RLIM_INFINITY and limit < bounds[name]}
 
 
 def set_all(bounds: dict[str, Any]) -> None:
-    """Bound the process; no bound may be raised again, and none is above what this process has itself. Raises LimitError."""
+    """Set the limits of this process, for good; none is above what it has already. Raises LimitError."""
     for name, kind in _BY_BOUND.items():
         _set(name, kind, bounds[name])
     for name in _NONE:

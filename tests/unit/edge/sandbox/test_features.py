@@ -22,7 +22,7 @@ def test_a_name_that_means_nothing_is_refused(names):
 
 def test_a_rung_that_there_is_not_is_refused():
     with pytest.raises(
-        ValueError, match="'docker' is no rung of the sandbox: bubblewrap, namespaces, landlock, limits"
+        ValueError, match="'docker' is not a rung of the sandbox: bubblewrap, namespaces, landlock, limits"
     ):
         Confinement(rung="docker")
 
