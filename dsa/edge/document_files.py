@@ -106,7 +106,7 @@ def read_document(name: str) -> DocumentReading:
         base = locate(reference, path.parent)
         base_text = _text_of_a_document(base)
     except DocumentError:
-        message = f"'{reference}' is no document that can be read"
+        message = f"'{reference}' cannot be read as a document"
         hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
         return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, hint),))
     if machine_of(base_text) is not None:

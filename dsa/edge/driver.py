@@ -240,7 +240,7 @@ class Driver:
     """Drives one run. `run` is the run as it is now, `clock` its clock.
 
     `commands` are those that `begin` returned with the run. `left` is the unfinished work of a run that was cut off; `session` returns the entry
-    of who goes on with it, with which model, module and budget. `limits` are its budget. Every entry goes to the `journal`.
+    that says who goes on with it, and with which model, module and budget. `limits` are its budget. Every entry goes to the `journal`.
 
     `observe` is called with the entries of each commit once they are durable, first with those that the run comes with. `on_rest` is called
     when only timers are under way, `on_text` with the keys of calls and the pieces of text that they show, `on_fault` with the place and the

@@ -78,7 +78,7 @@ class Packages:
         try:
             return kind_of(name, build, self.suppliable)
         except (TypeError, ValueError, NameError) as error:
-            raise BindingError(f"{whole} can be no kind: {_error_text(error)}") from error
+            raise BindingError(f"{whole} cannot be a kind: {_error_text(error)}") from error
 
 
 def _error_text(error: BaseException) -> str:

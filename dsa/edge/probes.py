@@ -56,7 +56,7 @@ def folder(path: Path) -> Folder:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
-        return Folder(path, fault=f"{there} is no folder")
+        return Folder(path, fault=f"{there} is not a folder")
     kind = file_system(there)
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".dsa-doctor-") as file:

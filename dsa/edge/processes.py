@@ -213,7 +213,7 @@ def compile_library(source: str) -> ctypes.CDLL:
         try:
             return ctypes.CDLL(str(library))
         except OSError as problem:
-            raise CompileError(f"what {program.name} made could not be loaded: {problem}") from problem
+            raise CompileError(f"the library from {program.name} could not be loaded: {problem}") from problem
 
 
 def _run(program: Path, text: Path, library: Path) -> None:

@@ -289,7 +289,7 @@ class GitArtifacts:
                 if record is not None and not self._has(record):
                     self._add(record, commit.tree, path)
             except KeyError as unknown:
-                what = f"commit {commit.commit_id} speaks of artifact {unknown.args[0]}, which is not in the run"
+                what = f"commit {commit.commit_id} names artifact {unknown.args[0]}, which is not in the run"
                 raise ArtifactStoreError(self.path, what) from unknown
         self._tip, self._tree = tip, commits[-1].tree if commits else None
 

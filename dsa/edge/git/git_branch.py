@@ -125,7 +125,7 @@ class Branch:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             commit = self._packed_commit()
         if commit is not None and not _OBJECT_ID.fullmatch(commit):
-            raise ArtifactStoreError(self._repository, f"{self.name} holds no commit id; `git fsck` tells more")
+            raise ArtifactStoreError(self._repository, f"{self.name} has no commit id; run `git fsck`")
         return commit
 
     def _packed_commit(self) -> str | None:

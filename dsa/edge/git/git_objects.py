@@ -49,7 +49,7 @@ def sync(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as fault:
-        raise SyncFailed(fault.errno, f"the disk did not take what was written: {fault.strerror}") from fault
+        raise SyncFailed(fault.errno, f"the disk could not store the data: {fault.strerror}") from fault
 
 
 def sync_path(path: Path) -> None:
@@ -208,14 +208,14 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
     def _verify_body(self, object_id: str, data: bytes) -> bytes:
         if hashlib.sha1(data, usedforsecurity=False).hexdigest() != object_id:
-            raise self._damage_error(object_id, "its content is not what its id says")
+            raise self._damage_error(object_id, "its content does not match its id")
         return data[data.index(b"\0") + 1 :]
 
     def _path(self, object_id: str) -> Path:
         return self._folders / object_id[:2] / object_id[2:]
 
     def _damage_error(self, object_id: str, how: str) -> ArtifactStoreError:
-        return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); `git fsck` tells more")
+        return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); run `git fsck`")
 
 
 def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> bytes:

@@ -205,7 +205,7 @@ def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None =
     detail = server.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
-        sentence = f"{server.where} sends elsewhere (status {status}); give the address that it means"
+        sentence = f"{server.where} redirects (status {status}); give the address that it redirects to"
         return ServerError(sentence, "bad_answer", status=status)
     used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
     message = server.sentence("used_up" if used_up else reason)
@@ -341,7 +341,7 @@ class Retries:
             sentences.append(f"It was tried {tries} times.")
         if isinstance(error, ServerError) and self._left(error, tries - 1) and self._too_long(error.wait_s, since_s):
             in_all = " in all" if self.most_s <= self.longest_pause_s else ""
-            longest = f"{min(self.longest_pause_s, self.most_s):g} s are the most that is waited{in_all}"
+            longest = f"{min(self.longest_pause_s, self.most_s):g} s is the longest wait{in_all}"
             sentences.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
         error.args = (" ".join(sentences),)
         return error

@@ -55,7 +55,7 @@ def choose_rung(confinement: Confinement) -> Rung:
     """Return the rung that code would run on. Raises SandboxError, which names what is missing and why better rungs are not there."""
     rung = probe(confinement.rung) if confinement.rung else best()
     if rung.fault:
-        raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))
+        raise SandboxError(f"the sandbox '{rung.name}' is not available here: {rung.fault}", (rung.name,))
     if missing := confinement.missing(rung.name, rung.features):
         names = [name for name in RUNGS if name != rung.name]
         better = () if confinement.rung else names[: list(RUNGS).index(rung.name)]

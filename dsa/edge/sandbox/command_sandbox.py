@@ -453,7 +453,9 @@ def _probe_commands() -> Rung:
         return Rung(_RUNG_NAME, fault=str(error))
     except ValueError:
         lines = end.head.decode(errors="replace").strip().splitlines()
-        return Rung(_RUNG_NAME, fault=f"a program that was tried there {end.how}: {lines[-1] if lines else 'no word'}")
+        return Rung(
+            _RUNG_NAME, fault=f"its trial program ended ({end.how}): {lines[-1] if lines else 'it printed nothing'}"
+        )
     if fault := broken_promises(KEPT_FROM, broken_features):
         return Rung(_RUNG_NAME, fault=fault)
     return Rung(_RUNG_NAME, KEPT_FROM)

@@ -109,7 +109,7 @@ def _carry(one: socket.socket, allowed_places: frozenset[tuple[str, int]], conne
     )
     if place not in allowed_places:
         names = ", ".join(sorted(f"{name}:{port}" for name, port in allowed_places))
-        text = f"{place[0]}:{place[1]} is not reached from here; allowed: {names}\n".encode()
+        text = f"{place[0]}:{place[1]} cannot be reached from here; allowed: {names}\n".encode()
         one.sendall(
             b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"
             % (len(text), text)

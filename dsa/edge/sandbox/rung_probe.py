@@ -90,7 +90,9 @@ def _probe_rung(name: str) -> Rung:
         broken_features = json.loads(outcome.results)
     except ValueError:
         lines = outcome.output.decode(errors="replace").strip().splitlines()
-        return Rung(name, fault=f"a program that was tried there {outcome.end}: {lines[-1] if lines else 'no word'}")
+        return Rung(
+            name, fault=f"its trial program ended ({outcome.end}): {lines[-1] if lines else 'it printed nothing'}"
+        )
     if fault := broken_promises(outcome.features, broken_features):
         return Rung(name, fault=fault)
     return Rung(name, outcome.features, notes=tuple(_notes(outcome)))
@@ -101,7 +103,7 @@ def broken_promises(promises: Collection[str], broken_features: Mapping[str, lis
     failures = [
         f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken_features.items()) if name in promises
     ]
-    return f"it promises what did not hold when tried: {', '.join(failures)}" if failures else ""
+    return f"its promises did not hold when tried: {', '.join(failures)}" if failures else ""
 
 
 def _notes(outcome: SandboxOutcome) -> Iterator[str]:

@@ -122,7 +122,7 @@ class RunRow:
     def require_sound(self, seal: object) -> None:
         """Raise DamageError unless the seal fits the row."""
         if not self.is_sound(seal):
-            raise DamageError("what is kept about the run as a whole was changed", str(self.run))
+            raise DamageError("its row in the table of runs was changed", str(self.run))
 
     def replace(self, connection: sqlite3.Connection, after: "RunRow") -> None:
         """Write another row in place of this one. Raises LeaseLostError when this one has been replaced."""
@@ -171,7 +171,7 @@ def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
         end = EndRow(place // SPAN, epoch, int(match[1]), bytes.fromhex(match[2]), match[3])
         if end.columns() == columns:
             return end
-    raise DamageError("what is kept about its end was changed", run)
+    raise DamageError("the row that seals its end was changed", run)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _read_verified(connection: sqlite3.Connection, row: RunRow, start: int, link
         raise DamageError("from here on it is not what was written", row.run, position)
     end_row = end_in(end, row.run, row.epoch)
     if (end_row.length, end_row.head) != (position, head):
-        raise DamageError(f"it ends otherwise than it was written: {position} entries are there", row.run)
+        raise DamageError(f"its end is not what was written: {position} entries are there", row.run)
     return entries, end_row
 
 
@@ -290,7 +290,7 @@ def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
     row = connection.execute("SELECT content FROM contents WHERE address = ?", (at,)).fetchone()
     content = b"" if row is None or not isinstance(row[0], bytes) else row[0]
     if row is None or hashlib.sha256(content).digest() != at:
-        raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if row is None else 'another one'}", run)
+        raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if row is None else 'changed'}", run)
     return content.decode("utf-8", "surrogatepass")
 
 

@@ -47,7 +47,7 @@ def fake(folder: Path, name: str, script: str) -> None:
 def test_a_compiler_that_makes_nothing_to_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "cc", 'while [ "$1" != -o ]; do shift; done; echo text > "$2"')
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CompileError, match="what cc made could not be loaded"):
+    with pytest.raises(CompileError, match="the library from cc could not be loaded"):
         compile_library("int answer(void) { return 1; }\n")
 
 

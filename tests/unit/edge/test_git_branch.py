@@ -187,7 +187,7 @@ def test_a_ref_that_is_none_is_told(repository, content):
     ref = repository / REF
     ref.parent.mkdir()
     ref.write_text(content)
-    with pytest.raises(ArtifactStoreError, match=f"{REF} holds no commit id"):
+    with pytest.raises(ArtifactStoreError, match=f"{REF} has no commit id"):
         Branch(repository, "r", 1).read()
 
 

@@ -97,7 +97,7 @@ def test_an_object_in_the_place_of_another_is_found(repository):
     for path, other in zip(files, files[1:] + files[:1], strict=True):
         path.chmod(0o644)
         path.write_bytes(whole[other])
-        with pytest.raises(ArtifactStoreError, match="its content is not what its id says"):
+        with pytest.raises(ArtifactStoreError, match="its content does not match its id"):
             GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
         path.write_bytes(whole[path])
 
@@ -130,7 +130,7 @@ def test_another_text_under_the_same_name_is_told(repository):
         ("x\n\nDsa-Record: artifact\nRun: r", "is not a whole record: the trailer Artifact is missing"),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: 1\nArtifact: 00ff\nSeconds: 0\nKey: k",
-            "speaks of artifact 00ff, which is not in the run",
+            "names artifact 00ff, which is not in the run",
         ),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: one\nKey: k\nArtifact: 00",
@@ -192,7 +192,7 @@ def test_after_a_failed_sync_the_handle_is_dead(repository, tmp_path):
     for number in range(1, calls_of_a_store("fsync", tmp_path) + 1):
         store = GitArtifacts(repository, RUN)
         with (
-            pytest.raises(OSError, match="the disk did not take what was written"),
+            pytest.raises(OSError, match="the disk could not store the data"),
             failing("fsync", number, errno.EIO),
         ):
             store.store(attempt(number + 1, made[0]))

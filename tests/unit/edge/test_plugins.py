@@ -103,7 +103,7 @@ def test_a_package_is_imported_only_when_its_kind_is_asked_for(shelf):
         (
             "kinds_x:odd",
             SHOUTED,
-            "can be no kind: TypeError: argument 'given' of kind bad cannot be an option; options are: true or false; a whole number; a number; a text; names separated by commas",
+            "cannot be a kind: TypeError: argument 'given' of kind bad cannot be an option; options are: true or false; a whole number; a number; a text; names separated by commas",
         ),
         ("kinds_x", "x = 1", "is module, not a class or function that makes a guard"),
     ],

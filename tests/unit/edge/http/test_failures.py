@@ -75,7 +75,7 @@ def test_no_secret_gets_into_a_message(monkeypatch):
 
 def test_a_redirection_is_told():
     error = refusal(ASKED, 302, b"")
-    assert (error.reason, "sends elsewhere" in str(error)) == ("bad_answer", True)
+    assert (error.reason, "redirects" in str(error)) == ("bad_answer", True)
 
 
 @each_row(

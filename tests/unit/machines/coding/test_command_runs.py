@@ -347,7 +347,7 @@ def test_only_named_hosts_are_reached(workspace, server):
         "http://other:80/",
     ]
     ran = run(("python", "fetch.py", *urls), root=workspace, network=(f"localhost:{server}",))
-    only = f"is not reached from here; allowed: localhost:{server}"
+    only = f"cannot be reached from here; allowed: localhost:{server}"
     assert ran.output.splitlines() == [
         f"/a?b localhost:{server}", f"403 127.0.0.1:{server} {only}", f"/c localhost.:{server}", f"403 localhost:1 {only}", f"403 other:80 {only}",
     ]  # fmt: skip
