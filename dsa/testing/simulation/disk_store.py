@@ -166,7 +166,7 @@ class DiskStore:
         return journal
 
     def hold(
-        self, run: str, *, take: bool = False, known: StoredRun | None = None  # noqa: ARG002  (all is read)
+        self, run: str, *, take: bool = False, snapshot: StoredRun | None = None  # noqa: ARG002  (all is read)
     ) -> tuple["DiskJournal", StoredRun]:  # fmt: skip
         """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
         file, found = self._found(run)
