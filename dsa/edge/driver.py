@@ -6,7 +6,7 @@ loop. Effects with answers run as tasks; one without answers completes before th
 An event, its step and its effects are durable before any of them is performed. The result of an effect is durable, in one write with what
 follows from it, before anything else begins or is waited for. Observers get each ledger entry once it is durable.
 
-`UnderWay` holds the tasks of effects and timers and knows no run. `News` is what the run has still to be told; `came_before` and `in_order` put
+`UnderWay` holds the tasks of effects and timers and knows no run. `News` is what the run has still to be told; `earlier_news` and `in_order` put
 it in the order in which the run hears of it.
 """
 
@@ -178,7 +178,7 @@ class News:
             self.answer.set_result(outcome)
 
 
-def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
+def earlier_news(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
     """Return the news from before this session, and the other timers with the milliseconds that they have left.
 
     Recorded results that were not taken come first, then overdue timers by their deadlines; those of one moment in the order they were started.
@@ -384,7 +384,7 @@ class Driver:
 
     async def _go_on(self, left: UnfinishedWork) -> None:
         """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
-        earlier, timers = came_before(left, self.run.machine, self.clock.wall_ms())
+        earlier, timers = earlier_news(left, self.run.machine, self.clock.wall_ms())
         self._inbox = deque(in_order(earlier, self._inbox))
         for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)

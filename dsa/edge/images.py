@@ -27,7 +27,7 @@ _FONT_SIZE = re.compile(r'font-size="([\d.]+)"')
 
 
 class RenderError(DsaError):
-    """Raised when a picture cannot be made: no renderer is installed, or the renderer refused or did not end."""
+    """Raised when a picture or plot cannot be made: its program or package is missing, it failed, or the file has an unknown format."""
 
 
 def renderer() -> Path | None:
@@ -102,10 +102,6 @@ FORMATS = (".svg", ".png", ".pdf")
 _SUCCESS, _COST, _REST = "#1f5fa8", "#c05a12", "#666666"
 
 
-class PlotError(DsaError):
-    """Raised when a plot cannot be made: matplotlib is not installed, or the file's name ends in no known format."""
-
-
 @attrs.frozen
 class Point:
     """One value of the parameter: least and most odds of success, expected cost of a run, and cost per success."""
@@ -126,20 +122,20 @@ class Labels:
 
 
 def require_format(path: Path) -> None:
-    """Raise PlotError when the name of the file ends in no format that can be written."""
+    """Raise RenderError when the name of the file ends in no format that can be written."""
     if path.suffix.lower() not in FORMATS:
-        raise PlotError(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
+        raise RenderError(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
 
 
 def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float | None, ceiling: float | None) -> None:
-    """Draw success above cost, over the same values; target and ceiling as lines. Raises PlotError."""
+    """Draw success above cost, over the same values; target and ceiling as lines. Raises RenderError."""
     require_format(path)
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ImportError as missing:
-        raise PlotError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
+        raise RenderError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
     figure = Figure(figsize=(7, 6.5), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
     values = [point.value for point in points]

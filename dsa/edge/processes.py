@@ -94,17 +94,17 @@ class _Talk:
             while selector.get_map():
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    return self._ran("timeout")
+                    return self._result("timeout")
                 for key, _ in selector.select(left_s):
                     if self._is_over(key.fileobj):  # type: ignore[arg-type]  # what was registered
                         selector.unregister(key.fileobj)
                 if len(self._output) > self._most:
-                    return self._ran("flooded")
+                    return self._result("flooded")
         try:
             process.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return self._ran("timeout")
-        return self._ran("ended")
+            return self._result("timeout")
+        return self._result("ended")
 
     def _is_over(self, pipe: IO[bytes]) -> bool:
         """Write or read what is possible now; return whether this pipe is finished."""
@@ -122,7 +122,7 @@ class _Talk:
             self._complaints = (self._complaints + piece)[-_TAIL_BYTES:]
         return not piece
 
-    def _ran(self, end: End) -> ProcessResult:
+    def _result(self, end: End) -> ProcessResult:
         return ProcessResult(end, self._process.poll() or 0, bytes(self._output[: self._most]), bytes(self._complaints))
 
 

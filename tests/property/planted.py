@@ -429,12 +429,12 @@ def a_failure_is_no_failure():
 
 @planted("busy")
 def what_is_sent_comes_before_what_is_overdue():
-    real = driver_module.came_before
+    real = driver_module.earlier_news
 
     def later(left, machine, now_ms):
         earlier, _ = real(left, machine, now_ms)
         answers = tuple(news for news in earlier if news.intent is not None)
         return answers, {timer: max(0, at_ms - now_ms) for timer, at_ms in left.timers.items()}
 
-    with patch.object(driver_module, "came_before", later):
+    with patch.object(driver_module, "earlier_news", later):
         yield

@@ -140,10 +140,6 @@ _BY_BOUND = {
 _NONE = ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO")
 
 
-class LimitError(OSError):
-    """Raised for a limit that cannot be set; says which, why, and what to do."""
-
-
 def lowered_bounds(bounds: dict[str, Any]) -> dict[str, int]:
     """Return the bounds that are lower than requested, by name, because this process may not have more itself."""
     most = {name: resource.getrlimit(kind)[1] for name, kind in _BY_BOUND.items()}
@@ -151,7 +147,7 @@ def lowered_bounds(bounds: dict[str, Any]) -> dict[str, int]:
 
 
 def set_all(bounds: dict[str, Any]) -> None:
-    """Set the limits of this process, for good; none is above what it has already. Raises LimitError."""
+    """Set the limits of this process, for good; none is above what it has already. Raises OSError, which names the limit."""
     for name, kind in _BY_BOUND.items():
         _set(name, kind, bounds[name])
     for name in _NONE:
@@ -166,4 +162,4 @@ def _set(name: str, kind: int, limit: int) -> None:
         resource.setrlimit(kind, (least, least))
     except (OSError, ValueError, OverflowError) as error:
         if _LINUX:  # macOS refuses some
-            raise LimitError(f"the limit {name} = {limit} cannot be set: {error}; ask for another one") from error
+            raise OSError(f"the limit {name} = {limit} cannot be set: {error}; ask for another one") from error

@@ -83,7 +83,7 @@ def test_a_limit_that_cannot_be_set_is_named(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    with pytest.raises(system_calls.LimitError, match=r"the limit cpu_s = 3 cannot be set: .*; ask for another one"):
+    with pytest.raises(OSError, match=r"the limit cpu_s = 3 cannot be set: .*; ask for another one"):
         system_calls.set_all(ASKED)
 
 
