@@ -186,7 +186,7 @@ def test_a_rung_without_what_is_required_runs_nothing():
         ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "only read"),
         ({"command": "sh", "timeout_s": 0}, "no time limit"),
         ({"command": "sh", "memory_mb": 0}, "too little"),
-        ({"command": "sh", "require": ("wings",)}, "'wings' is nothing"),
+        ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):

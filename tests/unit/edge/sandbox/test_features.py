@@ -16,7 +16,7 @@ def test_what_is_required_is_named_when_it_is_missing():
 
 @pytest.mark.parametrize("names", [{"no newtork"}, {""}, {"No network"}])
 def test_a_name_that_means_nothing_is_refused(names):
-    with pytest.raises(ValueError, match="nothing that a sandbox can be required to have: no files outside, "):
+    with pytest.raises(ValueError, match="neither a feature nor a rung of the sandbox: no files outside, "):
         Confinement(names)
 
 
