@@ -130,13 +130,13 @@ def _property(result: PropertyResult) -> dict[str, Any]:
         "reason": result.reason,
         "condition": result.condition,
         "relies_on": list(result.relies_on),
-        "must_not_fail": list(result.unfailing),
+        "must_not_fail": list(result.must_not_fail),
         "assumes": list(result.assumes),
         "values": [dict(values) for values in result.values],
         "trace": steps_as_json(result.trace) if result.trace else [],
         "loop": result.loop,
         "more": [{"trace": steps_as_json(trace), "loop": loop} for trace, loop in result.more],
-        "passing": steps_as_json(result.passing) if result.passing else None,
+        "passing": steps_as_json(result.passing_run) if result.passing_run else None,
     }
 
 
@@ -233,7 +233,7 @@ def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, tra
         say(f"{file}: {explored_text(exploration)}")
     places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
-        if not result.standing:
+        if not result.blocking_codes:
             _tell_property(place, result, report, traces)
     _tell_waiting(report)
     if report.rests:
@@ -243,10 +243,10 @@ def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, tra
 
 def _tell_waiting(report: CheckReport) -> None:
     """Say in one line which properties an error keeps from being judged: it is the error that needs mending."""
-    waiting = [result for result in report.properties if result.standing]
+    waiting = [result for result in report.properties if result.blocking_codes]
     if waiting:
-        codes = " and ".join(waiting[0].standing)
-        are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].standing) == 1 else "stand"
+        codes = " and ".join(waiting[0].blocking_codes)
+        are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].blocking_codes) == 1 else "stand"
         properties = counted_text(len(waiting), "property", "properties")
         say(_painted("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
@@ -293,9 +293,9 @@ def _details(result: PropertyResult, traces: int) -> Iterator[str]:
     for number, (trace, loop) in enumerate(result.more, 2):
         yield f"counterexample {number}, by other rows:"
         yield from _shown(trace, loop)
-    if result.passing is not None:
+    if result.passing_run is not None:
         yield "the nearest run that passes:"
-        yield from _shown(result.passing)
+        yield from _shown(result.passing_run)
 
 
 def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, spelled
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, kernel_claim
 from dsa.checks.report import CheckReport
 from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, say, tell_json
 from dsa.declarations import show
@@ -37,7 +37,7 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
     """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
     certifier = Certifier(*canonical(machine))
     fill(certifier)
-    made = certifier.certified()
+    made = certifier.draft()
     Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
     say(
         f"{out}: {made.claims} claims; `dsa verify {out}` reads them" if made.claims else f"{out}: nothing is claimed",
@@ -142,7 +142,7 @@ def _owed(machine: Machine) -> dict[What, str]:
     """Return what a certificate of a machine is to claim: what every machine owes, and its properties, as they are told."""
     owed: dict[What, str] = {(form, ()): form for form in (FAULTLESS, STUCK, GUARDED)}
     for declared in machine.properties:
-        claim, said = spelled(declared.form), show(declared.form)
+        claim, said = kernel_claim(declared.form), show(declared.form)
         owed[_what(claim) if claim else (said, ())] = said if claim else f"{said} (odds are not certified)"
     return owed
 

@@ -150,9 +150,11 @@ class PropertyItem(ClaimItem):
     def runtest(self) -> None:
         """Fail when it is violated, and when it could not be judged: what is unknown does not pass."""
         result = self.parent.report.properties[self._place]
-        if result.standing and self.parent.holds_check:
+        if result.blocking_codes and self.parent.holds_check:
             # The one fault fails `check`; that nothing is known of the properties is no fault of theirs.
-            pytest.skip(f"not judged while {' and '.join(result.standing)} stands: see {self.parent.shown}::check")
+            pytest.skip(
+                f"not judged while {' and '.join(result.blocking_codes)} stands: see {self.parent.shown}::check"
+            )
         if result.failed:
             raise ItemFailure(_shown(self.parent.shown, result))
 

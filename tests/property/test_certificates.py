@@ -15,10 +15,16 @@ from hypothesis import HealthCheck, event, given, settings
 from repository import ROOT
 
 import dsa.kernel
-from dsa.checks.certificate.certificate_proofs import NoProofError, explored, require_few_cases, require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, certify_proofs, certify_verdicts, spelled
+from dsa.checks.certificate.certificate_proofs import NoProofError, explore_claim, require_few_cases, require_same_steps
+from dsa.checks.certificate.certificate_writer import (
+    FAULTLESS,
+    Certifier,
+    certify_proofs,
+    certify_verdicts,
+    kernel_claim,
+)
 from dsa.checks.mutation import row_mutants
-from dsa.checks.proof.prover import judged, prove
+from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.checks.table_faults import definition4
 from dsa.declarations import AtMost, ExpectedCount, Probability
@@ -72,16 +78,16 @@ def told(machine: Machine, here: Configuration) -> str:
 
 def accepts(text: str, claim: dict, *, is_true: bool) -> None:
     if is_true:
-        explored(text, claim, MOST * 10)
+        explore_claim(text, claim, MOST * 10)
     else:
         with pytest.raises(NoProofError, match="refuses"):
-            explored(text, claim, MOST * 10)
+            explore_claim(text, claim, MOST * 10)
 
 
 def guarded_and_same_steps(machine: Machine, text: str, at: dict) -> None:
     """See that the kernel knows Definition 4 where every row keeps it, and that the compiled step takes its table of steps."""
     if all(found.severity != "error" for found in definition4(machine)):
-        explored(text, {"form": GUARDED, "parts": []}, MOST * 10)
+        explore_claim(text, {"form": GUARDED, "parts": []}, MOST * 10)
     claim = Claim(text, {"form": TABLE, "parts": [], "at": at, "proofs": []})
     try:
         require_few_cases(machine, claim, MOST * 10)
@@ -93,13 +99,13 @@ def guarded_and_same_steps(machine: Machine, text: str, at: dict) -> None:
 
 def property_agrees(machine, form, text, at):
     if isinstance(form, ODDS):
-        assert spelled(form) is None
+        assert kernel_claim(form) is None
         return
     if isinstance(form, AtMost) and evaluate(form.bound, machine.constants) < 0:
         return  # no number of moments is below 0; the observers only look where E is true
-    verdict = judged(closed_system(machine), form, MOST * 10).verdict
+    verdict = judge_at(closed_system(machine), form, MOST * 10).verdict
     if verdict in {"HOLDS", "VIOLATED"}:
-        accepts(text, spelled(form) | {"at": at}, is_true=verdict == "HOLDS")
+        accepts(text, kernel_claim(form) | {"at": at}, is_true=verdict == "HOLDS")
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
@@ -317,7 +323,7 @@ def test_every_verdict_of_the_shipped_machines_is_accepted_by_the_kernel_alone(n
     certifier, proofs, verdicts = Certifier(about, text), prove(machine), check(machine)
     certify_proofs(certifier, proofs)
     certify_verdicts(certifier, verdicts)
-    made = certifier.certified()
+    made = certifier.draft()
     explored_at = [exploration.parameters for exploration in verdicts.explorations]
     owed = [FAULTLESS, STUCK, *([REST] if proofs.rest else [])]
     held = [p.text for p in verdicts.properties if p.verdict == "HOLDS" and not isinstance(p.claim.form, ODDS)]

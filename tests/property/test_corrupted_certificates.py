@@ -14,7 +14,7 @@ from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, wr
 
 from dsa.checks.certificate.certificate_proofs import require_same_steps
 from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.proof.prover import judged, prove
+from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
@@ -30,7 +30,7 @@ def certificate_of(name: str) -> dict:
     certifier = Certifier(about, text)
     certify_proofs(certifier, prove(machine))
     certify_verdicts(certifier, check(machine))
-    return certifier.certified().certificate
+    return certifier.draft().certificate
 
 
 def places(value, path=()):
@@ -140,7 +140,7 @@ def is_true(machine: Machine, form, claim: dict) -> bool:
         return not any(stuck(machine, here) for here in known)
     if form == REST:
         return comes_to_rest(machine, known)
-    return form == FAULTLESS or judged(closed_system(machine), form, 20_000).verdict == "HOLDS"
+    return form == FAULTLESS or judge_at(closed_system(machine), form, 20_000).verdict == "HOLDS"
 
 
 def valuations(machine: Machine, at):

@@ -101,7 +101,7 @@ def test_exploring_agrees_with_the_reference(way: Way, machine: Machine):
     assert found.rows == expected.rows
     assert found.states == {here.state for here in expected.distance}
     assert found.complete
-    reached = list(found.reached())
+    reached = list(found.all_configurations())
     assert set(reached) == set(expected.distance)
     assert [expected.distance[here] for here in reached] == sorted(expected.distance.values())
     assert {here.state: expected.distance[here] for here in found.deadlocks} == expected.stuck

@@ -107,7 +107,7 @@ LARGE_HERE = ("chat", "coding")
 def test_every_machine_here_agrees_wherever_it_can_be(name):
     machine = ALL[name]
     run = StatechartRun(machine)
-    for here in explore(machine, max_states=2_000).reached():
+    for here in explore(machine, max_states=2_000).all_configurations():
         for occurrence in _everything(machine, here):
             run.configuration = here
             both(machine, run, here, occurrence)

@@ -84,7 +84,7 @@ def test_a_rank_that_falls_without_end_shows_nothing(number):
     growing += table("Transitions", "source; event; if; update; effects; target", *rows)
     ranks = {key: [[number, ""]] for key in ("s", "a ask")}
     with pytest.raises(NoProofError):
-        Prover(growing, frozenset(ranks)).proved({"form": REST, "parts": [], "ranks": ranks})
+        Prover(growing, frozenset(ranks)).prove_claim({"form": REST, "parts": [], "ranks": ranks})
 
 
 def test_two_promises_that_are_kept_in_turn_end_nothing():
@@ -133,7 +133,7 @@ def test_a_machine_is_stuck_where_nothing_can_happen(row, is_stuck):
     at = {"p": "2", "r": "2"}
     attempts = (
         lambda: Claim(text, {"form": STUCK, "parts": [], "proofs": [], "at": at}).explore(),
-        lambda: Prover(text, frozenset({"a", "b"})).proved({"form": STUCK, "parts": []}),
+        lambda: Prover(text, frozenset({"a", "b"})).prove_claim({"form": STUCK, "parts": []}),
     )
     for attempt in attempts:
         if is_stuck:

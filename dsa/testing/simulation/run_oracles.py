@@ -82,7 +82,7 @@ def the_properties_of_the_document_hold(facts: RunFacts, _about: object) -> str 
 def _first_violated(facts: RunFacts) -> str | None:
     run = moments(facts.machine, facts.occurrences)
     for text, form in facts.subject.properties:
-        watched = monitor(form, run, ended=facts.is_finished)
+        watched = monitor(form, run, is_complete=facts.is_finished)
         if watched.verdict == "violated":
             return f"{text} (event {watched.step})"
     return None

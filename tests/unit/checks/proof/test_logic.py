@@ -28,8 +28,8 @@ def test_what_was_needed_is_told(session: ProofSession) -> None:
         compared(RETRIES, ">", Integer(4)),
     ]
     answer = session.logic.ask(conditions, track=True)
-    assert (answer.can_be, answer.used) == ("no", {1, 2})
-    assert session.logic.ask([*conditions, FALSE], track=True).used == {3}
+    assert (answer.can_be, answer.core) == ("no", {1, 2})
+    assert session.logic.ask([*conditions, FALSE], track=True).core == {3}
 
 
 def test_small_values_come_first(session: ProofSession) -> None:
@@ -62,7 +62,7 @@ def test_nothing_is_asked_once_the_time_is_over(session: ProofSession) -> None:
     late = Logic(session.system, lambda: True)
     assert late.ask([compared(RETRIES, ">", RMAX)]).can_be == "unknown"
     assert late.smallest([compared(RETRIES, "<", RMAX)], ["rmax"]).can_be == "unknown"
-    assert late.asked == 0
+    assert late.question_count == 0
 
 
 def test_first_values_of_domains() -> None:
