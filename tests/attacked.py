@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hostile_programs import CASES, HANGS, PROCESSES, PROGRAMS, SECRETS
 
-from dsa.edge.sandbox import Confinement, close_all, reached
+from dsa.edge.sandbox import Confinement, choose_rung, close_all
 from dsa.guards import cases as package
 from dsa.guards.cases import CasesGuard
 from dsa.runtime.content import Artifact
@@ -135,7 +135,7 @@ def children():
 def main(rung, *names):
     """Judge all, then look around."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    features = reached(Confinement(rung=rung)).features
+    features = choose_rung(Confinement(rung=rung)).features
     tried = [n for n in names or PROGRAMS if set(PROGRAMS[n].needs) <= features]
     with contextlib.ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="attacked-")))

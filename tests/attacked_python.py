@@ -16,7 +16,7 @@ from attacked import Targets, children
 from hostile_programs import SECRETS
 from python_attacks import ATTACKS
 
-from dsa.edge.sandbox import Confinement, close_all, reached
+from dsa.edge.sandbox import Confinement, choose_rung, close_all
 from machines.chat.python import FrameSource, Interpreter, PythonError
 
 SHORT_S, LONG_S = 1.0, 30.0
@@ -62,7 +62,7 @@ def plain(interpreter):
 def main(rung, *names):
     """Run all, then look around."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    features = reached(Confinement(rung=rung)).features
+    features = choose_rung(Confinement(rung=rung)).features
     interpreter = Interpreter(Confinement(rung=rung))
     tried = [name for name in names or ATTACKS if set(ATTACKS[name].needs) <= features]
     faults = []

@@ -10,7 +10,7 @@ import resource
 import sys
 import tempfile
 
-from dsa.edge.sandbox import Bounds, Confinement, SandboxProgram, probed, reached, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxProgram, choose_rung, probe, run_confined
 
 PROGRAM = SandboxProgram(
     "import os, resource\ndef run(payload, fd):\n"
@@ -41,7 +41,7 @@ def outcome(name, rung):
         found = run_confined(PROGRAM, "", Bounds(memory_bytes=500 << 20), Confinement(rung=rung))
     except Exception as error:  # noqa: BLE001  # that is what is asked for
         return [type(error).__name__, str(error)]
-    return [found.ended, found.lowered, found.results.decode(), probed(rung).notes]
+    return [found.end, found.lowered_bounds, found.results.decode(), probe(rung).notes]
 
 
 def in_a_fork(name, rung):
@@ -60,5 +60,5 @@ def in_a_fork(name, rung):
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        reached(Confinement(rung=sys.argv[1]))
+        choose_rung(Confinement(rung=sys.argv[1]))
     print(json.dumps({name: in_a_fork(name, sys.argv[1]) for name in CASES}))

@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from dsa.edge.document_files import shipped
+from dsa.edge.document_files import shipped_documents
 from dsa.lang import read_machine
 from dsa.machine import Machine
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 def shipped_machines() -> dict[str, Machine]:
     """Return the machines that are shipped, by the name that `dsa run` takes."""
-    return _readable({name: path for name, path in shipped().items() if not name.startswith("specs/")})
+    return _readable({name: path for name, path in shipped_documents().items() if not name.startswith("specs/")})
 
 
 def all_machines() -> dict[str, Machine]:

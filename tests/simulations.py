@@ -15,7 +15,7 @@ from repository import ROOT, SMALL
 
 from dsa.cli.run import machine_document
 from dsa.cli.sim import SimArguments, seed_story_lines
-from dsa.edge.document_files import load, shipped
+from dsa.edge.document_files import load, shipped_documents
 from dsa.lang import dumps, loads
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import dump_line
@@ -132,7 +132,7 @@ def subject(name):
 def every_name():
     """Name every document that tests simulate: shipped ones, specs among them, conformance cases, those that are written here."""
     cases = [path.stem for path in (ROOT / "specs" / "conformance").glob("*.md")]
-    asked = set(shipped()) - {
+    asked = set(shipped_documents()) - {
         "policy"
     }  # its data names a policy, which the door wants to be there: nothing that could be made up
     return [*WRITTEN, *sorted(asked), *sorted(name for name in cases if loads_as_machine(name))]

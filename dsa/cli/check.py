@@ -476,4 +476,4 @@ def _unbound(file: str, machine: Machine, module: str | None) -> str:
 
 def _compile(source: str) -> Any:  # noqa: ANN401  (a library of ctypes, which few checks need too)
     """Compile C text. Without a compiler this fails, and another engine does the search."""
-    return importlib.import_module("dsa.edge.processes").compiled(source)
+    return importlib.import_module("dsa.edge.processes").compile_library(source)

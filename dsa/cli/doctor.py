@@ -20,7 +20,7 @@ import click
 from dsa.cli.command_line import JsonCommand, json_option, print_json, say
 from dsa.cli.run_options import runs_option
 from dsa.edge import probes
-from dsa.edge.document_files import shipped
+from dsa.edge.document_files import shipped_documents
 from dsa.edge.images import renderer
 from dsa.edge.processes import compiler, environment_secrets
 from dsa.edge.sandbox import FEATURES, ladder, limits
@@ -101,7 +101,7 @@ def _facts(root: Path) -> Iterator[Fact]:
     yield _path_fact("pictures", renderer(), f"{install_hint('draw')}, or install Graphviz")
     yield _keys()
     yield _tracing()
-    yield Fact("documents", "ok", ", ".join(sorted(shipped())))
+    yield Fact("documents", "ok", ", ".join(sorted(shipped_documents())))
 
 
 def _path_fact(name: str, path: Path | None, use: str) -> Fact:

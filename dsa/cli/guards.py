@@ -39,7 +39,7 @@ def command_for(
     @json_option
     def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)
-        plugin_kinds, faults = packages.listed(kinds, own)
+        plugin_kinds, faults = packages.import_all(kinds, own)
         kinds_by_name = {
             each.kind.name: each for each in (*(PluginKind(kind, "") for kind in kinds.values()), *plugin_kinds)
         }

@@ -33,7 +33,7 @@ from dsa.cli.command_line import (
     say,
 )
 from dsa.declarations import parse_duration
-from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_configured, log_to, traced
+from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_configured, log_to, trace_run
 from dsa.errors import GenerationError
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
@@ -84,7 +84,7 @@ class WatchOptions:
 
     def _open_telemetry(self, secrets: Secrets, stack: ExitStack) -> Telemetry | None:
         try:
-            return stack.enter_context(traced(secrets, lambda reason: say(f"telemetry: {reason}", err=True)))
+            return stack.enter_context(trace_run(secrets, lambda reason: say(f"telemetry: {reason}", err=True)))
         except TelemetryError as fault:
             if self.otel:
                 raise

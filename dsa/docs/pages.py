@@ -24,7 +24,7 @@ from dsa.docs.inline_svg import is_fresh, is_sealed, seal_svg
 from dsa.edge.document_files import locate_from, read_bytes, read_document
 from dsa.edge.file_locks import files_below
 from dsa.edge.images import portable_svg
-from dsa.edge.processes import compiled
+from dsa.edge.processes import compile_library
 from dsa.edge.replacement import replace_file
 from dsa.errors import DocumentError, DsaError, Span
 from dsa.lang import MOST_CHARACTERS, machine_of, read_machine, read_spec
@@ -342,7 +342,7 @@ def _document(name: str, path: Path) -> MachineDocument:
 
 def _check(machine: Machine) -> CheckReport:
     """Check a machine without a time limit, so that a page does not depend on the speed of the computer."""
-    return check(machine, engine=automatic(compiled))
+    return check(machine, engine=automatic(compile_library))
 
 
 @attrs.frozen

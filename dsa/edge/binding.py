@@ -1,15 +1,10 @@
-"""Bindings: each effect's policy, each guard and each generator by the names of a table.
+"""Bindings: the policy of each effect, each guard and each generator, by the names of a table; and the verdicts that guards give.
 
-`dsa.runs.bindings` finds them; here is what the driver is handed.
+`dsa.runs.bindings` finds the objects. `judge` and the functions beside it ask guards for the verdicts that an event needs when it arrives. A
+guard is other people's code: it runs in a thread and its answer is checked. What it raises is never read as a verdict; the caller reports it.
 
-Guards at work: what they say of an artifact, and the verdicts that an event needs when it arrives (S2).
-
-Guards are foreign code: they run in a thread, and what they give is checked. What they raise is the caller's to
-report; it is never read as a verdict.
-
-What comes from outside, before a run takes it: that it is JSON, has no secrets, is what the table knows, and is what the policies can read.
-
-Takes an occurrence as somebody sends it, gives it as it is recorded, or raises: then nothing has happened.
+`FromOutside` checks an event before a run takes it: the table must know it, and its data must be JSON that the policies can read. It returns
+the event as it is recorded, without secrets, or raises; then nothing has happened.
 """
 
 import json
@@ -41,11 +36,11 @@ from dsa.semantics import Occurrence, require_known
 
 @attrs.frozen(field_transformer=immutable)
 class Bindings:
-    """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table; and what must be kept nowhere.
+    """Each effect's policy, each guard's GuardInterface and each generator, by the names of the table; and the secrets that are never recorded.
 
-    `policies` are those that the policies of effects may call, `config` is what all of them can read: the model and the seed. `notes` say
-    what is odd and no fault: names of a module that the machine does not use. `spenders` are the effects that a budget of the whole run
-    stops; None: all that have answers.
+    `policies` are those that the policies of effects may call. `config` is what all of them can read: the model and the seed. `notes` tell
+    of oddities that are not faults, such as names of a module that the machine does not use. `spenders` are the effects that a budget of the
+    whole run stops; None: all that have answers.
     """
 
     effects: Mapping[str, Policy]
@@ -60,149 +55,156 @@ class Bindings:
 
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
     """Yield each effect that a row emits, once, with the place of the first such row."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for row in machine.transitions:
         for item in row.effects:
-            if isinstance(item, Emit) and item.effect not in seen:
-                seen.add(item.effect)
+            if isinstance(item, Emit) and item.effect not in names:
+                names.add(item.effect)
                 yield item.effect, item.span or row.span
 
 
-async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardVerdict:
-    """Ask one guard: an async one is awaited, another one is called in a thread unless it does not block.
+async def judge(name: str, guard: GuardInterface, artifact: Artifact, arguments: Mapping[str, Any]) -> GuardVerdict:
+    """Ask one guard for its verdict. An async guard is awaited; another one is called in a thread if it may block.
 
-    `given` are the artifacts and the data that it is given. Raises what it raises, and TypeError when it gives no GuardResult. Whatever the
-    guard says, a text that had secrets in it has not passed.
+    `arguments` are the artifacts and the data that the guard is given. Raises what the guard raises, and TypeError when it returns no
+    GuardResult. A text that had secrets in it never passes.
     """
     blocks = guard.blocks and not iscoroutinefunction(guard.validate)
-    said: object = await run_function(lambda: guard.validate(artifact, **given), blocks=blocks)
-    if isawaitable(said):
-        said = await await_foreign(said)
-    result = reject_redacted(required_verdict(name, said), artifact)
+    answer: object = await run_function(lambda: guard.validate(artifact, **arguments), blocks=blocks)
+    if isawaitable(answer):
+        answer = await await_foreign(answer)
+    result = reject_redacted(required_verdict(name, answer), artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return GuardVerdict(name, outcome, result.feedback, result.review)
 
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
-    """Return the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
-    declared = run.machine.step_named.get(step)
-    if declared is None or not declared.uses:
+    """Return the finalised artifacts that a step uses, by the names it gives them. Artifacts that are not finalised are left out."""
+    declaration = run.machine.step_named.get(step)
+    if declaration is None or not declaration.uses:
         return {}
-    accepted = {name: run.step(used).accepted for name, used in declared.uses}
-    return {name: artifacts.get_artifact(found) for name, found in accepted.items() if found is not None}
+    accepted = {name: run.step(dependency).accepted for name, dependency in declaration.uses}
+    return {
+        name: artifacts.get_artifact(artifact_id) for name, artifact_id in accepted.items() if artifact_id is not None
+    }
 
 
 def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurrence | None:
-    """Return the occurrence with the verdicts that it is fed with, where it has them all; None when guards have to be asked.
+    """Return the occurrence if it has all the verdicts that it needs; None when guards have to be asked.
 
-    One that will be refused whatever the verdicts is given back as it is.
+    An occurrence that will be refused with any verdicts is returned as it is.
     """
     event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
     if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.is_finished:
         return occurrence
-    given, needed = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
-    if (given or needed) and needed != tuple([name for name, _ in given]):
+    verdicts, guards = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
+    if (verdicts or guards) and guards != tuple([name for name, _ in verdicts]):
         return None
-    return None if given and _is_redacted(run, occurrence.data) else occurrence
+    return None if verdicts and _is_redacted(run, occurrence.data) else occurrence
 
 
 def is_judged_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
-    """Return whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
-    brought, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
-    asked = (guards[name] for name in needed if name not in brought)
-    return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in asked)
+    """Return whether all guards that an event needs answer without blocking, so that nothing else can happen in between."""
+    verdicts, names = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
+    missing_guards = (guards[name] for name in names if name not in verdicts)
+    return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in missing_guards)
 
 
 async def with_exact_verdicts(
     run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore, data: DataThen
 ) -> Occurrence:
-    """Return the occurrence with one verdict for each guard that is read as it arrives, and no others.
+    """Return the occurrence with one verdict for each guard that its rows read, and no others.
 
-    Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
-    event's artifact, or its data as a text, and are given `data`. Raises what they raise, and MissingDataError.
+    Verdicts that came with the event are kept, except that `passed` becomes `failed` if the step's newest text had secrets in it. The other
+    guards judge the event's artifact, or its data as a text, and are given `data`. Raises what they raise, and MissingDataError.
     """
-    given, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
-    if given and _is_redacted(run, occurrence.data):
-        given = {name: "failed" if said == "passed" else said for name, said in given.items()}
+    event_verdicts = dict(occurrence.verdicts)
+    names = guards_for(run.machine, run.configuration.state, occurrence.event)
+    if event_verdicts and _is_redacted(run, occurrence.data):
+        event_verdicts = {
+            name: "failed" if outcome == "passed" else outcome for name, outcome in event_verdicts.items()
+        }
     verdicts: dict[str, Outcome] = {}
-    for name in needed:
-        if name in given:
-            verdicts[name] = given[name]
+    for name in names:
+        if name in event_verdicts:
+            verdicts[name] = event_verdicts[name]
         else:
             uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
-            told = {**uses, **guard_data(run.machine, name, data.get)}
-            verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), told)).outcome
+            arguments = {**uses, **guard_data(run.machine, name, data.get)}
+            verdicts[name] = (
+                await judge(name, guards[name], artifact_of(occurrence.data, artifacts), arguments)
+            ).outcome
     return attrs.evolve(occurrence, verdicts=verdicts)
 
 
 def _is_redacted(run: Run, data: object) -> bool:
     """Return whether the step's newest text, which a row may accept, had secrets in it, unless the event names another one."""
     view = run.step(step_of(run.machine, run.configuration.state))
-    named = data.get("artifact_id") if isinstance(data, dict) else None
-    return bool(view.redacted) and named in {None, view.latest}
+    artifact_id = data.get("artifact_id") if isinstance(data, dict) else None
+    return bool(view.redacted) and artifact_id in {None, view.latest}
 
 
 def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:
-    """Return what an event is about: the artifact whose id it carries, or its data as a text."""
+    """Return the artifact that an event is about: the one whose id it carries, or else its data as a text."""
     if isinstance(data, dict) and "artifact_id" in data:
         return artifacts.get_artifact(data["artifact_id"])
     return Artifact(data if isinstance(data, str) else json.dumps(data))
 
 
 class FromOutside:
-    """Reads the events that are sent to runs of a binding; `Answering.reads` says what their data has to be."""
+    """Reads the events that are sent to runs of a binding. `Answering.reads` defines what their data must be."""
 
     def __init__(self, binding: Bindings) -> None:
         self._secrets = binding.secrets
-        declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
+        readers = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
         self._reads: dict[str, Callable[[Any], Any]] = {
-            event: read for reads in declared for event, read in reads.items()
+            event: read for reads in readers for event, read in reads.items()
         }
 
-    def read(self, run: Run, given: Occurrence, at: str | None = None) -> Occurrence:
-        """Return an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
+    def read(self, run: Run, occurrence: Occurrence, at: str | None = None) -> Occurrence:
+        """Return an event as it is recorded. A person may send an answer to an effect whose policy has left the answer to a person.
 
-        OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
-        is not JSON, or is nested too deep.
+        Raises OccurrenceError for an event that does not come from outside or whose data is wrong; TypeError or ValueError for data that is
+        not JSON or is nested too deep.
         """
-        _require_short(given.event, canonical_json({"data": given.data}))
-        require_known(run.machine, given)
-        if given.source is not None or not (_is_outside(run, given) or _was_asked(run, given, at)):
+        _require_short(occurrence.event, canonical_json({"data": occurrence.data}))
+        require_known(run.machine, occurrence)
+        if occurrence.source is not None or not (_is_outside(run, occurrence) or _was_asked(run, occurrence, at)):
             outside = ", ".join(event.name for event in run.machine.events if event.origin == OUTSIDE)
-            raise OccurrenceError(f"'{given.event}' does not come from outside; what does: {outside or 'nothing'}")
-        data = self._secrets.value(self._data(given))
-        _require_short(given.event, text_of(data))  # markers may be longer than the secrets were
-        return Occurrence(given.event, given.verdicts, given.source, data)
+            raise OccurrenceError(f"'{occurrence.event}' does not come from outside; what does: {outside or 'nothing'}")
+        data = self._secrets.value(self._data(occurrence))
+        _require_short(occurrence.event, text_of(data))  # markers may be longer than the secrets were
+        return Occurrence(occurrence.event, occurrence.verdicts, occurrence.source, data)
 
-    def _data(self, given: Occurrence) -> object:
-        read = self._reads.get(given.event)
+    def _data(self, occurrence: Occurrence) -> object:
+        read = self._reads.get(occurrence.event)
         if read is None:
-            return given.data
+            return occurrence.data
         try:
-            return read(given.data)
+            return read(occurrence.data)
         except ValueError as fault:
-            raise OccurrenceError(f"'{given.event}' cannot be taken: {fault}") from fault
+            raise OccurrenceError(f"'{occurrence.event}' cannot be taken: {fault}") from fault
 
 
-def _require_short(event: str, written: str) -> None:
-    if len(written) > LONGEST_DATA:
+def _require_short(event: str, json_text: str) -> None:
+    if len(json_text) > LONGEST_DATA:
         raise OccurrenceError(
-            f"'{event}' has data of {len(written):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
+            f"'{event}' has data of {len(json_text):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
         )
 
 
-def _is_outside(run: Run, given: Occurrence) -> bool:
-    return run.machine.event_named[given.event].origin == OUTSIDE
+def _is_outside(run: Run, occurrence: Occurrence) -> bool:
+    return run.machine.event_named[occurrence.event].origin == OUTSIDE
 
 
-def _was_asked(run: Run, given: Occurrence, at: str | None) -> bool:
-    """Return whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
-    effect = run.machine.event_named[given.event].origin
+def _was_asked(run: Run, occurrence: Occurrence, at: str | None) -> bool:
+    """Return whether a person may give this answer: to an effect that asks for it now, or, under an earlier key, late."""
+    effect = run.machine.event_named[occurrence.event].origin
     return effect in person_effects(run) or (at is not None and "/" in at and at != run.keys.get(effect))
 
 
-def answered_key(run: Run, given: Occurrence, at: str | None) -> str | None:
-    """Return the key of the effect that a person answers with an event: `at`, else that of the outstanding one; None for what answers no effect."""
-    if given.source is not None or _is_outside(run, given):
+def answered_key(run: Run, occurrence: Occurrence, at: str | None) -> str | None:
+    """Return the key of the effect that a person answers with an event: `at`, or else that of the outstanding effect; None for other events."""
+    if occurrence.source is not None or _is_outside(run, occurrence):
         return None
-    return at or run.keys.get(run.machine.event_named[given.event].origin, "")
+    return at or run.keys.get(run.machine.event_named[occurrence.event].origin, "")

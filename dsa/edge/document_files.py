@@ -1,6 +1,6 @@
-"""Finding and reading documents: a path, or the name of a shipped machine.
+"""Documents in files: a path, or the name of a shipped machine, found and read.
 
-Takes what a user wrote for FILE, gives text and machines. The only place where documents are opened.
+This is the only place where documents are opened. It takes what a user wrote for FILE, and returns texts and machines.
 """
 
 import os
@@ -18,34 +18,34 @@ _MOST_LOOKED_AT = 1000
 _BYTES_OF_A_CHARACTER = 4  # at most, in UTF-8
 
 
-def shipped() -> dict[str, Path]:
+def shipped_documents() -> dict[str, Path]:
     """Return the shipped documents by name: `dual_state`, `katas/exhausted`, and the shipped specs as `specs/dual_state`."""
     package = find_spec("machines")
     assert package is not None, "the machines are shipped with this package"
     assert package.origin is not None, "they are a package of files"
     root = Path(package.origin).parent
-    found = {path.parent.name: path for path in root.glob("*/machine.md")}
+    documents = {path.parent.name: path for path in root.glob("*/machine.md")}
     others = (path for path in root.glob("*/*.md") if path.name not in {"machine.md", "README.md"})
-    found |= {f"{path.parent.name}/{path.stem}": path for path in others if path.parent.name != "_specs"}
+    documents |= {f"{path.parent.name}/{path.stem}": path for path in others if path.parent.name != "_specs"}
     specs = root / "_specs" if (root / "_specs").is_dir() else root.parent / "specs"
-    named = (path for path in specs.glob("*.md") if path.stem in found)
-    return found | {f"specs/{path.stem}": path for path in named}
+    spec_paths = (path for path in specs.glob("*.md") if path.stem in documents)
+    return documents | {f"specs/{path.stem}": path for path in spec_paths}
 
 
 def locate(name: str, beside: Path | None = None) -> Path:
     """Return the path of a document: as written, relative to `beside`, or a shipped one. Raises DocumentError."""
-    written = Path(name)
-    candidates = [written] if beside is None else [beside / written, written]
+    path = Path(name)
+    candidates = [path] if beside is None else [beside / path, path]
     for candidate in candidates:
         if _is_file(candidate):
             return candidate
-    known = shipped()
-    if name in known:
-        return known[name]
-    if os.path.isdir(written):  # noqa: PTH112  (as below)
+    documents = shipped_documents()
+    if name in documents:
+        return documents[name]
+    if os.path.isdir(path):  # noqa: PTH112  (as below)
         raise DocumentError(name, "is a folder; name a document in it")
-    meant = closest(name, [*known, *_beside(written)])
-    raise DocumentError(name, f"there is no such file, and no shipped machine of that name; {meant}")
+    suggestion = closest(name, [*documents, *_beside(path)])
+    raise DocumentError(name, f"there is no such file, and no shipped machine of that name; {suggestion}")
 
 
 def locate_from(folder: Path, name: str) -> Path:
@@ -53,24 +53,24 @@ def locate_from(folder: Path, name: str) -> Path:
     there = folder / name
     if _is_file(there):
         return there
-    known = shipped()
-    if name in known:
-        return known[name]
+    documents = shipped_documents()
+    if name in documents:
+        return documents[name]
     names = [os.path.relpath(path, folder) for path in _beside(there)]
     raise DocumentError(
         name,
-        f"there is no such file in {folder}, and no shipped machine of that name; {closest(name, [*known, *names])}",
+        f"there is no such file in {folder}, and no shipped machine of that name; {closest(name, [*documents, *names])}",
     )
 
 
-def _beside(written: Path) -> list[str]:
+def _beside(path: Path) -> list[str]:
     """Return the documents in the folder of one that is not there, as a user would write them."""
     try:
-        with os.scandir(written.parent) as entries:
+        with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, _MOST_LOOKED_AT)]
     except (OSError, ValueError):
         return []
-    return [str(written.parent / name) for name in names if name.endswith(".md")]
+    return [str(path.parent / name) for name in names if name.endswith(".md")]
 
 
 def _is_file(path: Path) -> bool:
@@ -78,7 +78,7 @@ def _is_file(path: Path) -> bool:
 
 
 def read_text(path: Path | str) -> str:
-    """Read a document as UTF-8, line ends and a byte order mark kept. Raises DocumentError."""
+    """Read a document as UTF-8; line ends and a byte order mark stay. Raises DocumentError."""
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -94,31 +94,31 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def read_document(name: str) -> DocumentReading:
-    """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
+    """Read a machine or a spec, with its diagnostics. Raises DocumentError when the file cannot be read."""
     path = locate(name)
     text = _text_of_a_document(path)
-    shown = name if _is_file(Path(name)) else _shortened(path)
-    found = machine_of(text, shown)
-    if found is None:
-        return read_machine(text, shown)
-    reference, span = found
+    display_name = name if _is_file(Path(name)) else _display_path(path)
+    base_reference = machine_of(text, display_name)
+    if base_reference is None:
+        return read_machine(text, display_name)
+    reference, span = base_reference
     try:
         base = locate(reference, path.parent)
-        described = _text_of_a_document(base)
+        base_text = _text_of_a_document(base)
     except DocumentError:
-        message = f"'{reference}' is no document that can be read"
+        message = f"'{reference}' cannot be read as a document"
         hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
         return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, hint),))
-    if machine_of(described) is not None:
+    if machine_of(base_text) is not None:
         message = f"{reference} is a spec, not a machine"
         return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
-    reading = read_machine(described, _shortened(base))
-    return reading if reading.machine is None else read_spec(text, reading.machine, shown)
+    base_reading = read_machine(base_text, _display_path(base))
+    return base_reading if base_reading.machine is None else read_spec(text, base_reading.machine, display_name)
 
 
 def _text_of_a_document(path: Path) -> str:
-    """Read a document, unless it is so large that it cannot be one: then it is not read at all. Raises DocumentError."""
-    with suppress(OSError):  # reading it says so as well
+    """Read a document. Raises DocumentError, without reading it, for a file that is too large."""
+    with suppress(OSError):  # reading it raises the same
         size = path.stat().st_size
         if size > _BYTES_OF_A_CHARACTER * MOST_CHARACTERS:
             raise DocumentError(
@@ -128,18 +128,18 @@ def _text_of_a_document(path: Path) -> str:
 
 
 def _machines() -> list[str]:
-    return [name for name, path in shipped().items() if path.name == "machine.md"]
+    return [name for name, path in shipped_documents().items() if path.name == "machine.md"]
 
 
 def load(name: str) -> Machine:
     """Read the machine in a file, of a spec, or shipped under a name. Raises MachineError or DocumentError."""
-    reading = read_document(name)
-    if reading.machine is None:
-        raise MachineError(reading.diagnostics)
-    return reading.machine
+    result = read_document(name)
+    if result.machine is None:
+        raise MachineError(result.diagnostics)
+    return result.machine
 
 
-def _shortened(path: Path) -> str:
+def _display_path(path: Path) -> str:
     """Return a path as a person would write it: relative when it lies below the working folder."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

@@ -1,18 +1,13 @@
-"""What a driver has under way: effects that are being performed, and timers that run, as tasks of one event loop.
+"""The driver of a run: it performs the effects that the run asks for, and feeds back their answers.
 
-Starts and stops them; what a timer rings for, and what breaks a task, goes to those who asked. It knows no run.
+It takes a run, a binding, an artifact store, a journal and a clock, and changes the run through `feed` and `record` only. It runs on one event
+loop. Effects with answers run as tasks; one without answers completes before the next effect starts.
 
-What there is to tell a run: occurrences with the effects that they answer, and what had come before somebody took the run up.
+An event, its step and its effects are durable before any of them is performed. The result of an effect is durable, in one write with what
+follows from it, before anything else begins or is waited for. Observers get each ledger entry once it is durable.
 
-Takes what a run has left to do, gives it in the order in which the run is to hear of it. Feeds nothing.
-
-The driver: performs what a run asks for and feeds back what comes of it.
-
-Takes a run, a binding, an artifact store, a journal and a clock; changes nothing of the run but through `feed` and `record`. It
-runs on one event loop; policies with answers run as tasks, one without completes before the next starts (S6).
-An event, its step and what it asks for are durable before anything is performed. What came of an effect is durable with what
-follows from it, in one write, and before anything else begins or is waited for. Whoever wants to watch is given every ledger entry once it is
-durable.
+`UnderWay` holds the tasks of effects and timers and knows no run. `News` is what the run has still to be told; `earlier_news` and `in_order` put
+it in the order in which the run hears of it.
 """
 
 import asyncio
@@ -29,8 +24,8 @@ from dsa.edge.binding import Bindings, FromOutside, answered_key, exact_already,
 from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.performer import (
     EffectPlan,
-    GoingOn,
     Performer,
+    StartedCoroutine,
     action_for,
     answer_in,
     code_and_message,
@@ -59,16 +54,16 @@ Work = Callable[[], Awaitable[None]]
 
 
 class UnderWay:
-    """Tasks by the keys of their effects, timers by source and event. `rings` is told of a timer, `breaks` of what a task raises."""
+    """Tasks by the keys of their effects, timers by source and event. `on_ring` is called when a timer rings, `on_break` when a task raises."""
 
     def __init__(
-        self, clock: Clock, rings: Callable[[Occurrence], None], breaks: Callable[[BaseException], None]
+        self, clock: Clock, on_ring: Callable[[Occurrence], None], on_break: Callable[[BaseException], None]
     ) -> None:
-        self._clock, self._rings, self._breaks = clock, rings, breaks
+        self._clock, self._on_ring, self._on_break = clock, on_ring, on_break
         self._effects: dict[str, Task] = {}
         self._timers: dict[tuple[str, str], Task] = {}
         self._alarms: dict[str, Task] = {}
-        self._stopping: set[Task] = set()
+        self._cancelled_tasks: set[Task] = set()
 
     def __bool__(self) -> bool:
         return bool(self._effects or self._timers or self._alarms)
@@ -80,18 +75,18 @@ class UnderWay:
 
     def start(self, key: str, work: Work) -> None:
         """Perform an effect in a task of its own."""
-        self._effects[key] = asyncio.create_task(self._guarded(work))
+        self._effects[key] = asyncio.create_task(self._run_guarded(work))
 
     def start_here(self, key: str, work: Work) -> None:
-        """Perform an effect as far as it goes without waiting; a task is made of the rest."""
-        guarded = self._guarded(work)
+        """Perform an effect until it has to wait; the rest becomes a task."""
+        coroutine = self._run_guarded(work)
         try:
-            awaited = guarded.send(None)
+            future = coroutine.send(None)
         except StopIteration:
             return
-        self._effects[key] = asyncio.create_task(GoingOn(guarded, awaited))
+        self._effects[key] = asyncio.create_task(StartedCoroutine(coroutine, future))
 
-    def ended(self, key: str) -> None:
+    def complete(self, key: str) -> None:
         """Record that an effect is performed."""
         self._effects.pop(key, None)
 
@@ -101,13 +96,15 @@ class UnderWay:
         self._stop(self._alarms.pop(key, None))
 
     def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the key of an effect that rests after so many seconds, unless it is stopped before."""
-        self._alarms[key] = asyncio.create_task(self._guarded(partial(self._wake, key, seconds, wake)))
+        """Call `wake` with the key of a resting effect after some seconds, unless the effect is stopped before."""
+        self._alarms[key] = asyncio.create_task(self._run_guarded(partial(self._wake, key, seconds, wake)))
 
     def arm(self, source: str, event: str, seconds: float) -> None:
         """Start a timer, from zero if it runs already."""
         self.drop(source, event)
-        self._timers[source, event] = asyncio.create_task(self._guarded(partial(self._ring, source, event, seconds)))
+        self._timers[source, event] = asyncio.create_task(
+            self._run_guarded(partial(self._ring, source, event, seconds))
+        )
 
     def drop(self, source: str, event: str) -> bool:
         """Forget a timer; return whether it was running."""
@@ -122,34 +119,34 @@ class UnderWay:
         self._effects.clear()
         self._timers.clear()
         self._alarms.clear()
-        if self._stopping:
-            await asyncio.gather(*self._stopping, return_exceptions=True)
+        if self._cancelled_tasks:
+            await asyncio.gather(*self._cancelled_tasks, return_exceptions=True)
 
     async def _ring(self, source: str, event: str, seconds: float) -> None:
         await self._clock.sleep(seconds)
         del self._timers[source, event]
-        self._rings(Occurrence(event, source=source))
+        self._on_ring(Occurrence(event, source=source))
 
     async def _wake(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
         await self._clock.sleep(seconds)
         del self._alarms[key]
         wake(key)
 
-    async def _guarded(self, work: Work) -> None:
+    async def _run_guarded(self, work: Work) -> None:
         try:
             await work()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._breaks(error)
+            self._on_break(error)
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
 
     def _stop(self, task: Task | None) -> None:
         if task is not None:
             task.cancel()
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
+            self._cancelled_tasks.add(task)
+            task.add_done_callback(self._cancelled_tasks.discard)
 
 
 #: A timer: the state that armed it, and `after DURATION`.
@@ -158,10 +155,10 @@ Timer = tuple[str, str]
 
 @attrs.frozen
 class News:
-    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
+    """An occurrence that the run has not taken yet, with the intent of the effect that it answers, if any.
 
-    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it; `message` is its id, if it was in the inbox.
-    `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: it comes now.
+    `at` is the place of the question that an outside event answers. `answer` is a future for the sender, who waits for the outcome. `message` is
+    its id in the inbox. `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: now.
     """
 
     occurrence: Occurrence
@@ -171,49 +168,54 @@ class News:
     answer: "asyncio.Future[Taken | Refusal] | None" = None
     since_ms: int | None = None
 
-    def reply(self, became: Taken | Refusal | OccurrenceError) -> None:
-        """Tell the sender what became of the event, if one waits: its event loop may be gone, when the event is taken in another one."""
+    def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
+        """Send the outcome of the event to its sender, if one waits. The sender's event loop may be closed by now."""
         if self.answer is None or self.answer.done() or self.answer.get_loop().is_closed():
             return
-        if isinstance(became, OccurrenceError):
-            self.answer.set_exception(became)
+        if isinstance(outcome, OccurrenceError):
+            self.answer.set_exception(outcome)
         else:
-            self.answer.set_result(became)
+            self.answer.set_result(outcome)
 
 
-def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
-    """Return what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
+def earlier_news(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
+    """Return the news from before this session, and the other timers with the milliseconds that they have left.
 
-    Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
+    Recorded results that were not taken come first, then overdue timers by their deadlines; those of one moment in the order they were started.
     """
-    answered = [
+    answer_news = [
         News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
         for intent, result in left.answers
     ]
     overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
-    rung = [News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue]
-    return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms}
+    timer_news = [
+        News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue
+    ]
+    return (*answer_news, *timer_news), {
+        timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms
+    }
 
 
-def in_order(earlier: Sequence[News], sent: Iterable[News]) -> list[News]:
-    """Return what came before and what was sent, in the order in which the run hears of it.
+def in_order(earlier: Sequence[News], later: Iterable[News]) -> list[News]:
+    """Return earlier and later news in the order in which the run hears of it.
 
-    Answers come first; then overdue timers and messages by when they were due and posted, a timer before a message of the same moment; then what is sent now.
+    Answers come first. Then come overdue timers and messages, by when they were due and posted, a timer before a message of the same moment.
+    What is sent now comes last.
     """
     answers = [each for each in earlier if each.intent is not None]
-    others = [*(each for each in earlier if each.intent is None), *sent]
+    others = [*(each for each in earlier if each.intent is None), *later]
     return [*answers, *sorted(others, key=lambda each: inf if each.since_ms is None else each.since_ms)]
 
 
 def cancelled_by(news: News, run: Run) -> frozenset[str]:
-    """Return the keys of the effects that a timer cancels which is the next thing to happen; none for an answer, or what was sent."""
+    """Return the keys of the effects that this news cancels if it is a timer; none for an answer or a sent event."""
     if news.intent is not None or news.occurrence.source is None:
         return frozenset()
     after, _ = run.feed(news.occurrence)
     return frozenset(run.keys.values()) - frozenset(after.keys.values())
 
 
-#: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
+#: Reasons to refuse an answer or a timer that are not the table's fault (S4, S7).
 _HARMLESS = ("late", "finished")
 #: How many occurrences may be taken before others on the event loop have their turn.
 _AT_A_TIME = 16
@@ -226,22 +228,23 @@ def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
     return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 
 
-def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refusal:
-    """Return what became of an event from outside that was fed last."""
-    became, last = step(run.machine, before, given), run.ledger[-1]
+def _outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
+    """Return the outcome of the outside event that was fed last."""
+    outcome, last = step(run.machine, before, occurrence), run.ledger[-1]
     if isinstance(last, RefusalEntry) and last.reason == "late":  # its place has passed, which `step` does not know
         return Refusal("late", before, last.message, (), last.accepted)
-    return became
+    return outcome
 
 
 class Driver:
-    """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
+    """Drives one run. `run` is the run as it is now, `clock` its clock.
 
-    `commands` are what `begin` gave beside the run. `left` is what a run that was cut off has left to do, `session` says who goes on with it, and with
-    which model, module and budget. `limits` are its budget. Every entry goes to the `journal`. `observe` is called with the entries of each commit once they
-    are durable, first with those that the run comes with; `on_rest` whenever nothing but timers is under way; `on_text` with the keys of calls and the
-    pieces of text that they show; `on_fault` with what users' code has raised: where, and its traceback;
-    `on_ring` when a timer rings, to hand over the messages that wait.
+    `commands` are those that `begin` returned with the run. `left` is the unfinished work of a run that was cut off; `session` returns the entry
+    that says who goes on with it, and with which model, module and budget. `limits` are its budget. Every entry goes to the `journal`.
+
+    `observe` is called with the entries of each commit once they are durable, first with those that the run comes with. `on_rest` is called
+    when only timers are under way, `on_text` with the keys of calls and the pieces of text that they show, `on_fault` with the place and the
+    traceback of an error in users' code, and `on_ring` when a timer rings, to hand over the messages that wait.
     """
 
     def __init__(
@@ -273,23 +276,23 @@ class Driver:
         self._commands, self._journal = commands, journal
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
         self._on_ring = on_ring
-        self._saved = 0 if left is None else len(run.ledger)
+        self._saved_count = 0 if left is None else len(run.ledger)
         self._left, self._session, self._is_resumed = left or UnfinishedWork(), session, left is not None
         self.parts: dict[str, Part] = {}
         self._inbox: deque[News] = deque()
         self._news = asyncio.Event()
-        self._under_way = UnderWay(self.clock, self._rung, self._break)
+        self._under_way = UnderWay(self.clock, self._take_ring, self._break)
         self._failure: Failure | None = None
-        self._broken: BaseException | None = None
+        self._fatal_error: BaseException | None = None
         self._will_save = self._is_away = False
-        if observe is not None and self._saved:
-            observe(run.ledger[: self._saved])
+        if observe is not None and self._saved_count:
+            observe(run.ledger[: self._saved_count])
 
     def send(self, occurrence: Occurrence, at: str | None = None) -> None:
-        """Hand in an outside event, from the event loop's thread; it is taken when its turn comes, if its place is still `at`.
+        """Queue an outside event, from the event loop's thread. It is taken when its turn comes, if its place is still `at`.
 
-        OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for
-        data that is not JSON.
+        Raises OccurrenceError for an event that does not come from outside or whose data is wrong; TypeError or ValueError for data that is
+        not JSON.
         """
         self._tell(News(self._outside.read(self.run, occurrence, at), at=at))
 
@@ -300,43 +303,43 @@ class Driver:
         message: str | None = None,
         posted_ms: int | None = None,
     ) -> "asyncio.Future[Taken | Refusal]":
-        """Hand in an outside event as `send` does; the future says what became of it, once that is durable.
+        """Queue an outside event as `send` does; the future gets its outcome, once that is durable.
 
-        `at` is the place of the question that it answers: when that has passed, the event is refused as late. `message` is its id in the run's
-        inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
+        `at` is the place of the question that it answers; once the run has passed it, the event is refused as late. `message` is its id in the
+        run's inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
-        given = self._outside.read(self.run, occurrence, at)
-        self._tell(News(given, at=at, message=message, answer=answer, since_ms=posted_ms))
+        event = self._outside.read(self.run, occurrence, at)
+        self._tell(News(event, at=at, message=message, answer=answer, since_ms=posted_ms))
         return answer
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, of the run or of what it waits for, in milliseconds since 1970; None when none is armed."""
+        """When the next timer of the run or of its parts is due, in milliseconds since 1970; None when none is armed."""
         return next_due_ms(self.run)
 
     def write_to(self, journal: Journal) -> None:
-        """Go on with another right to write the same run, which was given up at rest."""
+        """Write to another journal of the same run, after the one before was given up at rest."""
         self._journal = journal
 
     def hear(self, intent: Intent, answer: Occurrence | Step) -> None:
-        """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
+        """Queue an answer of an effect, or its error step. An answer that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
     async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
-        `through_timers`: a timer is waited for; else the run rests where nothing but timers is under way. May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
-        recorded. Raises StoreError when it cannot be written, and what `observe` raises. While somebody has still to say what became of an effect in
-        doubt, nothing is performed.
+        With `through_timers` it waits for timers; without, the run rests when only timers are under way. It may be called again after
+        `waiting`. Cancelling it stops what is under way; the ledger keeps what was recorded. While a person has to decide about an effect in
+        doubt, nothing is performed. Raises StoreError when the ledger cannot be written, and what `observe` raises.
         """
         for occurrence in occurrences:
             self.send(occurrence)
         left, self._left, self._news = self._left, UnfinishedWork(), asyncio.Event()  # an event is its loop's
-        asked = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
-        if asked:
+        in_doubt = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
+        if in_doubt:
             self._left = left
-            return Rest("in doubt", self.run, in_doubt=asked)
+            return Rest("in doubt", self.run, in_doubt=in_doubt)
         try:
             if not self._inbox:
                 self._save()
@@ -348,10 +351,10 @@ class Driver:
             await self._under_way.stop_all()
             self.parts.clear()
             self._left = UnfinishedWork(timers=self.run.timers)
-            if self._broken is None:
+            if self._fatal_error is None:
                 self._save()
-        if self._broken is not None:
-            raise self._broken
+        if self._fatal_error is not None:
+            raise self._fatal_error
         if self._failure:
             return Rest("stopped", self.run, self._failure)
         if self.run.is_finished:
@@ -359,12 +362,12 @@ class Driver:
         return Rest("waiting", self.run, due_ms=None if through_timers else self.next_deadline_ms)
 
     async def _take_what_comes(self, *, through_timers: bool) -> None:
-        taken = 0
+        count = 0
         while self._may_begin:
             if self._inbox:
                 await self._receive(self._inbox.popleft())
-                taken += 1
-                if taken % _AT_A_TIME == 0:
+                count += 1
+                if count % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
             elif self.run.is_finished or not self._under_way:
                 return
@@ -380,39 +383,41 @@ class Driver:
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
     async def _go_on(self, left: UnfinishedWork) -> None:
-        """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
-        earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
+        """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
+        earlier, timers = earlier_news(left, self.run.machine, self.clock.wall_ms())
         self._inbox = deque(in_order(earlier, self._inbox))
-        for (source, event), left_ms in armed.items():
+        for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)
-        cancelled = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
-        resumed = resumption(self.run, left, self._session()) if self._is_resumed else None
+        cancelled_keys = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
+        resumed_entry = resumption(self.run, left, self._session()) if self._is_resumed else None
         self._is_resumed = False
-        if resumed is not None:  # known, and counted by budgets, before anything is performed again
-            self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
-        for flying in left.in_flight:
-            intent, handling = flying.intent, handling_of(self.run.machine, flying)
-            if intent.key in cancelled:
+        if resumed_entry is not None:  # known, and counted by budgets, before anything is performed again
+            self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
+        for in_flight in left.in_flight:
+            intent, handling = in_flight.intent, handling_of(self.run.machine, in_flight)
+            if intent.key in cancelled_keys:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
-                await self._start(intent, action_for(self.run, intent, flying.data), flying.tries, flying.root)
+                await self._start(intent, action_for(self.run, intent, in_flight.data), in_flight.tries, in_flight.root)
             elif handling != "retry":
                 self._settle(intent, handling)
 
     @property
     def _may_begin(self) -> bool:
-        """Return whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
-        return self._failure is None and self._broken is None
+        """Return whether new work may begin: nothing has failed, and the store can be written."""
+        return self._failure is None and self._fatal_error is None
 
     def _settle(self, intent: Intent, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
-        said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
-        steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
+        message = (
+            f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
+        )
+        steps = [error_step(intent.effect, IN_DOUBT, message)] if handling == "fail" else []
         self.keep(result_of(intent, steps, at_ms=self.clock.wall_ms()))
         if intent.effect in self.run.machine.answers:
             self.hear(intent, answer_in(self.run.machine, intent.effect, steps))
         elif steps:
-            self._failure = Failure(intent.effect, intent.line, IN_DOUBT, said)
+            self._failure = Failure(intent.effect, intent.line, IN_DOUBT, message)
 
     # -- what comes in ------------------------------------------------------------------------------------------
 
@@ -420,21 +425,21 @@ class Driver:
         self._inbox.append(news)
         self._news.set()
 
-    def _rung(self, rung: Occurrence) -> None:
-        """Take a timer that rings, behind the messages that were posted before it was due: they are asked for now.
+    def _take_ring(self, occurrence: Occurrence) -> None:
+        """Queue a timer that rings, behind the messages that were posted before it was due; `on_ring` fetches them.
 
-        Timers that precede it are due as well (S11), and ring before it if they have not yet.
+        Timers that precede it are due as well (S11), and ring first if they have not yet.
         """
-        timer, known = (rung.source or "", rung.event), len(self._inbox)
+        timer, known_count = (occurrence.source or "", occurrence.event), len(self._inbox)
         first = sorted(timers_before(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
         rings = [
             News(Occurrence(event, source=source)) for source, event in first if self._under_way.drop(source, event)
         ]
         if self._on_ring is not None:
             self._on_ring()
-        handed = [self._inbox.pop() for _ in range(len(self._inbox) - known)][::-1]
-        behind = [each for each in handed if (each.since_ms or 0) > self.run.timers.get(timer, 0)]
-        for each in (*(each for each in handed if each not in behind), *rings, News(rung), *behind):
+        messages = [self._inbox.pop() for _ in range(len(self._inbox) - known_count)][::-1]
+        behind = [each for each in messages if (each.since_ms or 0) > self.run.timers.get(timer, 0)]
+        for each in (*(each for each in messages if each not in behind), *rings, News(occurrence), *behind):
             self._tell(each)
 
     async def _receive(self, news: News) -> None:
@@ -442,41 +447,41 @@ class Driver:
         occurrence, intent = news.occurrence, news.intent
         line = intent.line if intent else None
         key = intent.key if intent else answered_key(self.run, occurrence, news.at)
-        if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._unhandled(intent):
+        if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._is_unhandled(intent):
             self._failure = _failure(intent, occurrence.data)
             return
         try:
-            given = exact_already(self.run, occurrence, key) or await self._judged(occurrence, key)
-        except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
-            said = self._secrets.text(str(error))
+            event = exact_already(self.run, occurrence, key) or await self._add_verdicts(occurrence, key)
+        except Exception as error:  # noqa: BLE001  (guards are foreign code, and their answers may be invalid)
+            message = self._secrets.text(str(error))
             if not isinstance(error, MissingDataError):
                 self.fault(f"a guard that judges {occurrence.event}", error)
-            if news.answer is not None:  # the sender is told; it stops no run, however often a message is taken up
-                self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
+            if news.answer is not None:  # the sender gets the error; a bad message does not stop the run
+                self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {message}"))
                 return
             code = MISSING_DATA if isinstance(error, MissingDataError) else type(error).__name__
-            self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, said)
+            self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, message)
             return
         before = self.run.configuration
         run, commands = self.run.feed(
-            given, key, at_ms=self.clock.wall_ms(), at=news.at or (key if intent is None else None)
+            event, key, at_ms=self.clock.wall_ms(), at=news.at or (key if intent is None else None)
         )
         self.run = run
-        became = None if news.answer is None else _became(run, before, given)
-        self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
-        if became is not None:
-            news.reply(became)
+        outcome = None if news.answer is None else _outcome_of_last(run, before, event)
+        self._save(() if news.message is None or outcome is None else ((news.message, outcome_text(outcome)),))
+        if outcome is not None:
+            news.reply(outcome)
         if commands:
-            await self._obey(commands, given.data)
+            await self._obey(commands, event.data)
         else:  # it may have been refused
             self._require_taken(run, news, line)
 
     def _require_taken(self, run: Run, news: News, line: int | None) -> None:
-        """Stop the run when the last occurrence was refused, and had to be taken: an answer or a timer; what people say need not be."""
-        refused, event = run.ledger[-1], news.occurrence.event
+        """Stop the run if an answer or a timer was refused; an event from a person may be refused."""
+        entry, event = run.ledger[-1], news.occurrence.event
         must = news.intent is not None or news.occurrence.source is not None
-        if isinstance(refused, RefusalEntry) and must and refused.reason not in _HARMLESS:
-            self._failure = Failure(f"{event} in {run.configuration.state}", line, refused.reason, refused.message)
+        if isinstance(entry, RefusalEntry) and must and entry.reason not in _HARMLESS:
+            self._failure = Failure(f"{event} in {run.configuration.state}", line, entry.reason, entry.message)
 
     def _refuse(self, news: News, error: OccurrenceError) -> None:
         """Take a message that cannot be an event of the run out of its inbox."""
@@ -484,27 +489,27 @@ class Driver:
             self._journal.append((), outcomes=((news.message, error_text(error)),))
         news.reply(error)
 
-    async def _judged(self, occurrence: Occurrence, key: str | None) -> Occurrence:
-        """Return an occurrence with the verdicts of guards that it has not brought; of an answer they see what its effect saw."""
+    async def _add_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
+        """Return an occurrence with the verdicts that it lacks. Guards of an answer see the data that its effect saw."""
         then = self._performer.data_now() if key is None else self._performer.data_before(key)
         data = then.with_event(occurrence.event, occurrence.data, key)
         work = partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts, data)
         is_quick = is_judged_at_once(self.run, occurrence, self._guards)  # its answer becomes durable with what follows
-        given = await (work() if is_quick else self._apart(work))
-        require_known(self.run.machine, given)
-        return given
+        result = await (work() if is_quick else self._apart(work))
+        require_known(self.run.machine, result)
+        return result
 
-    def _unhandled(self, intent: Intent) -> bool:
+    def _is_unhandled(self, intent: Intent) -> bool:
         """Return whether the failure of an effect is one that no row names (S7)."""
-        outstanding = self.run.keys.get(intent.effect) == intent.key
-        return outstanding and intent.effect not in self.run.machine.failures_handled
+        is_outstanding = self.run.keys.get(intent.effect) == intent.key
+        return is_outstanding and intent.effect not in self.run.machine.failures_handled
 
     def _save(self, outcomes: Sequence[MessageOutcome] = ()) -> None:
-        """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
-        entries = self.run.ledger.after(self._saved)
+        """Write the entries that are not durable yet, and show them. Messages that they came from leave the inbox in the same commit."""
+        entries = self.run.ledger.after(self._saved_count)
         if not entries:
             return
-        self._saved += len(entries)
+        self._saved_count += len(entries)
         try:
             if self._journal is not None:
                 self._journal.append(entries, outcomes=outcomes)
@@ -522,34 +527,34 @@ class Driver:
             asyncio.get_running_loop().call_soon(self._save_in_time)
 
     def keep(self, entry: Record) -> None:
-        """Append what came of an effect; it is durable when this returns."""
+        """Append the outcome of an effect; it is durable when this returns."""
         self.run = self.run.record(entry)
         self._save()
 
     def settle(self, entry: Record) -> None:
-        """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
+        """Append the outcome of an effect whose answer is fed next; it is durable with what follows from that, or before."""
         self.run = self.run.record(entry)
         if self._is_away:
             self._save()
 
     def show(self, key: str, text: str) -> None:
-        """Show a piece of text that a policy has while it works; it is not recorded."""
+        """Show a piece of text from a policy at work; it is not recorded."""
         if self._on_text is not None:
             self._on_text(key, text)
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Keep what users' code has raised, with its traceback, for who has to mend it."""
+        """Report an error in users' code, with its traceback, to those who can fix it."""
         text = "" if self._on_fault is None else traceback_of(error)
         if text and self._on_fault is not None:
             self._on_fault(where, self._secrets.text(text))
 
     def require_able(self) -> None:
-        """Raise what the store has raised, if it has failed: then no policy is called any more."""
-        if self._broken is not None:
-            raise self._broken
+        """Raise the error of the store if it has failed: then no policy may be called."""
+        if self._fatal_error is not None:
+            raise self._fatal_error
 
     async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Wait for something else than news, however long: what there is becomes durable first, and at once what comes of effects meanwhile."""
+        """Wait for work that may take long. All entries are durable before it, and outcomes of effects meanwhile become durable at once."""
         self._save()
         self._is_away = True
         try:
@@ -558,9 +563,9 @@ class Driver:
             self._is_away = False
 
     def _save_in_time(self) -> None:
-        """Save from the event loop; what goes wrong is raised by `drive`."""
+        """Save from the event loop; `drive` raises what goes wrong."""
         self._will_save = False
-        if self._broken is None:
+        if self._fatal_error is None:
             with suppress(BaseException):
                 self._save()
 
@@ -600,17 +605,17 @@ class Driver:
             await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
     async def _answer(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> None:
-        """Perform an effect that has answers, and tell the run."""
+        """Perform an effect that has answers, and queue its answer."""
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
-        self._under_way.ended(intent.key)
+        self._under_way.complete(intent.key)
         if isinstance(answer, Step) and rests(answer):
             self._rests(intent.key, part_from(answer.content))
         else:
             self.hear(intent, answer)
 
     def _rests(self, key: str, part: Part | None) -> None:
-        """Let an effect rest until a person answers it, or until something has come for the part that it waits for."""
+        """Let an effect rest until a person answers it, or until its part has news."""
         if part is not None:
             self.parts[key] = part
             if part.due_ms is not None:
@@ -618,28 +623,28 @@ class Driver:
         self._news.set()  # the run may rest now
 
     def look_again(self, key: str) -> None:
-        """Perform an effect again that waits for a part, because something has come for that; recorded before it is done."""
+        """Perform an effect again whose part has news. This is recorded first."""
         left = [
             each for each in unfinished_work(self.run).in_flight if each.intent.key == key and each.part is not None
         ]
         if not left or not self._may_begin or self.parts.pop(key, None) is None:
             return
-        (flying,), intent = left, left[0].intent
-        resumed = resumption(self.run, UnfinishedWork(in_flight=(flying,)), self._session())
-        assert resumed is not None, "it waits"
-        self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
-        action, plan = action_for(self.run, intent, flying.data), self._performer.plan(intent.effect)
+        (in_flight,), intent = left, left[0].intent
+        resumed_entry = resumption(self.run, UnfinishedWork(in_flight=(in_flight,)), self._session())
+        assert resumed_entry is not None, "it waits"
+        self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
+        action, plan = action_for(self.run, intent, in_flight.data), self._performer.plan(intent.effect)
         self._under_way.stop(key)
-        self._under_way.start(key, partial(self._answer, intent, action, plan, flying.tries, flying.root))
+        self._under_way.start(key, partial(self._answer, intent, action, plan, in_flight.tries, in_flight.root))
         self._news.set()
 
     def _break(self, error: BaseException) -> None:
-        """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""
-        self._broken = self._broken or error
+        """Store the error of a task for `drive`, which would wait for the task's news for ever."""
+        self._fatal_error = self._fatal_error or error
         self._news.set()
 
     def _drop_timer(self, source: str, event: str) -> None:
-        """Forget a timer, also one that has fired and was not taken yet."""
+        """Drop a timer, even if it has fired but was not taken yet."""
         self._under_way.drop(source, event)
         stale = (event, source)
         self._inbox = deque(n for n in self._inbox if (n.occurrence.event, n.occurrence.source) != stale)

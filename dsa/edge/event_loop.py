@@ -1,15 +1,11 @@
-"""Time, handed to the driver so that tests can hold it still.
+"""The event loop: its clock, its end by signals, and blocking calls beside it.
 
-Run an event loop that Ctrl-C always reaches, and whoever else asks the process to end (SIGTERM, SIGHUP) like Ctrl-C.
+`Clock` is handed to the driver, so that tests can control time. `run_to_end` runs a coroutine until Ctrl-C, SIGTERM or SIGHUP; all three act
+like Ctrl-C. A loop of asyncio that checks its signals just before one arrives hears it only after the next event; here each signal wakes the loop.
 
-Between its last look at signals and its wait for events a loop of asyncio does not hear a signal before something else happens: a run that
-waits for a model would wait on. Here every signal also wakes the loop.
-
-Blocking calls, made beside the event loop.
-
-Generators and guards block. They run in daemon threads, so that a call which never returns can be given up: the loop
-goes on, and the interpreter can end. (The loop's own thread pool would be waited for.) A thread that has made its call waits
-a moment for another one, which costs a third of what a new thread does.
+`run_function` and `in_thread` make blocking calls, such as those of generators and guards, in daemon threads. A call that never returns can be
+abandoned: the loop goes on, and the interpreter can end. (It would wait for the loop's own thread pool.) A thread waits a moment for another
+call, which costs a third of a new thread.
 """
 
 import asyncio
@@ -62,92 +58,92 @@ _ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sign
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do what `asyncio.run` does. KeyboardInterrupt after Ctrl-C, SIGTERM, SIGHUP, once what was under way has been cancelled."""
+    """Run a coroutine as `asyncio.run` does. After Ctrl-C, SIGTERM or SIGHUP, cancel it and raise KeyboardInterrupt."""
     return asyncio.run(interruptible(work))
 
 
 async def interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work in a loop that every signal wakes; for those who keep a loop of their own."""
+    """Do the work in a running loop, which every signal then wakes."""
     if threading.current_thread() is not threading.main_thread():
         return await work  # signals do not come here
-    with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as asked:
+    with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as signals:
         try:
             return await work
         except asyncio.CancelledError:
-            if asked:
+            if signals:
                 raise KeyboardInterrupt from None
             raise
 
 
 @contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    reading, writing = socket.socketpair()
-    with reading, writing:
-        reading.setblocking(False)  # noqa: FBT003  (its signature)
-        writing.setblocking(False)  # noqa: FBT003
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)  # noqa: FBT003  (its signature)
+        writer.setblocking(False)  # noqa: FBT003
         try:
-            loop.add_reader(reading, _emptied, reading)
+            loop.add_reader(reader, _drain, reader)
         except NotImplementedError:  # a loop that waits otherwise hears signals otherwise
             yield
             return
-        before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(before)
-            loop.remove_reader(reading)
+            loop.remove_reader(reader)
 
 
 @contextmanager
 def _cancelled_by_signals(task: "asyncio.Task[Any] | None") -> Iterator[list[int]]:
-    """Have signals that would end the process cancel a task, once; gives those that came. Who hears or ignores them already goes on to.
+    """Cancel a task on the first signal that would end the process; yield the list of signals received. Handlers that are already set stay.
 
-    It does not go by Ctrl-C: shells have that ignored in what they start behind `&`.
+    Ctrl-C is no guide here: shells ignore it in what they start with `&`.
     """
-    came: list[int] = []
-    taken = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
+    received_numbers: list[int] = []
+    numbers = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
 
     def ask(number: int, _frame: object) -> None:
-        came.append(number)
+        received_numbers.append(number)
         signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
         assert task is not None, "a coroutine is awaited in a task"
         task.cancel()
 
-    for number in taken:
+    for number in numbers:
         signal.signal(number, ask)
     try:
-        yield came
+        yield received_numbers
     finally:
-        for number in taken:
+        for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _emptied(reading: socket.socket) -> None:
-    """Forget which signals it was: their handlers run anyway, now that the loop is awake."""
+def _drain(reader: socket.socket) -> None:
+    """Discard the signals' numbers: their handlers run anyway, now that the loop is awake."""
     with suppress(BlockingIOError):
-        reading.recv(4_096)
+        reader.recv(4_096)
 
 
 _LINGERS_S = 1.0
 
 
 class CallerThread(threading.Thread):
-    """A thread in which loops have calls made, one after the other. It never keeps the interpreter from ending."""
+    """A thread that makes blocking calls for event loops, one after the other. It never keeps the interpreter from ending."""
 
     _idle: ClassVar[list["CallerThread"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
     #: How many calls were begun, of all loops.
-    begun: ClassVar[int] = 0
+    call_count: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__(name="dsa-call", daemon=True)
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        #: Whom it makes a call for, or tells what came of it: then somebody may have given it the next one.
+        #: The loops of the call that it makes and of the result that it delivers: by then it may have the next call.
         self.loops: deque[asyncio.AbstractEventLoop] = deque()
 
     @classmethod
     def free(cls) -> "CallerThread":
-        """Return one that has nothing to do: the one that was last at work, or a new one."""
+        """Return an idle thread: the one that worked last, or a new one."""
         with cls._lock:
             if cls._idle:
                 return cls._idle.pop()
@@ -157,7 +153,7 @@ class CallerThread(threading.Thread):
 
     @classmethod
     def forget(cls) -> None:
-        """Know of none any more: a process that was forked has none of the threads of the one before."""
+        """Forget all threads: a fork has none of its parent's threads."""
         cls._idle, cls._lock = [], threading.Lock()
 
     @property
@@ -166,16 +162,16 @@ class CallerThread(threading.Thread):
         return self in self._idle
 
     def make(self, call: Callable[[], Callable[[], None]], loop: asyncio.AbstractEventLoop) -> None:
-        """Make a call, which must not raise, for a loop, and what it gives then. Only for whom has got this from `free`."""
-        CallerThread.begun += 1
+        """Make a call for a loop, then call its result; neither may raise. Use it only on a thread from `free`."""
+        CallerThread.call_count += 1
         self.loops.append(loop)
-        self._calls.put(partial(self._made, call))
+        self._calls.put(partial(self._run_call, call))
 
-    def _made(self, call: Callable[[], Callable[[], None]]) -> None:
+    def _run_call(self, call: Callable[[], Callable[[], None]]) -> None:
         tell = call()
         with self._lock:
             self._idle.append(self)
-        tell()  # only now: whoever is told has the next call made here too
+        tell()  # after the thread is idle, so that the next call is made here too
         self.loops.popleft()
 
     def run(self) -> None:
@@ -196,34 +192,34 @@ if hasattr(os, "register_at_fork"):
 
 
 class WithoutThreads:
-    """Marks an event loop on which blocking calls are made in place: a simulated one, into which threads would bring chance."""
+    """Marks an event loop that makes blocking calls in place: a simulated one, where threads would bring in chance."""
 
 
 async def run_function(function: Callable[[], T], *, blocks: bool) -> T:
-    """Call a function, in a thread when it blocks, and give its result, or raise what it raised as `in_thread` does."""
+    """Call a function, in a thread if it blocks. Return its result, or raise its error as `in_thread` does."""
     if blocks:
         return await in_thread(function)
     try:
         return function()
     except BaseException as error:
         if _is_foreign(error) and not isinstance(error, KeyboardInterrupt):  # here that is somebody's Ctrl-C
-            raise _told(error) from error
+            raise _as_runtime_error(error) from error
         raise
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a thread that does nothing else meanwhile and give its result, or raise what it raised.
+    """Call a function in a thread of its own. Return its result, or raise its error.
 
-    When the caller is cancelled, the thread is left to itself and its result is dropped.
+    When the caller is cancelled, the thread goes on and its result is dropped.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
     def call() -> Callable[[], None]:
         try:
-            settle = partial(_succeed, future, function())
+            settle = partial(_set_result, future, function())
         except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-            settle = partial(_fail, future, error)
+            settle = partial(_set_error, future, error)
         return partial(tell, settle)
 
     def tell(settle: Callable[[], None]) -> None:
@@ -238,9 +234,9 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 async def await_foreign(work: Awaitable[T]) -> T:
-    """Wait for what somebody else's function gave, and give its result, or raise what it raised as `in_thread` does.
+    """Await other people's code in a task of its own. Return its result, or raise its error as `in_thread` does.
 
-    It has a task of its own: `asyncio.timeout` and HTTP clients cancel the task that they began in, and that may be the driver's.
+    `asyncio.timeout` and HTTP clients cancel the task in which they began, which could be the driver's.
     """
     return await asyncio.create_task(_foreign(work))
 
@@ -252,33 +248,33 @@ async def _foreign(work: Awaitable[T]) -> T:
         raise
     except BaseException as error:
         if _is_foreign(error):
-            raise _told(error) from error
+            raise _as_runtime_error(error) from error
         raise
 
 
-def _succeed(future: "asyncio.Future[T]", result: T) -> None:
+def _set_result(future: "asyncio.Future[T]", result: T) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
-    """Return a future its error."""
+def _set_error(future: "asyncio.Future[T]", error: BaseException) -> None:
+    """Set a future's error."""
     if not future.done():
-        future.set_exception(_told(error) if _is_foreign(error) else error)
+        future.set_exception(_as_runtime_error(error) if _is_foreign(error) else error)
 
 
 def _is_foreign(error: BaseException) -> bool:
-    """Return whether an error would end the loop or the program, or cannot be told; then it is an error of the call, not more."""
-    return isinstance(error, StopIteration) or not isinstance(error, Exception) or _said(error) is None
+    """Return whether an error would end the loop or the program, or has no message. Such an error is replaced by a RuntimeError."""
+    return isinstance(error, StopIteration) or not isinstance(error, Exception) or _message_of(error) is None
 
 
-def _told(error: BaseException) -> RuntimeError:
-    said = _said(error)
-    return RuntimeError(f"the call raised {type(error).__name__}{'' if said is None else f': {said}'}")
+def _as_runtime_error(error: BaseException) -> RuntimeError:
+    message = _message_of(error)
+    return RuntimeError(f"the call raised {type(error).__name__}{'' if message is None else f': {message}'}")
 
 
-def _said(error: BaseException) -> str | None:
-    """Return what an error says; None when it fails to say it."""
+def _message_of(error: BaseException) -> str | None:
+    """Return the message of an error; None when `str` of it fails."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  (whatever it is, there are no words)

@@ -1,10 +1,8 @@
-"""Locks on open files (flock(2)), which the system gives back when a process ends, however it ends.
+"""Locks on open files (flock(2)), and folders whose names are synced to disk.
 
-Takes descriptors, tells whether they are locked. POSIX alone has them: elsewhere `NoLocksError` says what follows.
+The system drops a lock when its process ends, in whatever way. Only POSIX has such locks; elsewhere `NoLocksError` is raised.
 
-Folders whose names are on the disk: whoever syncs a file has still to have the names synced that lead to it.
-
-Takes paths, gives folders and syncs them. It knows nothing of what they hold.
+A synced file is lost in a power cut if the names that lead to it are not on disk. `sync_folder` and `folders_above` put them there.
 """
 
 import os
@@ -28,18 +26,18 @@ class NoLocksError(DsaError):
         super().__init__("this system has no flock(2), by which runs are kept from each other; on Windows, WSL has it")
 
 
-def locked(file: int, *, shared: bool = False) -> bool:
-    """Lock a file if nobody else holds it; tell whether that went well. `shared`: others may hold it so too. Raises NoLocksError."""
+def try_lock(file: int, *, is_shared: bool = False) -> bool:
+    """Lock a file if nobody else holds the lock; return whether this succeeded. Several may hold an `is_shared` lock. Raises NoLocksError."""
     how = _fcntl()
     try:
-        how.flock(file, (how.LOCK_SH if shared else how.LOCK_EX) | how.LOCK_NB)
+        how.flock(file, (how.LOCK_SH if is_shared else how.LOCK_EX) | how.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 def unlock(file: int) -> None:
-    """Return a lock back. Raises NoLocksError."""
+    """Release a lock. Raises NoLocksError."""
     how = _fcntl()
     how.flock(file, how.LOCK_UN)
 
@@ -51,7 +49,7 @@ def _fcntl() -> Any:  # noqa: ANN401  (a module)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names that stand in a folder put on disk."""
+    """Write the names in a folder to disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -60,9 +58,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def folders_above(path: Path) -> Iterator[Path]:
-    """Yield the folders that hold the names which lead to a path, the nearest first, up to the top of its file system.
+    """Yield the folders above a path, the nearest first, up to the top of its file system.
 
-    One that may not be read is the end too: nobody who may not read it has made what leads on from there.
+    It stops at a folder that this user may not read: this user cannot have made what lies above.
     """
     device = path.stat().st_dev
     for folder in path.resolve().parents:
@@ -72,13 +70,13 @@ def folders_above(path: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path, endings: Collection[str]) -> Iterator[Path]:
-    """Return the files below a folder whose names end so, in the order of their names. Raises OSError for a folder that may not be read.
+    """Yield the files below a folder whose names have one of these endings, in order. Raises OSError for a folder that may not be read.
 
-    Hidden files and folders, `node_modules` and links are left out: they are somebody else's, or found elsewhere.
+    Hidden files and folders, `node_modules` and links are left out.
     """
     with os.scandir(folder) as entries:
-        found = sorted((entry for entry in entries if not entry.is_symlink()), key=lambda entry: entry.name)
-    for entry in found:
+        sorted_entries = sorted((entry for entry in entries if not entry.is_symlink()), key=lambda entry: entry.name)
+    for entry in sorted_entries:
         if entry.name.startswith(".") or entry.name == "node_modules":
             continue
         if entry.is_dir():

@@ -1,11 +1,7 @@
-"""DOT text to SVG or PNG, with whatever renderer this machine has.
+"""Pictures: DOT text drawn as SVG or PNG, and plots of success and cost.
 
-Takes text that `dsa.targets.dot` wrote, gives SVG text or PNG bytes. It runs one program: Graphviz's `dot`, or else
-`graphviz-pure`, which the extra `draw` installs and which has the same flags.
-
-A plot of success and cost against a parameter, as an image file.
-
-Takes numbers, writes a picture with matplotlib (the extra `plot`).
+A drawing needs one program: Graphviz's `dot`, or else `graphviz-pure`, which the extra `draw` installs and which takes the same flags. A plot
+shows success and cost against a parameter; it needs matplotlib (the extra `plot`).
 """
 
 import re
@@ -31,28 +27,28 @@ _FONT_SIZE = re.compile(r'font-size="([\d.]+)"')
 
 
 class RenderError(DsaError):
-    """Raised when a picture cannot be made: no renderer is installed, or the renderer refused or did not end."""
+    """Raised when a picture or plot cannot be made: its program or package is missing, it failed, or the file has an unknown format."""
 
 
 def renderer() -> Path | None:
-    """Give the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
-    found = shutil.which("dot")
-    return Path(found) if found else portable_renderer()
+    """Return the program that draws: `dot`, or else `graphviz-pure` on the path or beside this interpreter; None without one."""
+    path = shutil.which("dot")
+    return Path(path) if path else portable_renderer()
 
 
 def portable_renderer() -> Path | None:
-    """Return graphviz-pure, on the path or beside this interpreter, else None. It draws the same picture on every machine."""
+    """Return graphviz-pure, on the path or beside this interpreter; None without it. It draws the same picture on every machine."""
     scripts = sysconfig.get_path("scripts")
-    found = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
-    return Path(found) if found else None
+    path = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
+    return Path(path) if path else None
 
 
 def svg(dot_text: str) -> str:
     """Draw DOT text as an SVG document. Raises RenderError.
 
-    Each text says how long it is, for the boxes are made for Helvetica and who looks at the picture may not have it.
+    Each text states its length: the boxes are made for Helvetica, which the viewer may not have.
     """
-    return _with_lengths(_drawn(_any_renderer(), dot_text, "-Tsvg"))
+    return _with_lengths(_draw(_any_renderer(), dot_text, "-Tsvg"))
 
 
 def portable_svg(dot_text: str) -> str:
@@ -62,7 +58,7 @@ def portable_svg(dot_text: str) -> str:
         raise RenderError(
             "graphviz-pure is not installed, which draws the same on every machine; `pip install graphviz-pure`, and try again"
         )
-    return _with_lengths(_drawn(program, dot_text, "-Tsvg"))
+    return _with_lengths(_draw(program, dot_text, "-Tsvg"))
 
 
 def _with_lengths(drawing: bytes) -> str:
@@ -78,7 +74,7 @@ def _with_length(text: re.Match[str]) -> str:
 
 def png(dot_text: str) -> bytes:
     """Draw DOT text as a PNG image of 144 dots per inch. Raises RenderError."""
-    return _drawn(_any_renderer(), dot_text, "-Tpng", "-Gdpi=144")
+    return _draw(_any_renderer(), dot_text, "-Tpng", "-Gdpi=144")
 
 
 def _any_renderer() -> Path:
@@ -88,26 +84,22 @@ def _any_renderer() -> Path:
     return program
 
 
-def _drawn(program: Path, dot_text: str, *flags: str) -> bytes:
+def _draw(program: Path, dot_text: str, *flags: str) -> bytes:
     try:
-        done = subprocess.run(  # noqa: S603  (the program is the one found above; the text goes in as data)
+        result = subprocess.run(  # noqa: S603  (the program is the one found above; the text goes in as data)
             [program, *flags], input=dot_text.encode(), capture_output=True, timeout=TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         msg = f"{program} did not draw: {problem}"
         raise RenderError(msg) from problem
-    if done.returncode != 0 or not done.stdout:
-        msg = f"{program} did not draw (exit {done.returncode}): {done.stderr.decode(errors='replace').strip()}"
+    if result.returncode != 0 or not result.stdout:
+        msg = f"{program} did not draw (exit {result.returncode}): {result.stderr.decode(errors='replace').strip()}"
         raise RenderError(msg)
-    return done.stdout
+    return result.stdout
 
 
 FORMATS = (".svg", ".png", ".pdf")
 _SUCCESS, _COST, _REST = "#1f5fa8", "#c05a12", "#666666"
-
-
-class PlotError(DsaError):
-    """Raised when a plot cannot be made: matplotlib is not installed, or the file's name ends in no known format."""
 
 
 @attrs.frozen
@@ -122,7 +114,7 @@ class Point:
 
 @attrs.frozen
 class Labels:
-    """What the plot says: its title, the parameter's name, what is counted as cost."""
+    """The texts of a plot: its title, the parameter's name, and what is counted as cost."""
 
     title: str
     parameter: str
@@ -130,20 +122,20 @@ class Labels:
 
 
 def require_format(path: Path) -> None:
-    """Raise PlotError when the name of the file ends in no format that can be written."""
+    """Raise RenderError when the name of the file ends in no format that can be written."""
     if path.suffix.lower() not in FORMATS:
-        raise PlotError(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
+        raise RenderError(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
 
 
 def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float | None, ceiling: float | None) -> None:
-    """Draw success above cost, over the same values; target and ceiling as lines. Raises PlotError."""
+    """Draw success above cost, over the same values; target and ceiling as lines. Raises RenderError."""
     require_format(path)
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ImportError as missing:
-        raise PlotError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
+        raise RenderError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
     figure = Figure(figsize=(7, 6.5), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
     values = [point.value for point in points]
@@ -165,9 +157,9 @@ def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float |
     below.set_xlabel(labels.parameter)
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     below.legend(loc="lower right")
-    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
     with rc_context({"svg.hashsalt": "dsa"}):  # the same numbers give the same file
-        figure.savefig(path, dpi=144, metadata=dated)
+        figure.savefig(path, dpi=144, metadata=metadata)
 
 
 def _line(axes: "Axes", values: Sequence[int], bounds: Sequence[tuple[float, float]], colour: str, name: str) -> None:

@@ -1,19 +1,11 @@
-"""What users' code has raised, with its traceback, as text for who has to mend it.
+"""The performer of effects: it calls the policy of one effect, with the effect's retries, time limit and budget, and records every try.
 
-A coroutine begun in somebody else's task, and gone on with in a task of its own when it has to wait.
+It takes intents and actions, and returns answers: `action_for` makes the action that a policy is given, `answer_in` reads the occurrence from its
+steps. Policies are foreign code: nothing that one raises or returns ends the run in another way. A policy without an answer, or with one that the
+machine does not declare, has failed: `E.failed` with the code `BAD_ANSWER`.
 
-What answers without waiting then costs no turn of the event loop. Python has this as `asyncio.eager_task_factory` from 3.12 on.
-
-One effect performed: the action its policy is given, and the occurrence its steps amount to.
-
-Takes intents and steps, gives actions and occurrences. A policy that answers with what the machine does not declare,
-or with nothing, has failed: `E.failed` with the code `BAD_ANSWER`. Policies are foreign code: nothing that one raises
-or returns may end the run in another way.
-
-Performing an effect: its policy is called within time limit and budget, after a failure again as often as the table says.
-
-Takes intents and actions, gives answers; every try is recorded through the host, which is the driver. What a policy may use while it works
-is its context here.
+Entries go through the `Host`, which is the driver. `StartedCoroutine` lets a policy that answers without waiting cost no turn of the event loop;
+Python has this as `asyncio.eager_task_factory` from 3.12 on. `traceback_of` is the text of an error in users' code.
 """
 
 import asyncio
@@ -79,14 +71,14 @@ _OURS = (*(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machin
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return an error with the frames from the first of users' code on, or with all, when none is; empty for what says all there is to say.
+    """Return the traceback of an error from the first frame of users' code on, or the whole one if there is no such frame.
 
-    A model that did not answer, and a policy that gave nothing, are no faults in anybody's lines.
+    It is empty for a model that did not answer and for a policy that returned nothing: these are not faults in anybody's code.
     """
     if isinstance(error, GenerationError | NoStepsError):
         return ""
-    told = traceback.TracebackException(type(error), error, _from_users_code(error.__traceback__))
-    text = "".join(told.format())
+    exception = traceback.TracebackException(type(error), error, _from_users_code(error.__traceback__))
+    text = "".join(exception.format())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n...\n{text[-_LONGEST // 2 :]}"
 
 
@@ -102,49 +94,49 @@ def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
 T_co = TypeVar("T_co", covariant=True)
 
 
-class GoingOn(Coroutine[Any, Any, T_co]):
-    """The rest of a coroutine that waits for `awaited`, as `send` has given it, for a task.
+class StartedCoroutine(Coroutine[Any, Any, T_co]):
+    """A coroutine that has begun and waits for `future`, which its `send` returned; a task can run the rest of it.
 
-    No generator could stand for it: one that a task throws into before its first step never runs, and what was begun is left over.
+    A generator cannot do this: if a task throws into it before its first step it never runs, and the coroutine is never closed.
     """
 
-    def __init__(self, begun: Coroutine[Any, Any, T_co], awaited: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
-        self._begun, self._awaited = begun, awaited
-        self._is_told = False
+    def __init__(self, coroutine: Coroutine[Any, Any, T_co], future: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
+        self._coroutine, self._future = coroutine, future
+        self._has_yielded = False
 
     def send(self, value: Any) -> Any:  # noqa: ANN401
-        """Tell at first what is waited for; then go on."""
-        if self._is_told:
-            return self._begun.send(value)
-        self._is_told = True
-        return self._awaited
+        """Return first the future that it waits for; then go on."""
+        if self._has_yielded:
+            return self._coroutine.send(value)
+        self._has_yielded = True
+        return self._future
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401
-        """Throw into what was begun; what it waits for, and its task does not know of yet, is cancelled."""
-        if not self._is_told:
-            self._is_told = True
-            if isinstance(self._awaited, asyncio.Future):
-                self._awaited.cancel()
-        return self._begun.throw(*error)
+        """Throw into the coroutine. The future that it waits for is cancelled if its task does not know of it yet."""
+        if not self._has_yielded:
+            self._has_yielded = True
+            if isinstance(self._future, asyncio.Future):
+                self._future.cancel()
+        return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """Close what was begun."""
-        self._begun.close()
+        """Close the coroutine."""
+        self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, T_co]:
-        raise TypeError("a task goes on with it, nobody else")
+        raise TypeError("only a task can go on with it")
 
 
 BAD_ANSWER = "BAD_ANSWER"
 
 T = TypeVar("T")
 
-#: Where this is not in a payload's text, it has no `error` that is true, and need not be read.
+#: A payload whose text does not contain this has no true `error`, and need not be read.
 _ERROR = canonical_json({"error": True})[1:-1]
 
 
 def action_for(run: Run, intent: Intent, data: object) -> Action:
-    """Return the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
+    """Return the action of an intent; `data` is that of the event which caused it. The action's `key` includes the run's id."""
     payload = LazyPayload(partial(_payload_text, run.run_id, intent, data), partial(_payload, run.run_id, intent, data))
     return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
 
@@ -166,10 +158,10 @@ def _payload_text(run_id: str, intent: Intent, data: object) -> PayloadText:
 
 def answers_of(machine: Machine, effect: str) -> frozenset[str]:
     """Return the events that may answer an effect."""
-    found: frozenset[str] | None = machine.worked_out.get(("answers", effect))
-    if found is None:
-        found = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
-    return found
+    answers: frozenset[str] | None = machine.worked_out.get(("answers", effect))
+    if answers is None:
+        answers = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
+    return answers
 
 
 def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
@@ -178,10 +170,10 @@ def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
 
 
 def failure_of(effect: str, error: BaseException) -> list[Step]:
-    """Return the error step for what came of a policy instead of steps.
+    """Return the error step for the error of a policy.
 
-    What is meant for the program itself is raised again: cancellation by the driver, Ctrl-C, and ReplayMismatchError, because trying
-    again with another program would do again what is recorded; BudgetSpentError is the caller's.
+    Errors for the program itself are raised again: cancellation by the driver, Ctrl-C, and ReplayMismatchError, since a new try with another
+    program would repeat what is recorded. BudgetSpentError is raised again for the caller.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit | ReplayMismatchError | BudgetSpentError):
         raise error
@@ -203,26 +195,26 @@ def fault_in(steps: list[Step]) -> Step | None:
 
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
-    """Return the occurrence that a policy's steps amount to; the question that it leaves to a person; or the error step that says why there is neither."""
-    count, said, question = 0, {}, None
+    """Return the occurrence in a policy's steps, or the question that it leaves to a person, or the error step that says why there is neither."""
+    count, content, question = 0, {}, None
     for step in steps:
         if _ERROR in step.payload_text and step.content.get("error") is True:
             return step
         if step.type == EVENT:
-            count, said = count + 1, step.content
+            count, content = count + 1, step.content
         elif step.type == QUESTION:
             question = step
     if count == 0 and question is not None:
         return question
     if count != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
-    event, declared = said.get("event"), machine.answers[effect]
-    if event not in declared:
-        return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
-    verdicts = said.get("verdicts") or {}
+    event, answers = content.get("event"), machine.answers[effect]
+    if event not in answers:
+        return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(answers)}")
+    verdicts = content.get("verdicts") or {}
     if not isinstance(verdicts, dict):
-        return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' are no object of guards and verdicts")
-    occurrence = Occurrence(event, verdicts, data=said.get("data"))
+        return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' must be an object of guards and verdicts")
+    occurrence = Occurrence(event, verdicts, data=content.get("data"))
     if verdicts:
         try:
             require_known(machine, occurrence)
@@ -232,12 +224,12 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
 
 
 def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
-    """Return an answer as it is, and a failure as the answer `E.failed`."""
+    """Return an answer as it is; a failure becomes the answer `E.failed`."""
     return Occurrence(f"{intent.effect}.failed", data=answer.content) if isinstance(answer, Step) else answer
 
 
 def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0, at_ms: int = 0) -> ResultEntry:
-    """Return the record of what a policy gave, how long it took, and when it was over."""
+    """Return the record of a policy's steps, how long it took, and when it ended."""
     return ResultEntry(intent.key, tuple([step.without_id() for step in steps]), seconds, at_ms)
 
 
@@ -248,37 +240,37 @@ def steps_of(result: ResultEntry) -> list[Step]:
 
 @attrs.frozen
 class TimeLimit:
-    """How long a try may take, in seconds, and what says so."""
+    """How long a try may take, in seconds, and which rule says so."""
 
     seconds: float
     why: str
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], *, is_eager: bool) -> T | None:
-    """Wait for a result, at most so long; return None when it takes longer; then the work is cancelled.
+    """Wait at most some seconds for a result. If it takes longer, cancel the work and return None.
 
-    `is_eager`: the work is begun in the task of the caller, and a task is made of the rest where it waits (as `Answering.is_eager`).
+    With `is_eager` the work begins in the caller's task; the rest becomes a task where it has to wait (as `Answering.is_eager`).
     """
     if is_eager:
         try:
-            awaited = work.send(None)
-        except StopIteration as done:
-            result: T = done.value
+            future = work.send(None)
+        except StopIteration as end:
+            result: T = end.value
             return result
-        work = GoingOn(work, awaited)
-    working = asyncio.create_task(work)
-    working.add_done_callback(_heard)
+        work = StartedCoroutine(work, future)
+    task = asyncio.create_task(work)
+    task.add_done_callback(_retrieve_exception)
     alarm = asyncio.create_task(clock.sleep(seconds))
     try:
-        await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
+        await asyncio.wait({task, alarm}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
     finally:
-        working.cancel()
+        task.cancel()
         alarm.cancel()
 
 
-def _heard(future: "asyncio.Future[Any]") -> None:
-    """Look at what a future raised after it was given up, or the loop would report it on standard error."""
+def _retrieve_exception(future: "asyncio.Future[Any]") -> None:
+    """Retrieve the error of a future that nobody waits for, or the loop would report it on standard error."""
     if not future.cancelled():
         future.exception()
 
@@ -287,7 +279,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 
 
 class Host(Protocol):
-    """Whoever has the run."""
+    """The owner of the run: the driver."""
 
     run: Run
 
@@ -295,28 +287,28 @@ class Host(Protocol):
         """Append what a policy did; it is durable when the policy next waits or returns."""
 
     def keep(self, entry: Record) -> None:
-        """Append what came of an effect; it is durable when this returns."""
+        """Append the outcome of an effect; it is durable when this returns."""
 
     def settle(self, entry: Record) -> None:
-        """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
+        """Append the outcome of an effect whose answer is fed next; it is durable with what follows from that, or before."""
 
     def show(self, key: str, text: str) -> None:
-        """Show a piece of text that a policy has while it works."""
+        """Show a piece of text from a policy at work."""
 
     def require_able(self) -> None:
-        """Raise what the store has raised, if it has failed: then no policy is called any more."""
+        """Raise the error of the store if it has failed: then no policy may be called."""
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Keep what users' code has raised, with its traceback, for who has to mend it."""
+        """Report an error in users' code, with its traceback, to those who can fix it."""
 
 
-#: The answer of a try, the step that tells a fault or rests, or None; and whether no further try is made.
+#: The answer of a try, its error step or resting step, or None; and whether this was the last try.
 Conclusion = tuple[Occurrence | Step | None, bool]
 
 
 @attrs.frozen
 class Performer:
-    """Performs the effects of one run. What the run's ledger has of the calls that their policies made is not done again."""
+    """Performs the effects of one run. Calls of policies that the ledger already has are not made again."""
 
     _host: Host
     _binding: Bindings
@@ -325,7 +317,7 @@ class Performer:
     _meter: Meter
     _calls: Mapping[str, Sequence[CallRecord]] = attrs.field(init=False)
     _surroundings: "_Surroundings" = attrs.field(init=False)
-    _allowed: frozenset[str] = attrs.field(init=False)
+    _policy_names: frozenset[str] = attrs.field(init=False)
     _config: Mapping[str, Any] = attrs.field(init=False)
     _plans: "dict[str, EffectPlan]" = attrs.field(init=False, factory=dict)
     _data: EventData = attrs.field(init=False)
@@ -342,7 +334,7 @@ class Performer:
     def _what_policies_use(self) -> "_Surroundings":
         return _Surroundings(self._host, self._binding, self._artifacts, self._clock, self.data_before)
 
-    @_allowed.default
+    @_policy_names.default
     def _what_policies_call(self) -> frozenset[str]:
         return frozenset(self._binding.policies)
 
@@ -353,9 +345,9 @@ class Performer:
     async def perform(
         self, intent: Intent, action: Action, plan: "EffectPlan", tries: int, root: int
     ) -> Occurrence | Step | None:
-        """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
+        """Perform an effect and record every try. `tries` have failed before; one more is always made. `root` is that of its calls.
 
-        Gives its answer, an error step, a step with which it rests, or None when it has no answers and has not failed.
+        Returns its answer, an error step, a step with which it rests, or None when it has no answers and has not failed.
         """
         effect, clock, host = intent.effect, self._clock, self._host
         answer: Occurrence | Step | None = None
@@ -363,13 +355,13 @@ class Performer:
         for number in range(last + 1):
             if number:
                 await clock.sleep(backoff_s(number))
-            spent = self._spent(effect) if self._meter.has_limits else None
-            if spent is not None:
-                answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
+            limit = self._spent_limit(effect) if self._meter.has_limits else None
+            if limit is not None:
+                answer = error_step(effect, BUDGET, f"its budget is spent: {limit}")
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
             conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
-            answer, is_over = await self._tried(intent.key, action, plan, root + number, conclude)
+            answer, is_over = await self._try_once(intent.key, action, plan, root + number, conclude)
             if is_over:
                 break
         return answer
@@ -377,11 +369,11 @@ class Performer:
     def _conclude(
         self, intent: Intent, plan: "EffectPlan", began_s: float, steps: list[Step], *, is_last: bool
     ) -> Conclusion:
-        """Record what came of a try; return its answer, and whether no further try is made."""
+        """Record the outcome of a try; return its answer, and whether this was the last try."""
         host, answers = self._host, plan.has_answers
         answer = answer_in(host.run.machine, intent.effect, steps) if answers else fault_in(steps)
-        said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-        result = result_of(intent, said, round(self._clock.now_s() - began_s, 6), self._clock.wall_ms())
+        all_steps = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
+        result = result_of(intent, all_steps, round(self._clock.now_s() - began_s, 6), self._clock.wall_ms())
         is_rest = answers and isinstance(answer, Step) and rests(answer)
         is_over = is_rest or is_last or not isinstance(answer, Step) or ends_its_tries(plan.about, result)
         (host.settle if answers and is_over and not is_rest else host.keep)(result)
@@ -396,7 +388,7 @@ class Performer:
         return self._data.follow(self._host.run.ledger).as_of(self._host.run.seq)
 
     def missing_before(self, intent: Intent) -> str:
-        """Return what an effect's prompt, or a guard of its answers, reads and nobody has brought; empty when nothing is missing."""
+        """Return which data is missing that an effect's prompt or a guard of its answers reads; empty when nothing is missing."""
         machine = self._host.run.machine
         read = read_before(machine, intent.effect, intent.target)
         then = self.data_before(intent.key) if read else None
@@ -413,7 +405,7 @@ class Performer:
                 return f"the prompt of {intent.effect}, asked for on {intent.event}: {missing}"
         return ""
 
-    def _spent(self, effect: str) -> BudgetLimit | None:
+    def _spent_limit(self, effect: str) -> BudgetLimit | None:
         """Return the limit that allows no further try of an effect, or None."""
         self._meter.follow(self._host.run.ledger)
         return self._meter.try_limit(effect)
@@ -426,20 +418,20 @@ class Performer:
             about = effect_declaration(machine, effect)
             has_answers = effect in machine.answers
             is_eager = has_answers and isinstance(policy, AnsweringPolicy) and policy.is_eager
-            called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
-            plan = self._plans[effect] = EffectPlan(called, about, about.retries or 0, has_answers, is_eager)
+            inner_policy = policy.policy if isinstance(policy, AnsweringPolicy) else policy
+            plan = self._plans[effect] = EffectPlan(inner_policy, about, about.retries or 0, has_answers, is_eager)
         return plan
 
     def rounds_to_begin(self, plan: "EffectPlan") -> int:
-        """Return how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
+        """Return how many turns of the event loop pass until a policy has begun: one for the effect's task, another for a time limit's."""
         return 1 if self._limit_of(plan.about) is None else 2
 
-    async def _tried(
+    async def _try_once(
         self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], Conclusion]
     ) -> Conclusion:
-        """Call the policy once; whatever it does, steps come of it (S7), and are concluded upon. Raises ReplayMismatchError.
+        """Call the policy once and conclude on its steps; any error becomes an error step (S7). Raises ReplayMismatchError.
 
-        Below a time limit the policy has a task of its own, which also records what came of it: in one commit with what the policy has recorded.
+        With a time limit the policy has a task of its own, which also records the outcome, in one commit with what the policy recorded.
         """
         name, limit, meter = action.policy, self._limit_of(plan.about), self._meter
         calls, is_open = self._calls_under(name, key, root), True
@@ -466,52 +458,52 @@ class Performer:
         finally:
             close()
         if conclusion is None:
-            assert limit is not None, "nothing else gives it up"
+            assert limit is not None, "only a time limit ends a try"
             late = error_of(name, TimeoutError(f"no answer within {limit.seconds:g} s, {limit.why}"))
             conclusion = conclude(self._faulty([late], calls))
         return conclusion
 
     async def _steps(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
-        """Call the policy, unless the store has failed: it begins a moment after it was asked for."""
+        """Call the policy, unless the store has failed meanwhile."""
         self._host.require_able()
         try:
-            return await calls.perform(action, policy, may_call=self._allowed, with_ids=False)
+            return await calls.perform(action, policy, may_call=self._policy_names, with_ids=False)
         except BudgetSpentError as error:
             return self._faulty([error_step(action.policy, BUDGET, str(error))], calls)
         except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
-            self._host.require_able()  # what the store has raised is no policy's fault
+            self._host.require_able()  # an error of the store is not the policy's fault
             steps = failure_of(action.policy, error)
             self._host.fault(f"effect {action.policy} {calls.key}", error)
             return self._faulty(steps, calls)
 
     def _faulty(self, steps: list[Step], calls: Calls) -> list[Step]:
-        """Return the steps that stand for a fault: with the call in which it was, and without secrets."""
-        told = self._with_call(steps, calls.key, calls.crashed_in)
-        return [redact_step(self._binding.secrets, step) for step in told]
+        """Return the steps of a fault, with the call in which it happened, and without secrets."""
+        fault_steps = self._with_call(steps, calls.key, calls.crashed_in)
+        return [redact_step(self._binding.secrets, step) for step in fault_steps]
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
-        """Return of what an effect's policy raised in which call that was, if one raised it."""
+        """Return the steps of an error, with the call that raised it, if a call did."""
         if path is None or "." not in path:
             return steps
-        begun = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
-        policy = next(entry.policy for entry in begun if (entry.key, entry.path) == (key, path))
-        said = {**steps[-1].payload, CALL: {"policy": policy, "path": path}}
-        return [*steps[:-1], attrs.evolve(steps[-1], payload=said)]
+        calls = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
+        policy = next(entry.policy for entry in calls if (entry.key, entry.path) == (key, path))
+        payload = {**steps[-1].payload, CALL: {"policy": policy, "path": path}}
+        return [*steps[:-1], attrs.evolve(steps[-1], payload=payload)]
 
     def _calls_under(self, effect: str, key: str, root: int) -> Calls:
-        """Return what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
-        recorded = list(self._calls[key]) if key in self._calls else []
-        for call in open_calls(recorded) if recorded else ():
+        """Return the calls of one try, with their records. Calls in doubt that count as failed are recorded as failed."""
+        records = list(self._calls[key]) if key in self._calls else []
+        for call in open_calls(records) if records else ():
             if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
-                (said,) = number_steps([outcome_step(call.policy, has_failed=True)], call.path)
-                recorded.append(CallResultEntry(key, call.path, [said.to_json()]))
-                self._host.keep(recorded[-1])
+                (step,) = number_steps([outcome_step(call.policy, has_failed=True)], call.path)
+                records.append(CallResultEntry(key, call.path, [step.to_json()]))
+                self._host.keep(records[-1])
         return Calls(
             self._binding.policies,
             run_id=self._host.run.run_id,
             key=key,
             root=root,
-            entries=recorded,
+            entries=records,
             append=partial(self._append, effect),
             config=self._config,
             surroundings=self._surroundings,
@@ -519,15 +511,15 @@ class Performer:
         )
 
     def _append(self, effect: str, entry: CallRecord) -> None:
-        """Record a call as it begins and as it ends. Before one of which somebody must say whether it happened is made, it is durable.
+        """Record a call as it begins and as it ends. A call that a person may have to decide about is durable before it is made.
 
         Raises BudgetSpentError for a call of an effect whose budget is spent by the calls before it.
         """
         if isinstance(entry, CallEntry) and self._meter.has_limits:
             self._meter.follow(self._host.run.ledger)
-            spent = self._meter.call_limit(effect)
-            if spent is not None:
-                raise BudgetSpentError(f"its budget is spent: {spent}")
+            limit = self._meter.call_limit(effect)
+            if limit is not None:
+                raise BudgetSpentError(f"its budget is spent: {limit}")
         if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
             self._host.record(entry)
         else:
@@ -553,26 +545,26 @@ class EffectPlan:
 
 
 def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]:
-    found: dict[str, list[CallRecord]] = {}
+    calls: dict[str, list[CallRecord]] = {}
     for entry in ledger:
         if isinstance(entry, CallEntry | CallResultEntry):
-            found.setdefault(entry.key, []).append(entry)
-    return found
+            calls.setdefault(entry.key, []).append(entry)
+    return calls
 
 
 def rests(step: Step) -> bool:
-    """Return whether an effect is neither answered nor failed after a step: a person is asked, or a part of it waits."""
+    """Return whether an effect rests after a step: a person has a question to answer, or a part of it waits."""
     return step.type == QUESTION or part_from(step.content) is not None
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failed tries in a row: half a second, then twice as long each time, at most 30 s."""
+    """Return how long to wait after some failed tries in a row: half a second, then twice as long each time, at most 30 s."""
     return float(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (failures - 1)))
 
 
 @attrs.frozen
 class _Surroundings:
-    """What the policy of one effect may use of its machine."""
+    """The parts of the host that a policy may use while it works."""
 
     _host: Host
     _binding: Bindings
@@ -604,7 +596,7 @@ class _Surroundings:
             raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
         key = entry.key.removeprefix(f"{self.run.run_id}/")  # a policy knows its effect by a key that names the run
         entry = under_key(entry, key) if key != entry.key else entry
-        entry = redact_entry(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
+        entry = redact_entry(self._binding.secrets, entry)  # invalid JSON is refused here, before anything has changed
         if isinstance(entry, VerdictEntry):
             view = self.run.steps.get(entry.step) or StepView(entry.step)
             if view.redacted and entry.artifact_id == view.latest:

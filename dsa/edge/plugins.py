@@ -1,6 +1,6 @@
-"""Kinds of guards and generators that installed packages bring, by entry points: the entry's name is the kind's, its object the class or function.
+"""Kinds of guards and generators from installed packages, by entry points: the entry's name is the kind's, its object the class or function.
 
-Takes a group of entry points, gives kinds. A package is imported when a name that is not known otherwise is asked for, or when all are listed.
+A package is imported when a table uses a name that is not known otherwise, or when all kinds are listed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,67 +23,71 @@ class PluginKind:
 
 @attrs.frozen
 class Packages:
-    """What installed packages bring of one group, `dsa.guards` or `dsa.generators`. `what` calls one; `suppliable` are arguments that are no options."""
+    """The kinds of one group, `dsa.guards` or `dsa.generators`. `what` is the word for one; `suppliable` are arguments that are not options."""
 
     group: str
     what: str
     suppliable: frozenset[str]
 
     def names(self) -> frozenset[str]:
-        """Name what there is, without importing anything."""
+        """Return the names of all kinds, without importing anything."""
         return frozenset(self._points())
 
     def find(self, name: str) -> ComponentKind | None:
         """Import the kind of a name; None when no package brings one. Raises BindingError when it cannot be, or when several do."""
         points = self._points().get(name)
-        return None if points is None else self._imported(name, points)
+        return None if points is None else self._import_kind(name, points)
 
-    def listed(self, known: Mapping[str, ComponentKind], own: frozenset[str]) -> tuple[list[PluginKind], list[str]]:
-        """Import all that is not `known`, and say what is wrong with the others; nobody brings a name of our `own`."""
-        brought, faults = [], []
+    def import_all(
+        self, known_kinds: Mapping[str, ComponentKind], own: frozenset[str]
+    ) -> tuple[list[PluginKind], list[str]]:
+        """Import all kinds but `known_kinds`. Return them, and a sentence for each that cannot be used; a name of dsa's `own` never can."""
+        kinds, faults = [], []
         for name, points in sorted(self._points().items()):
             if name in own:
-                faults.append(f"the {self.what} '{name}' of {_named(points)} is never used: the name is dsa's own")
-            elif name not in known:
+                faults.append(
+                    f"the {self.what} '{name}' of {_package_list(points)} is never used: the name is dsa's own"
+                )
+            elif name not in known_kinds:
                 try:
-                    brought.append(PluginKind(self._imported(name, points), _package(points[0])))
+                    kinds.append(PluginKind(self._import_kind(name, points), _package(points[0])))
                 except BindingError as error:
                     faults.append(str(error))
-        return brought, faults
+        return kinds, faults
 
     def _points(self) -> dict[str, tuple[EntryPoint, ...]]:
-        found: dict[str, tuple[EntryPoint, ...]] = {}
+        points: dict[str, tuple[EntryPoint, ...]] = {}
         for point in entry_points(group=self.group):
-            found[point.name] = (*found.get(point.name, ()), point)
-        return found
+            points[point.name] = (*points.get(point.name, ()), point)
+        return points
 
-    def _imported(self, name: str, points: tuple[EntryPoint, ...]) -> ComponentKind:
+    def _import_kind(self, name: str, points: tuple[EntryPoint, ...]) -> ComponentKind:
         if len(points) > 1:
             raise BindingError(
-                f"the {self.what} '{name}' is brought by {_named(points)}: uninstall all but one of them"
+                f"the {self.what} '{name}' is brought by {_package_list(points)}: uninstall all but one of them"
             )
-        whole = f"the {self.what} '{name}' of {_named(points)} ({points[0].value})"
+        whole = f"the {self.what} '{name}' of {_package_list(points)} ({points[0].value})"
         try:
             build = points[0].load()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # sys.exit at its top would end the program as if all were well
-            raise BindingError(f"{whole} cannot be imported: {_said(error)}") from error
+            raise BindingError(f"{whole} cannot be imported: {_error_text(error)}") from error
         if not callable(build):
             raise BindingError(f"{whole} is {type(build).__name__}, not a class or function that makes a {self.what}")
         try:
             return kind_of(name, build, self.suppliable)
         except (TypeError, ValueError, NameError) as error:
-            raise BindingError(f"{whole} can be no kind: {_said(error)}") from error
+            raise BindingError(f"{whole} cannot be a kind: {_error_text(error)}") from error
 
 
-def _said(error: BaseException) -> str:
-    """Return what was raised in one line, without secrets."""
+def _error_text(error: BaseException) -> str:
+    """Return an error's class and message on one line, without secrets."""
     text = " ".join(environment_secrets().text(str(error)).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _named(points: tuple[EntryPoint, ...]) -> str:
+def _package_list(points: tuple[EntryPoint, ...]) -> str:
     return f"the package{'s' if len(points) > 1 else ''} {' and '.join(sorted(_packages(points)))}"
 
 

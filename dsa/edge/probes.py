@@ -1,6 +1,6 @@
-"""What this machine really does: file systems, syncs, locks, programs. Found by trying, not by guessing.
+"""Probes of this machine: file systems, syncs, locks and programs.
 
-Takes folders and names, gives facts. Whatever it makes it removes; nothing it starts outlives it.
+Each fact is found by trying, not by guessing. A probe removes what it makes, and nothing that it starts outlives it.
 """
 
 import os
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from dsa.edge.file_locks import NoLocksError, locked
+from dsa.edge.file_locks import NoLocksError, try_lock
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -28,7 +28,7 @@ _TIME_LIMIT_S = 10
 
 @attrs.frozen
 class Folder:
-    """What a folder is on. `kind` is the file system's name, empty where the system does not say; `fault` says why nothing can be kept there.
+    """The file system below a folder. `kind` is its name, empty where the system does not say; `fault` says why nothing can be stored there.
 
     `sync_ms` is the median time that writing 4096 bytes and syncing them takes, in milliseconds.
     """
@@ -51,19 +51,19 @@ class Folder:
 
 
 def folder(path: Path) -> Folder:
-    """Try a folder, or the nearest one above it that is there: write, sync, lock, and remove what was written."""
+    """Try a folder, or the nearest existing one above it: write, sync, lock, and remove what was written."""
     there = path.absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
-        return Folder(path, fault=f"{there} is no folder")
+        return Folder(path, fault=f"{there} is not a folder")
     kind = file_system(there)
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".dsa-doctor-") as file:
             times = [_synced_ms(file.fileno()) for _ in range(_SYNCS)]
-            locked(file.fileno())
+            try_lock(file.fileno())
             with open(file.name, "rb") as other:  # noqa: PTH123
-                locks = not locked(other.fileno())
+                locks = not try_lock(other.fileno())
     except OSError as fault:
         return Folder(path, kind, fault=f"nothing can be written and synced in {there}: {fault.strerror or fault}")
     except NoLocksError as fault:
@@ -79,19 +79,19 @@ def _synced_ms(file: int) -> float:
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Name the file system that a path is on, as the kernel calls it; empty where it does not say (proc_pid_mountinfo(5))."""
+    """Return the kernel's name of the file system that a path is on; empty where it does not say (proc_pid_mountinfo(5))."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""
-    found, longest = "", -1
+    kind, longest = "", -1
     where = str(path.resolve())
     for line in lines:
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")  # blanks stand there as \040
         if len(point) >= longest and f"{where}/".startswith(point.rstrip("/") + "/"):
-            found, longest = after.split()[0], len(point)
-    return found
+            kind, longest = after.split()[0], len(point)
+    return kind
 
 
 # -- programs, and who listens ----------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
 
 @attrs.frozen
 class InstalledProgram:
-    """A program that is installed: where, and the first line of what it says of its version; `fault` when it does not run."""
+    """An installed program: its path, and the first line that it prints about its version; `fault` says why it does not run."""
 
     path: str
     version: str = ""
@@ -107,22 +107,22 @@ class InstalledProgram:
 
 
 def program(names: tuple[str, ...], *flags: str) -> InstalledProgram | None:
-    """Find the first of these programs and ask it for its version; None when there is none."""
+    """Find the first of these programs that is installed, and ask it for its version; None when there is none."""
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
         return None
     try:
-        done = subprocess.run(  # noqa: S603
+        result = subprocess.run(  # noqa: S603
             [path, *flags], capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as fault:
         return InstalledProgram(path, fault=f"it does not run: {fault}")
-    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    if done.returncode != 0:
+    lines = [line.strip() for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+    if result.returncode != 0:
         return InstalledProgram(
-            path, fault=f"it does not run (exit {done.returncode}): {said[0] if said else 'it says nothing'}"
+            path, fault=f"it does not run (exit {result.returncode}): {lines[0] if lines else 'it says nothing'}"
         )
-    return InstalledProgram(path, said[0] if said else "")
+    return InstalledProgram(path, lines[0] if lines else "")
 
 
 def listens(address: str) -> bool:

@@ -1,19 +1,13 @@
-"""Run a program of the user's own: a text goes in, a text comes out, within bounds.
+"""Processes of this user: a program with bounds, work spread over forks, C text compiled to a library; and the environment's secrets.
 
-Takes a command, gives what it wrote and how it ended. The program is trusted: it has the environment and the files that this process has.
-What models write is run by `dsa.edge.sandbox`.
+`run_program` sends a text to a program and returns its output and how it ended. The program is trusted: it has this process's environment and
+files. Code that models write runs in `dsa.edge.sandbox`.
 
-Forks: one long list of work done by as many processes as there are processors, with the results in the order of the list.
+`spread` divides a list of work among as many processes as there are processors; the results come in the order of the list. A fork has the whole
+state of this process, so work need not be sent; results are pickled. Without fork (Windows), or with one processor, this process does all the work.
 
-A fork has everything that this process has worked out by then, so work needs no form in which it could be sent; results are pickled. Where there is no
-fork (Windows), or one processor, everything is done here.
-
-C text to a loaded library, with the compiler of this machine.
-
-Takes a C99 program, gives it loaded into this process. It runs one program: `cc`, or else `gcc` or `clang`. What it writes lies
-in a directory that only this user can read, and is gone when the library has been loaded.
-
-The secrets of this process's environment.
+`compile_library` compiles C99 text with `cc`, `gcc` or `clang` and loads it. Its files lie in a directory that only this user can read, and are
+removed once the library is loaded.
 """
 
 import ctypes
@@ -50,7 +44,7 @@ class NoProgramError(DsaError):
 
 @attrs.frozen
 class ProcessResult:
-    """How a program ended: its exit code (negative: the signal that killed it), what it wrote, the end of its complaints."""
+    """How a program ended: its exit code (negative: the signal that killed it), its output, and the end of its error output."""
 
     end: End
     code: int
@@ -58,10 +52,10 @@ class ProcessResult:
     complaints: bytes
 
 
-def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
-    """Start a program, give it its input, and wait until it and its output have ended. Raises NoProgramError.
+def run_program(command: Sequence[str], input_bytes: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
+    """Start a program, send it its input, and wait until it and its output have ended. Raises NoProgramError.
 
-    It is killed with all that it has started after `timeout_s` seconds, or when it has written more than `most_bytes`.
+    After `timeout_s` seconds, or when it has written more than `most_bytes`, it is killed with all that it has started.
     """
     try:
         process = subprocess.Popen(  # noqa: S603  (the user's own program)
@@ -71,7 +65,7 @@ def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_
         reason = getattr(error, "strerror", None) or error
         raise NoProgramError(f"{command[0]} cannot be started: {reason}") from error
     try:
-        return _Talk(process, given, most_bytes).until(time.monotonic() + timeout_s)
+        return _Talk(process, input_bytes, most_bytes).until(time.monotonic() + timeout_s)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
@@ -85,12 +79,12 @@ def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_
 class _Talk:
     """The pipes of one program, read and written as they are ready."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", given: bytes, most_bytes: int) -> None:
-        self._process, self._given, self._most = process, memoryview(given), most_bytes
+    def __init__(self, process: "subprocess.Popen[bytes]", input_bytes: bytes, most_bytes: int) -> None:
+        self._process, self._input, self._most = process, memoryview(input_bytes), most_bytes
         self._output, self._complaints = bytearray(), bytearray()
 
     def until(self, deadline_s: float) -> ProcessResult:
-        """Talk until the program has closed its output and ended, or may go on no longer."""
+        """Read and write until the program has closed its output and ended, or is over a bound."""
         process = self._process
         with selectors.DefaultSelector() as selector:
             for pipe in (process.stdin, process.stdout, process.stderr):
@@ -100,24 +94,24 @@ class _Talk:
             while selector.get_map():
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    return self._ran("timeout")
+                    return self._result("timeout")
                 for key, _ in selector.select(left_s):
                     if self._is_over(key.fileobj):  # type: ignore[arg-type]  # what was registered
                         selector.unregister(key.fileobj)
                 if len(self._output) > self._most:
-                    return self._ran("flooded")
+                    return self._result("flooded")
         try:
             process.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return self._ran("timeout")
-        return self._ran("ended")
+            return self._result("timeout")
+        return self._result("ended")
 
     def _is_over(self, pipe: IO[bytes]) -> bool:
-        """Write or read what can be; tell whether nothing more is to come through this pipe."""
+        """Write or read what is possible now; return whether this pipe is finished."""
         if pipe is self._process.stdin:
             with suppress(BrokenPipeError):  # it does not want the rest
-                self._given = self._given[os.write(pipe.fileno(), self._given[:_PIECE_BYTES]) :]
-                if self._given:
+                self._input = self._input[os.write(pipe.fileno(), self._input[:_PIECE_BYTES]) :]
+                if self._input:
                     return False
             pipe.close()
             return True
@@ -128,7 +122,7 @@ class _Talk:
             self._complaints = (self._complaints + piece)[-_TAIL_BYTES:]
         return not piece
 
-    def _ran(self, end: End) -> ProcessResult:
+    def _result(self, end: End) -> ProcessResult:
         return ProcessResult(end, self._process.poll() or 0, bytes(self._output[: self._most]), bytes(self._complaints))
 
 
@@ -143,9 +137,9 @@ def processors() -> int:
 
 
 def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
-    """Yield what work comes to for 0, 1, .. up to `count`; processes end when this does, in whatever way.
+    """Yield the results of work for 0, 1, .. up to `count`. The processes end when this does, in whatever way.
 
-    What another process did not come to the end of is done here: so a fault is raised here, with its traceback.
+    Work that another process did not finish is done here, so that a fault is raised here, with its traceback.
     """
     many = processors()
     if many == 1 or count < _FEW or not hasattr(os, "fork"):
@@ -154,7 +148,7 @@ def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
     children: list[tuple[int, Connection]] = []
     try:
         for first in range(many):
-            children.append(_forked(work, range(first, count, many), [reader for _, reader in children]))
+            children.append(_fork(work, range(first, count, many), [reader for _, reader in children]))
         for number in range(count):
             try:
                 result = children[number % many][1].recv()
@@ -168,8 +162,8 @@ def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
             os.waitpid(child, 0)
 
 
-def _forked(work: Callable[[int], object], numbers: range, others: Sequence[Connection]) -> tuple[int, Connection]:
-    """Begin a part of the work; returns the process and what its results are read from."""
+def _fork(work: Callable[[int], object], numbers: range, others: Sequence[Connection]) -> tuple[int, Connection]:
+    """Start a process with part of the work; return its id and the connection with its results."""
     reader, writer = Pipe(duplex=False)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child has said what it does with Ctrl-C
     child = os.fork()
@@ -189,7 +183,7 @@ def _work(work: Callable[[int], object], numbers: range, writer: Connection) -> 
         for number in numbers:
             writer.send(work(number))
     finally:
-        os._exit(0)  # nothing of the other process is cleared away here
+        os._exit(0)  # the parent's exit handlers must not run here
 
 
 TIME_LIMIT_S = 120
@@ -203,11 +197,11 @@ class CompileError(DsaError):
 
 def compiler() -> Path | None:
     """Return the C compiler, or None when none is found."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    return Path(found) if found else None
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    return Path(path) if path else None
 
 
-def compiled(source: str) -> ctypes.CDLL:
+def compile_library(source: str) -> ctypes.CDLL:
     """Compile C text and load it. Raises CompileError."""
     program = compiler()
     if program is None:
@@ -219,33 +213,33 @@ def compiled(source: str) -> ctypes.CDLL:
         try:
             return ctypes.CDLL(str(library))
         except OSError as problem:
-            raise CompileError(f"what {program.name} made could not be loaded: {problem}") from problem
+            raise CompileError(f"the library from {program.name} could not be loaded: {problem}") from problem
 
 
 def _run(program: Path, text: Path, library: Path) -> None:
     try:
-        done = subprocess.run(  # noqa: S603  (the program is the one found above)
+        result = subprocess.run(  # noqa: S603  (the program is the one found above)
             [program, *_FLAGS, "-o", library, text], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise CompileError(f"{program} did not compile: {problem}") from problem
-    if done.returncode != 0:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-        raise CompileError(f"{program} did not compile (exit {done.returncode}): {first}")
+    if result.returncode != 0:
+        first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
+        raise CompileError(f"{program} did not compile (exit {result.returncode}): {first}")
 
 
-def environment_secrets(chosen: SecretOptions | None = None) -> Secrets:
-    """Return the secrets of this process's environment, and what a user has chosen. Raises SecretError.
+def environment_secrets(options: SecretOptions | None = None) -> Secrets:
+    """Return the secrets of this process's environment, with a user's options. Raises SecretError.
 
-    The path of something that is there is no secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
+    The path of an existing file is not a secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
     """
-    return _secrets_in(tuple(os.environ.items()), chosen)
+    return _secrets_in(tuple(os.environ.items()), options)
 
 
 @lru_cache(maxsize=8)
-def _secrets_in(variables: tuple[tuple[str, str], ...], chosen: SecretOptions | None) -> Secrets:
-    """Look through an environment once: what is worked out of it takes longer than a short run."""
-    return secrets_in({name: value for name, value in variables if not _is_path(value)}, chosen)
+def _secrets_in(variables: tuple[tuple[str, str], ...], options: SecretOptions | None) -> Secrets:
+    """Search an environment once: that takes longer than a short run."""
+    return secrets_in({name: value for name, value in variables if not _is_path(value)}, options)
 
 
 def _is_path(value: str) -> bool:

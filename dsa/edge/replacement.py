@@ -1,6 +1,6 @@
-"""The replacement of a file: its new content is there whole, or the file is as it was.
+"""The replacement of a file: afterwards it has the whole new content, or is as it was.
 
-Takes a path and bytes. The new content is written beside the file, synced, and takes its name in one step. A power cut may leave the old content, never half of the new.
+The new content is written to a file beside it, synced, and renamed in one step. A power cut may leave the old content, never half of the new.
 """
 
 import os
@@ -14,9 +14,9 @@ _NEW_FILE = 0o666
 
 
 def replace_file(path: Path, content: bytes, before: bytes | None) -> None:
-    """Replace a file that was read as `before`, or make one that was not there (None). A link stays; what it leads to is replaced.
+    """Replace a file that was read as `before`, or make one that did not exist (None). A link stays; the file that it leads to is replaced.
 
-    Raises DocumentError, and changes nothing, when the file may not be written or is not what was read any more. Raises OSError when it cannot be written.
+    Raises DocumentError, and changes nothing, when the file may not be written or has changed since it was read; OSError when writing fails.
     """
     target = path.resolve()
     if _content(target) != before:

@@ -1,13 +1,11 @@
-"""OpenTelemetry: the spans of a run, sent to a collector as OTLP over HTTP.
+"""Telemetry: the spans of a run as OTLP over HTTP, and its ledger entries as log records.
 
-Takes ledger entries, gives spans (`dsa.runtime.timeline`) to OpenTelemetry's own batch processor and exporter, which send them from a thread of
-their own. OpenTelemetry is imported when a run is to be traced, and only then. A collector that is not there breaks nothing, and is not
-waited for; how many spans it did not get is told at the end.
+`Telemetry` makes spans (`dsa.runtime.timeline`) from ledger entries. OpenTelemetry's own batch processor and exporter send them from a thread of
+their own. OpenTelemetry is imported only when a run is traced. A missing collector breaks nothing and is not waited for; at the end a sentence
+says how many spans were not delivered.
 
-A run as log records: one for each ledger entry, on the logger `dsa`, for whoever has configured it.
-
-Takes entries, gives records of the standard library's `logging`, whose fields say what the entry says but no texts of models or people. A
-program that configures nothing sees nothing. `log_to` is what `dsa --log` does.
+`LedgerLog` logs each ledger entry on the logger `dsa` of the standard library. Its fields have what the entry says, but no texts of models or
+people. Without a configured logger nothing is printed. `log_to` is what `dsa --log` does.
 """
 
 import json
@@ -44,14 +42,14 @@ from dsa.runtime.ledger import (
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.timeline import Moment, Spans, TelemetrySpan
 
-#: Either of them says that runs are to be traced, and where to.
+#: Either variable turns tracing on, and says where spans are sent.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PATIENCE_S, _LAST_S = 2.0, 0.5
 _LOGGER = "opentelemetry"
 
 
 class TelemetryError(DsaError):
-    """Raised when a run is to be traced and OpenTelemetry is not installed."""
+    """Raised when a run should be traced and OpenTelemetry is not installed."""
 
 
 def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
@@ -63,16 +61,16 @@ def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Telemetry:
-    """Sends the spans of one life of a run; pass `on_moment` to the run, and `close` at the end.
+    """Makes the spans of one session of a run. Pass `on_moment` to the run, and call `close` at the end.
 
-    `emit` is given each span that is over.
+    `emit` is called with each span that has ended.
     """
 
     def __init__(self, emit: Callable[[TelemetrySpan], None], *, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._spans, self._emit, self._now_ns = Spans(GENERATING_EFFECT), emit, now_ns
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Send the spans that end with a new moment; one of an earlier life is only noted."""
+        """Send the spans that end with a new moment; moments of earlier sessions are only remembered."""
         if not is_new:
             self._spans.recall(moment.entry)
             return
@@ -86,10 +84,10 @@ class Telemetry:
 
 
 @contextmanager
-def traced(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
-    """Trace what happens meanwhile, to where OpenTelemetry's variables say (default: http://localhost:4318).
+def trace_run(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
+    """Trace a run, and send the spans where OpenTelemetry's variables say (default: http://localhost:4318).
 
-    `tell` is given a sentence when spans were not delivered. Raises TelemetryError.
+    `tell` is called with a sentence when spans were not delivered. Raises TelemetryError.
     """
     sender = _Sender(secrets)
     telemetry = Telemetry(sender.send)
@@ -97,20 +95,20 @@ def traced(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]
         yield telemetry
     finally:
         telemetry.close()
-        lost = sender.close()
-        if lost:
-            tell(lost)
+        message = sender.close()
+        if message:
+            tell(message)
 
 
 class _CountingExporter:
-    """An exporter that counts what it could send."""
+    """An exporter that counts the spans that it could send."""
 
     def __init__(self, exporter: Any) -> None:  # noqa: ANN401  (opentelemetry's types are not followed)
-        self._exporter, self.delivered = exporter, 0
+        self._exporter, self.delivered_count = exporter, 0
 
     def export(self, spans: Any) -> Any:  # noqa: ANN401
         result = self._exporter.export(spans)
-        self.delivered += len(spans) if result.name == "SUCCESS" else 0
+        self.delivered_count += len(spans) if result.name == "SUCCESS" else 0
         return result
 
     def shutdown(self) -> None:
@@ -118,15 +116,15 @@ class _CountingExporter:
 
 
 class _Trouble(logging.Handler):
-    """Hears what the exporter logs, in place of standard error: the first word of trouble is enough to stop waiting."""
+    """Takes what the exporter logs, in place of standard error. The first message is enough to stop waiting."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said, self.heard = "", threading.Event()
+        self.message, self.is_noticed = "", threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said = self.said or record.getMessage()
-        self.heard.set()
+        self.message = self.message or record.getMessage()
+        self.is_noticed.set()
 
 
 class _Sender:
@@ -146,36 +144,40 @@ class _Sender:
         resource = Resource(own).merge(OTELResourceDetector().detect())
         self._resource = Resource(secrets.value(dict(resource.attributes)))
         self._scope = InstrumentationScope("dsa", own["service.version"])
-        self._secrets, self._trouble, self._sent = secrets, _Trouble(), 0
+        self._secrets, self._trouble, self._sent_count = secrets, _Trouble(), 0
         self._logger = logging.getLogger(_LOGGER)
         self._logger.addHandler(self._trouble)
-        self._propagated, self._logger.propagate = self._logger.propagate, False
+        self._propagate_before, self._logger.propagate = self._logger.propagate, False
         self._exporter = _CountingExporter(OTLPSpanExporter())
         self._processor = BatchSpanProcessor(self._exporter)
 
     def send(self, span: TelemetrySpan) -> None:
         """Queue a span; nothing is waited for."""
-        self._sent += 1
+        self._sent_count += 1
         self._processor.on_end(_readable(span, self._resource, self._scope))
 
     def close(self) -> str:
-        """Send what is queued, without much patience; say what was not delivered, empty when all was."""
-        self._trouble.heard.clear()
-        closing = threading.Thread(target=self._shut_down, name="dsa-telemetry", daemon=True)
-        closing.start()
-        self._trouble.heard.wait(_PATIENCE_S)
+        """Send the queued spans, with little patience. Return how many were not delivered, as a sentence; empty when all were."""
+        self._trouble.is_noticed.clear()
+        thread = threading.Thread(target=self._shut_down, name="dsa-telemetry", daemon=True)
+        thread.start()
+        self._trouble.is_noticed.wait(_PATIENCE_S)
         self._exporter.shutdown()  # ends the pauses between its attempts
-        closing.join(_LAST_S)
+        thread.join(_LAST_S)
         self._logger.removeHandler(self._trouble)
-        self._logger.propagate = self._propagated
-        lost = self._sent - self._exporter.delivered
-        said = self._trouble.said.partition(", retrying in ")[0]  # it is not waited for
-        why = f": {said}" if said else ""
-        return self._secrets.text(f"{lost} of {self._sent} spans were not delivered{why}") if lost else ""
+        self._logger.propagate = self._propagate_before
+        lost_count = self._sent_count - self._exporter.delivered_count
+        message = self._trouble.message.partition(", retrying in ")[0]  # it is not waited for
+        why = f": {message}" if message else ""
+        return (
+            self._secrets.text(f"{lost_count} of {self._sent_count} spans were not delivered{why}")
+            if lost_count
+            else ""
+        )
 
     def _shut_down(self) -> None:
         self._processor.shutdown()
-        self._trouble.heard.set()
+        self._trouble.is_noticed.set()
 
 
 def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: ANN401
@@ -194,7 +196,7 @@ def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: A
         resource=resource,
         attributes=span.attributes,
         events=[Event(event.name, event.attributes, event.at_ns) for event in span.events],
-        links=[Link(context(linked)) for linked in span.links],
+        links=[Link(context(link_id)) for link_id in span.links],
         kind=SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL,
         status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
         start_time=span.start_ns,
@@ -212,7 +214,7 @@ Fields = dict[str, Any]
 
 
 class LedgerLog:
-    """Logs the moments of one run; those that were there before it was taken up have been logged then."""
+    """Logs the new moments of one run; those of earlier sessions were logged then."""
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self._logger = logger
@@ -237,26 +239,26 @@ class LedgerLog:
             self._log(entry)
 
     def _log(self, entry: Entry) -> None:
-        kind, level, fields = described(entry)
+        kind, level, fields = describe_entry(entry)
         if self._logger.isEnabledFor(level):
             where = {"run": self._run, "seq": self._seq, "state": self._state}
             if isinstance(entry, ResultEntry | DecidedEntry):
                 where["effect"] = self._effects.get(entry.key, "")
             elif isinstance(entry, ResumedEntry):
-                fields["effects"] = [f"{self._effects.get(key, '')} {key}: {said}" for key, said in entry.effects]
-            told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
-            self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
+                fields["effects"] = [f"{self._effects.get(key, '')} {key}: {choice}" for key, choice in entry.effects]
+            record_fields = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
+            self._logger.log(level, kind, extra={"dsa": {"kind": kind, **record_fields}})
 
     def fault(self, run: str, where: str, traceback: str) -> None:
-        """Log what users' code has raised."""
-        told = {"kind": "fault", "run": run, "where": where, "traceback": traceback}
-        self._logger.debug("fault", extra={"dsa": told})
+        """Log an error in users' code."""
+        fields = {"kind": "fault", "run": run, "where": where, "traceback": traceback}
+        self._logger.debug("fault", extra={"dsa": fields})
 
-    def stopped(self, what: str, line: int | None, code: str, message: str) -> None:
+    def failure(self, what: str, line: int | None, code: str, message: str) -> None:
         """Log that a failure has stopped the run."""
-        told = {"kind": "stopped", "run": self._run, "seq": self._seq, "state": self._state}
+        fields = {"kind": "stopped", "run": self._run, "seq": self._seq, "state": self._state}
         more = {"what": what, "line": line, "code": code, "message": message}
-        self._logger.error("stopped", extra={"dsa": told | more})
+        self._logger.error("stopped", extra={"dsa": fields | more})
 
 
 def _may_warn(entry: Entry) -> bool:
@@ -266,8 +268,8 @@ def _may_warn(entry: Entry) -> bool:
     return isinstance(entry, RefusalEntry | ResumedEntry | ArtifactEntry)
 
 
-def described(entry: Entry) -> tuple[str, int, Fields]:
-    """Return an entry's kind, the level at which it is logged, and what is said of it."""
+def describe_entry(entry: Entry) -> tuple[str, int, Fields]:
+    """Return an entry's kind, its log level, and its fields."""
     match entry:
         case MachineEntry():
             return "machine", logging.INFO, {"machine": entry.name, "digest": entry.digest}
@@ -275,8 +277,8 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
             verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
             return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}
         case RowEntry():
-            changed = {"changed": dict(entry.changed)} if entry.changed else {}
-            return "row", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
+            changes = {"changed": dict(entry.changed)} if entry.changed else {}
+            return "row", logging.INFO, {"line": entry.line, "source": entry.source, **changes}
         case RefusalEntry():
             return "refusal", logging.WARNING, {"reason": entry.reason, "accepted": list(entry.accepted)}
         case EffectEntry():
@@ -297,7 +299,7 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
 
 
 def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, int, Fields]:
-    """Describe what came of an effect. Bad news are warnings."""
+    """Describe an outcome of an effect. Bad news is logged as a warning."""
     about: Fields = {"key": entry.key, "seconds": round(entry.seconds, 6)}
     if isinstance(entry, ResultEntry):
         codes = [step["payload"].get("code") for step in entry.steps if step["payload"].get("error") is True]
@@ -307,7 +309,7 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
         return "result", level, {**about, **more}
     about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
     if isinstance(entry, VerdictEntry):
-        guards = {said.guard: said.label for said in entry.judgements}
+        guards = {judgement.guard: judgement.label for judgement in entry.judgements}
         return "verdict", logging.INFO, {**about, "verdict": entry.label, "guards": guards}
     tokens = {"prompt_tokens": entry.prompt_tokens, "completion_tokens": entry.completion_tokens}
     level = logging.WARNING if entry.redacted else logging.INFO
@@ -318,14 +320,14 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
 
 
 class LogLines(logging.Formatter):
-    """Writes a record as one line: JSON, or words and `name=value`. Nothing secret, whoever has logged it."""
+    """Writes a record as one line: JSON, or words and `name=value`. Secrets are removed from every record."""
 
     def __init__(self, form: Form, secrets: Secrets) -> None:
         super().__init__()
         self._form, self._secrets = form, secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; one that is not about a ledger entry has its message."""
+        """Write a record; one without a ledger entry has its message only."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         fields: Fields = getattr(record, "dsa", None) or {"kind": "message", "message": self._whole(record)}
         fields = dict(self._secrets.value(fields))
@@ -338,8 +340,8 @@ class LogLines(logging.Formatter):
         return "\n".join(filter(None, (f"{at} {record.levelname:<7} {fields['kind']:<11} {words}", lines)))
 
     def _whole(self, record: logging.LogRecord) -> str:
-        traced = [self.formatException(record.exc_info)] if record.exc_info else []
-        return "\n".join([record.getMessage(), *traced])
+        traceback_lines = [self.formatException(record.exc_info)] if record.exc_info else []
+        return "\n".join([record.getMessage(), *traceback_lines])
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401  (JSON)
@@ -351,10 +353,10 @@ def _plain(value: Any) -> str:  # noqa: ANN401  (JSON)
 
 @contextmanager
 def log_to(stream: TextIO, level: str, form: Form, secrets: Secrets) -> Iterator[None]:
-    """Write what is logged on the logger `dsa`, from this level (`LEVELS`) on, to a stream, one line a record."""
+    """Write records of the logger `dsa`, from this level (`LEVELS`) on, to a stream, one line each."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogLines(form, secrets))
-    before, propagated = LOGGER.level, LOGGER.propagate
+    before, propagate = LOGGER.level, LOGGER.propagate
     LOGGER.addHandler(handler)
     LOGGER.setLevel(level.upper())
     LOGGER.propagate = False
@@ -363,4 +365,4 @@ def log_to(stream: TextIO, level: str, form: Form, secrets: Secrets) -> Iterator
     finally:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)
-        LOGGER.propagate = propagated
+        LOGGER.propagate = propagate

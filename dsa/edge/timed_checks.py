@@ -1,4 +1,4 @@
-"""`dsa.check`, `dsa.explore` and `dsa.prove`: those of `dsa.checks`, by the clock of this machine where none is given."""
+"""`dsa.check`, `dsa.explore` and `dsa.prove`: the functions of `dsa.checks`, with this machine's clock where the caller passes none."""
 
 import time
 from collections.abc import Callable
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 def _with_clock(judge: Callable[P, T]) -> Callable[P, T]:
     @wraps(judge)
-    def judged(*arguments: P.args, **options: P.kwargs) -> T:
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> T:
         if options.get("clock") is None:
             options["clock"] = time.perf_counter
         return judge(*arguments, **options)
 
-    return judged
+    return wrapper
 
 
 check, explore, prove = _with_clock(reporting.check), _with_clock(exploring.explore), _with_clock(proving.prove)

@@ -218,12 +218,12 @@ class ChatClient:
         result = reconciler.finish()
         if result.error is None:
             return result
-        message = self._server.asked.clean(result.error.message)
+        message = self._server.name.clean(result.error.message)
         return attrs.evolve(result, error=attrs.evolve(result.error, message=message))
 
     def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
         """Return the error of a stream as GenerationError, for those who want the whole answer or none."""
-        asked = self._server.asked
+        asked = self._server.name
         if error.code == "provider_error":
             reason = reason_of(error.status, error.message)
             told = f"{asked.model} at {asked.where} broke off with an error: {error.message}"

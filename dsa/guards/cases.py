@@ -74,7 +74,7 @@ class CasesGuard(GuardInterface):
         if report.unloadable:
             return f"The code cannot be loaded: {clip(report.unloadable)}"
         stopped = ""
-        if not report.whole or outcome.ended == "flooded":
+        if not report.whole or outcome.end == "flooded":
             pending = self._cases[len(report.answers) :]
             reached = f"at {clip(pending[0][0])}" if pending else "at the end"
             if not report.loaded:
@@ -177,15 +177,15 @@ def _typed(value: object) -> object:
 def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:
     if report.forged:
         return "the code wrote to the channel of the results."
-    if outcome.ended == "flooded":
+    if outcome.end == "flooded":
         return f"the results are larger than {bounds.result_bytes // 1024} kB."
-    if outcome.ended == "timeout":
+    if outcome.end == "timeout":
         return f"it did not finish within {bounds.timeout_s:g} s."
-    if outcome.ended == "signalled":
+    if outcome.end == "signalled":
         if outcome.cpu_s > bounds.cpu_s - 0.5:
             return f"it used more than {bounds.cpu_s} s of processor time."
         return f"the process was killed ({_signal_name(outcome.code)}), by a crash or for using too much."
-    if outcome.ended == "exited":
+    if outcome.end == "exited":
         return "the process ended before all calls were done."
     return "the process was lost."
 

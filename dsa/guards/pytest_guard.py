@@ -99,7 +99,7 @@ def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -
         if report.reason:
             return report
     expected = report.collected if runs else ()
-    if report.is_over and report.is_collected and report.done == expected and outcome.ended != "flooded":
+    if report.is_over and report.is_collected and report.done == expected and outcome.end != "flooded":
         return attrs.evolve(report, is_whole=True)
     return attrs.evolve(report, reason=f"The tests did not come to their end{_at(report)}: {_stopped(outcome, bounds)}")
 
@@ -144,11 +144,11 @@ def _at(report: TestReport) -> str:
 
 
 def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> str:
-    if outcome.ended == "flooded":
+    if outcome.end == "flooded":
         return f"the report is larger than {bounds.result_bytes // 1024} kB."
-    if outcome.ended == "timeout":
+    if outcome.end == "timeout":
         return f"they took more than {bounds.timeout_s:g} s."
-    if outcome.ended == "signalled":
+    if outcome.end == "signalled":
         names = {number.value: number.name for number in signal.Signals}
         return f"the process was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
     return "the process ended before."

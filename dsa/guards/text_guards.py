@@ -107,7 +107,7 @@ class RegexGuard(GuardInterface):
 
 def _too_long(by: str, outcome: SandboxOutcome, bounds: Bounds) -> str:
     """Return that a text could not be judged within the time or the memory that there is for one."""
-    within = f"{bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that there is for it"
+    within = f"{bounds.timeout_s:g} s" if outcome.end == "timeout" else "the memory that there is for it"
     return f"This text could not be judged {by} within {within}: write it shorter and simpler."
 
 

@@ -93,10 +93,10 @@ class ToolProgram:
             return outcome
         match _parsed(outcome.results):
             case {"signal": int(number)}:
-                return attrs.evolve(outcome, ended="signalled", code=number)
+                return attrs.evolve(outcome, end="signalled", code=number)
             case {"unstarted": [int(number), str(said)]}:
                 raise SandboxError(_unstartable(self.program, outcome.rung, number, said))
-        return attrs.evolve(outcome, ended="lost")  # the code wrote there
+        return attrs.evolve(outcome, end="lost")  # the code wrote there
 
     def _visible(self) -> tuple[str, ...]:
         usual = tuple(path for path in _USUAL if Path(path).is_dir())
@@ -203,7 +203,7 @@ class CommandGuard(GuardInterface):
         except UnicodeEncodeError:
             return _failed("The text holds characters that no file may hold.")
         outcome = self._tool.run(text, self._file, self._bounds, self._confinement)
-        if outcome.ended == "exited" and outcome.code == 0:
+        if outcome.end == "exited" and outcome.code == 0:
             return GuardResult(passed=True, feedback=f"{self._name} ended with 0 ({TRUST}).")
         return _failed(f"{self._name} {self._end(outcome)}\n{_printed(outcome)}")
 
@@ -213,13 +213,13 @@ class CommandGuard(GuardInterface):
         return extract_code(text) if self._fence in _PYTHON else extract_fenced(text, self._fence)
 
     def _end(self, outcome: SandboxOutcome) -> str:
-        if outcome.ended == "exited":
+        if outcome.end == "exited":
             return f"ended with {outcome.code}."
-        if outcome.ended == "timeout":
+        if outcome.end == "timeout":
             return f"did not end within {self._bounds.timeout_s:g} s."
-        if outcome.ended == "signalled" and outcome.cpu_s > self._bounds.cpu_s - 0.5:
+        if outcome.end == "signalled" and outcome.cpu_s > self._bounds.cpu_s - 0.5:
             return f"used more than {self._bounds.cpu_s} s of processor time."
-        if outcome.ended == "signalled":
+        if outcome.end == "signalled":
             names = {number.value: number.name for number in signal.Signals}
             return f"was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
         return "was lost."
@@ -298,14 +298,14 @@ class RuffGuard(GuardInterface):
         return GuardResult(passed=not feedback, feedback=feedback)
 
     def _faults(self, outcome: SandboxOutcome) -> str:
-        if outcome.ended == "timeout":
+        if outcome.end == "timeout":
             return f"ruff did not finish with the code within {self._bounds.timeout_s:g} s."
         printed = outcome.output.decode("utf-8", "replace")
         found = [f"line {match[1]}: {clip(match['rule'] + ' ' + match['what'])}" for match in _FAULT.finditer(printed)]
-        if outcome.ended == "exited" and outcome.code == 0:
+        if outcome.end == "exited" and outcome.code == 0:
             return ""
-        if outcome.ended != "exited" or outcome.code == _USAGE or not found:
-            raise ToolFailedError(f"ruff failed ({outcome.ended}, {outcome.code}): {clip(printed)}")
+        if outcome.end != "exited" or outcome.code == _USAGE or not found:
+            raise ToolFailedError(f"ruff failed ({outcome.end}, {outcome.code}): {clip(printed)}")
         more = "and more" if outcome.tail else f"and {len(found) - _MOST_FAULTS} more"
         return bounded("\n".join(found[:_MOST_FAULTS] + ([more] if len(found) > _MOST_FAULTS else [])))
 
@@ -366,7 +366,7 @@ class MypyGuard(GuardInterface):
         if not faults:
             payload = {"code": code, "file": _FILE, "options": self._options, "most": _MOST_PRINTED}
             outcome = run_confined(self._program, json.dumps(payload), self._bounds, self._confinement)
-            if outcome.ended == "timeout":
+            if outcome.end == "timeout":
                 within = f"{self._bounds.timeout_s:g} s"
                 return GuardResult(passed=False, feedback=f"mypy did not finish with the code within {within}.")
             faults = faults_in(outcome)
@@ -396,7 +396,7 @@ def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
         status, printed, complaints = json.loads(outcome.results)
     except ValueError:
         printed = outcome.output.decode("utf-8", "replace")
-        raise ToolFailedError(f"mypy failed ({outcome.ended}, {outcome.code}): {clip(printed[-300:])}") from None
+        raise ToolFailedError(f"mypy failed ({outcome.end}, {outcome.code}): {clip(printed[-300:])}") from None
     found = [(int(line), what) for line, what in _ERROR.findall(printed)]
     if status and not found:
         raise ToolFailedError(f"mypy failed ({status}): {clip(complaints or printed)}")

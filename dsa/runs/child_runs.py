@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dsa.data_use import SPECIFICATION
-from dsa.edge.document_files import read_text, shipped
+from dsa.edge.document_files import read_text, shipped_documents
 from dsa.errors import BindingError, DocumentError, GenerationError, MachineError
 from dsa.lang import loads
 from dsa.machine import Machine
@@ -168,7 +168,7 @@ def _machine_path(file: str, folder: Path) -> Path:
     path = folder / file
     if os.path.exists(path):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
         return path
-    machines = shipped()
+    machines = shipped_documents()
     if file in machines:
         return machines[file]
     raise DocumentError(str(path), "there is no such file, and no shipped machine of that name")

@@ -467,7 +467,7 @@ class RunHandle(HeldRun):
                 self.take_messages()
                 rest = await self._driver.drive(through_timers=through_timers)
             if rest.failure is not None and self._environment.log is not None:
-                self._environment.log.stopped(
+                self._environment.log.failure(
                     rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message
                 )
         except asyncio.CancelledError:

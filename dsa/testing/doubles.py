@@ -99,8 +99,8 @@ class StillClock:
     async def quiet(self) -> None:
         """Let everything run that can run without time, guards in the threads of this loop included."""
         loop, begun = asyncio.get_running_loop(), -1
-        while begun != CallerThread.begun or _calls_of(loop):  # what follows a call may have another one made
-            begun = CallerThread.begun
+        while begun != CallerThread.call_count or _calls_of(loop):  # what follows a call may have another one made
+            begun = CallerThread.call_count
             while _calls_of(loop):  # noqa: ASYNC110  (threads tell no Event)
                 await asyncio.sleep(0)
             await self.settle()

@@ -16,7 +16,7 @@ import families
 
 from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
 from dsa.checks.search.engine import SearchLimits, SearchResult
-from dsa.edge.processes import compiled as compile_c
+from dsa.edge.processes import compile_library as compile_c
 from dsa.ground_system import Ground, ground
 from dsa.system import closed_system
 

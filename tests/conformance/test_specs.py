@@ -8,7 +8,7 @@ import pytest
 from each_row import each_row
 
 from dsa.checks.report import check
-from dsa.edge.document_files import load, shipped
+from dsa.edge.document_files import load, shipped_documents
 from dsa.errors import CODES
 from dsa.lang.cells import COLUMNS
 from dsa.lang.expression_parser import KEYWORDS
@@ -60,7 +60,8 @@ SHOWN = ("specs/chat", "specs/coding")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] if name in SHOWN else []) for name in sorted(shipped())]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.full] if name in SHOWN else []) for name in sorted(shipped_documents())],
 )
 def test_every_property_of_what_is_shipped_holds(name: str):
     report = check(load(name))

@@ -121,7 +121,7 @@ def writing_goes_on_after_the_store_has_failed():
         except LeaseLostError:
             raise
         except store_module.StoreError:
-            self._broken = None
+            self._fatal_error = None
 
     with patch.object(Driver, "_save", save), patch.object(process_module.Process, "_require_able", _require_alive):
         yield
@@ -227,7 +227,7 @@ def effects_without_answers_are_not_waited_for():
 
     async def start(self, intent, action, tries=0):
         task = asyncio.ensure_future(real(self, intent, action, tries))
-        self._under_way._stopping.add(task)
+        self._under_way._cancelled_tasks.add(task)
         await asyncio.sleep(0)
 
     with patch.object(Driver, "_start", start):
@@ -245,7 +245,7 @@ def entries_are_shown_before_they_are_durable():
     real = Driver._save
 
     def save(self):
-        for entry in self.run.ledger[self._saved :]:
+        for entry in self.run.ledger[self._saved_count :]:
             self._observe(entry)
         real(self)
 
@@ -429,12 +429,12 @@ def a_failure_is_no_failure():
 
 @planted("busy")
 def what_is_sent_comes_before_what_is_overdue():
-    real = driver_module.came_before
+    real = driver_module.earlier_news
 
     def later(left, machine, now_ms):
         earlier, _ = real(left, machine, now_ms)
         answers = tuple(news for news in earlier if news.intent is not None)
         return answers, {timer: max(0, at_ms - now_ms) for timer, at_ms in left.timers.items()}
 
-    with patch.object(driver_module, "came_before", later):
+    with patch.object(driver_module, "earlier_news", later):
         yield

@@ -28,7 +28,7 @@ from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.checks.table_faults import definition4
 from dsa.declarations import AtMost, ExpectedCount, Probability
-from dsa.edge.document_files import read_document, shipped
+from dsa.edge.document_files import read_document, shipped_documents
 from dsa.expr import EnumDomain, evaluate
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
 from dsa.lang import expand_steps, read_machine
@@ -306,8 +306,10 @@ def test_the_kernel_agrees_on_machines_with_one_fault(source, count):
 
 def documents():
     """Return the name or the path of every machine and spec here; those that take seconds belong to `make test-full`."""
-    others = [str(path) for path in sorted((ROOT / "specs").glob("*.md")) if f"specs/{path.stem}" not in shipped()]
-    for name in [*sorted(shipped()), *others]:
+    others = [
+        str(path) for path in sorted((ROOT / "specs").glob("*.md")) if f"specs/{path.stem}" not in shipped_documents()
+    ]
+    for name in [*sorted(shipped_documents()), *others]:
         if read_document(name).machine is not None and not any(
             word in name for word in ("chat", "coding")
         ):  # larger at their defaults than what is certified

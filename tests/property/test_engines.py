@@ -16,7 +16,7 @@ from dsa.checks.observers import observer_of
 from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
 from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.declarations import ExpectedCount, Probability, Variable
-from dsa.edge.processes import compiled as compile_c
+from dsa.edge.processes import compile_library as compile_c
 from dsa.expr import TRUE, Integer, RangeDomain, evaluate
 from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.machine import Machine

@@ -19,7 +19,7 @@ from attacked_commands import ATTACKS, marked
 from conftest import NOT_TESTED
 from each_row import each_row
 
-from dsa.edge.sandbox.command_sandbox import probed
+from dsa.edge.sandbox.command_sandbox import probe_commands
 from machines.coding.tools.command_runner import fault, read_command, run
 from machines.coding.tools.program_rules import Rules
 from machines.coding.tools.workspace_paths import WorkspaceToolError
@@ -178,7 +178,7 @@ def test_unconfined_commands_leave_nothing_either(marker, tmp_path):
 
 
 def _needs_sandbox():
-    if why := probed().fault:
+    if why := probe_commands().fault:
         assert "promises" not in why
         pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import NOT_TESTED
 from hostile_programs import CASES, FORGE, KERNEL, PROGRAMS, SECRETS
 
-from dsa.edge.sandbox import RUNGS, SandboxError, probed
+from dsa.edge.sandbox import RUNGS, SandboxError, probe
 from dsa.guards.cases import CasesGuard
 from dsa.runtime.content import Artifact
 
@@ -33,8 +33,8 @@ def have():
     """Skip, and tell it, what this machine cannot give."""
 
     def check(rung):
-        if probed(rung).fault:
-            pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+        if probe(rung).fault:
+            pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
 
     return check
 

@@ -13,7 +13,7 @@ import ordinary_user
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.command_sandbox import probed
+from dsa.edge.sandbox.command_sandbox import probe_commands
 from machines.coding.tools.command_runner import ProtectedState, run
 from machines.coding.tools.program_rules import Rules
 
@@ -25,7 +25,7 @@ PLANTED = [
 
 @pytest.mark.parametrize("user", ["root", "user"])
 def test_no_repository_that_a_command_has_planted_is_left(user):
-    if why := probed().fault:
+    if why := probe_commands().fault:
         pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)

@@ -11,7 +11,7 @@ from conftest import NOT_TESTED
 from hostile_programs import SECRETS
 from python_attacks import ATTACKS
 
-from dsa.edge.sandbox import Confinement, probed
+from dsa.edge.sandbox import Confinement, probe
 from machines.chat.python import REQUIRED_FEATURES, Interpreter, PythonError
 
 pytest.importorskip("pandas", reason=f"{NOT_TESTED}: pandas is not installed")
@@ -26,8 +26,8 @@ BATCHES = [
 
 @pytest.mark.parametrize(("rung", "user"), BATCHES)
 def test_attacks_end_as_they_must_and_leave_nothing(rung, user, figures):
-    if probed(rung).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    if probe(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     said = json.loads(ordinary_user.run("attacked_python.py", rung, is_root=user == "root", env={"SECRET": SECRETS[1]}))
     assert said["faults"] == []
     figures("attacks on the Python tool", f"{rung}, {user}", tried=said["tried"], left=len(ATTACKS) - said["tried"])

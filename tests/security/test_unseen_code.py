@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.command_sandbox import probed
+from dsa.edge.sandbox.command_sandbox import probe_commands
 from machines.coding.tools.command_runner import ProtectedState, run
 from machines.coding.tools.program_rules import Rules
 
@@ -54,7 +54,7 @@ PATTERNS = ("tests/acceptance/*", "dsa.toml")
 
 @pytest.fixture
 def workspace(tmp_path):
-    if why := probed().fault:
+    if why := probe_commands().fault:
         pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
     for name in (
         "tests/acceptance/test_a.py", "old/dsa.toml", "pkg/__pycache__/known.cpython-311.pyc", "pkg/__pycache__/same.pyc", ".dsa~old/kept", "free.py",

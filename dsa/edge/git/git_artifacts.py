@@ -1,8 +1,7 @@
 """`GitArtifacts`: the artifacts of one run as commits on the run's branch.
 
-Takes artifacts and verdicts, gives them back exactly. A commit is one record: its message says everything but the text;
-its tree has the newest text of each step, so that `git diff` of two commits is what changed between two attempts, and a
-clone's working tree is what the run has made. It knows no ledger and no driver.
+It stores artifacts and verdicts, and returns them exactly. A commit is one record. Its message has all of the record but the text; its tree has the
+newest text of each step. So `git diff` of two commits shows what changed between two attempts, and a clone's working tree is what the run has made.
 """
 
 import contextlib
@@ -50,34 +49,34 @@ def _new_path(step: str, rank: int) -> str:
 
 @attrs.define
 class _Batch:
-    """What is written for one record, kept until it is safe."""
+    """The objects of one record, remembered until they are safe from `git gc`."""
 
     _objects: DurableObjects
     _gc_patience_s: float
-    _written: list[tuple[str, str, bytes]] = attrs.field(factory=list)
+    _records: list[tuple[str, str, bytes]] = attrs.field(factory=list)
 
     def write(self, kind: str, body: bytes) -> str:
-        """Write an object and give its id."""
+        """Write an object and return its id."""
         object_id = self._objects.write(kind, body)
-        self._written.append((object_id, kind, body))
+        self._records.append((object_id, kind, body))
         return object_id
 
     def outlast_gc(self) -> None:
-        """Have everything there after all `git gc` that run now: what they took away is written again.
+        """Wait for any running `git gc`, and write again the objects that it removed.
 
-        One that begins later finds what has a ref by then, and takes nothing of it.
+        A `git gc` that begins later removes nothing that has a ref by then.
         """
         wait_for_gc(self._objects.repository, self._gc_patience_s)
-        missing = set(self._objects.missing([object_id for object_id, _, _ in self._written]))
-        for object_id, kind, body in self._written:
+        missing = set(self._objects.missing([object_id for object_id, _, _ in self._records]))
+        for object_id, kind, body in self._records:
             if object_id in missing:
                 self._objects.write(kind, body)
 
 
 class _Texts:
-    """Puts texts into trees, and remembers the trees of the last one.
+    """Puts texts into trees, and remembers the newest trees.
 
-    Folders are of bounded size: a commit costs the same however many texts there are.
+    Folders are of bounded size, so a commit costs the same however many texts there are.
     """
 
     def __init__(self, objects: DurableObjects) -> None:
@@ -85,11 +84,11 @@ class _Texts:
         self._recent: dict[str, Tree] = {}
 
     def put(self, root: str | None, path: str, text: bytes, batch: _Batch) -> str:
-        """Return the tree with a text at a path, in the place of what was there."""
+        """Return the tree with a text at a path, in place of the text that was there."""
         trees: dict[str, Tree] = {}
-        changed = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
+        tree_id = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
         self._recent = trees
-        return changed
+        return tree_id
 
     def _with(self, root: str | None, parts: Sequence[str], blob: str, batch: _Batch, trees: dict[str, Tree]) -> str:
         tree: Tree = {} if root is None else self._tree(root)
@@ -100,20 +99,20 @@ class _Texts:
             tree = with_entry(tree, name, FOLDER, folder)
         else:
             tree = with_entry(tree, name, FILE, blob)
-        changed = batch.write("tree", write_tree(tree))
-        trees[changed] = tree
-        return changed
+        tree_id = batch.write("tree", write_tree(tree))
+        trees[tree_id] = tree
+        return tree_id
 
     def _tree(self, tree_id: str) -> Tree:
         return self._recent.get(tree_id) or read_tree(self._objects.read(tree_id))
 
     def find(self, places: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
-        """Yield the texts that stand at paths in trees, each with the name it was asked for by. KeyError: a path is not there."""
-        waiting = iter(places.items())
-        while some := dict(islice(waiting, _AT_ONCE)):
-            yield from self._found(some).items()
+        """Yield each place's name and the text at its path in its tree. Raises KeyError for a path that is not there."""
+        items = iter(places.items())
+        while some := dict(islice(items, _AT_ONCE)):
+            yield from self._find_batch(some).items()
 
-    def _found(self, places: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+    def _find_batch(self, places: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
         at = {name: tree for name, (tree, _) in places.items()}
         left = {name: path.split("/") for name, (_, path) in places.items()}
         while left:
@@ -130,13 +129,12 @@ class _Texts:
 class GitArtifacts:
     """An `ArtifactStore` in git: durable when `store` and `record_verdict` return.
 
-    The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it
-    at once. A handle holds no open file and no process. Nothing that is written is ever changed.
+    The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it at once. A handle
+    holds no open file and no process. Nothing that is written is ever changed.
 
-    Raises ArtifactStoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`,
-    or when `git gc` runs for longer than `gc_patience_s`; OSError when nothing can be written. What raised may have been
-    stored all the same: store it again, the same record changes nothing. Once the disk has failed to sync, the handle
-    stores nothing any more.
+    Raises ArtifactStoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`, or when `git gc`
+    runs for longer than `gc_patience_s`; OSError when nothing can be written. After an error the record may have been stored all the same:
+    store it again, for the same record changes nothing. Once the disk has failed to sync, the handle stores nothing more.
     """
 
     def __init__(
@@ -168,10 +166,10 @@ class GitArtifacts:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
-        """Store one version and return it with its id; KeyError when a parent is unknown.
+        """Store one version and return it with its id. Raises KeyError when a parent is unknown.
 
-        `author` is the generator's name, `run_id` the run that made it, if not this one. An id that it brings is kept, unless
-        another record has it; a new one names the run. Storing the same record again changes nothing.
+        `author` is the generator's name, `run_id` the run that made it, if not this one. The artifact keeps an id that it has, unless another
+        record has the same; a new id names the run. Storing the same record again changes nothing.
         """
         made_by = run_id or self.run_id
         with self._alone():
@@ -180,7 +178,7 @@ class GitArtifacts:
         return artifact
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
-        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+        """Store a verdict on an artifact. Raises KeyError when it is unknown. The same record again changes nothing."""
         with self._alone():
             self._append(verdict)
 
@@ -191,16 +189,18 @@ class GitArtifacts:
                 batch.outlast_gc()
                 return
             self._refresh()  # git has moved the branch meanwhile
-        self._branch.sync()  # whoever stored it may not have got so far
+        self._branch.sync()  # the process that stored it may have been killed before
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the run, with all that others have added to it."""
+        """Hold the run, and read what others have added to it."""
         with self._thread:
             if self._is_dead:
-                raise ArtifactStoreError(self.path, "the disk has failed before; open the artifacts again and look")
+                raise ArtifactStoreError(
+                    self.path, "the disk has failed before; open the artifacts again to see what is there"
+                )
             try:
-                with self._branch.held():
+                with self._branch.hold():
                     self._refresh()
                     yield
             except SyncFailed:
@@ -208,7 +208,7 @@ class GitArtifacts:
                 raise
 
     def _commits(self, record: AttemptRecord | VerdictEntry, text: bytes | None, batch: _Batch) -> bool:
-        """Write the objects, then the ref. False when the branch is not where it was."""
+        """Write the objects, then the ref. Return False when the branch has moved."""
         path, tree = "", self._tree
         if text is not None:
             path = self._paths.get(record.step) or _new_path(record.step, len(self._paths))
@@ -224,26 +224,26 @@ class GitArtifacts:
         return True
 
     def _message(self, record: AttemptRecord | VerdictEntry, path: str) -> bytes:
-        made = record if isinstance(record, AttemptRecord) else self._attempts[record.artifact_id]
-        return message_of(made.run_id, record, path)
+        attempt = record if isinstance(record, AttemptRecord) else self._attempts[record.artifact_id]
+        return message_of(attempt.run_id, record, path)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; KeyError when there is none of that id."""
+        """Return one version. Raises KeyError when no artifact has that id."""
         with self._thread:
             if artifact_id not in self._attempts:
                 self._refresh()
             return next(self._with_texts([self._attempts[artifact_id]]))
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first and itself last. Raises KeyError when it is unknown."""
         attempts = self.lineage(artifact_id)
         with self._thread:
             return list(self._with_texts(attempts))
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Return the provenance without the texts; KeyError when unknown."""
+        """Return the provenance without the texts. Raises KeyError when it is unknown."""
         with self._thread:
             self._refresh()
             return self._attempts.lineage(artifact_id)
@@ -255,10 +255,10 @@ class GitArtifacts:
             return tuple(self._attempts)
 
     def checkout(self, folder: Path | str, *, only_passed: bool = False, suffix: str = ".txt") -> None:
-        """Write the texts, and what was said of them, as `STEP/ATTEMPT-VERDICT.txt` into a folder that is empty or new.
+        """Write the texts and their feedback as `STEP/ATTEMPT-VERDICT.txt` into a folder that is empty or new.
 
-        `only_passed` leaves all out but the newest attempt of each step whose last verdict is `passed`. What is written
-        is a view: nothing reads it back. FileExistsError when something is there.
+        `only_passed` writes only the newest attempt of each step whose last verdict is `passed`. These files are a view: nothing reads them
+        back. Raises FileExistsError when the folder is not empty.
         """
         everything = self.attempts()
         attempts = _newest_passed(everything) if only_passed else everything
@@ -268,11 +268,11 @@ class GitArtifacts:
 
     def _with_texts(self, attempts: Iterable[AttemptRecord]) -> Iterator[Artifact]:
         """Yield artifacts, their texts checked against their digests."""
-        wanted = {attempt.artifact_id: attempt for attempt in attempts}
-        for artifact_id, text in self._texts.find({name: self._places[name] for name in wanted}):
-            artifact = wanted[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
-            if artifact.content_digest != wanted[artifact_id].content_digest:
-                raise ArtifactStoreError(self.path, f"the text of artifact {artifact_id} is not the one of its digest")
+        attempts_by_id = {attempt.artifact_id: attempt for attempt in attempts}
+        for artifact_id, text in self._texts.find({name: self._places[name] for name in attempts_by_id}):
+            artifact = attempts_by_id[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
+            if artifact.content_digest != attempts_by_id[artifact_id].content_digest:
+                raise ArtifactStoreError(self.path, f"the text of artifact {artifact_id} does not match its digest")
             yield artifact
 
     def _refresh(self) -> None:
@@ -289,7 +289,7 @@ class GitArtifacts:
                 if record is not None and not self._has(record):
                     self._add(record, commit.tree, path)
             except KeyError as unknown:
-                what = f"commit {commit.commit_id} speaks of artifact {unknown.args[0]}, which is not in the run"
+                what = f"commit {commit.commit_id} names artifact {unknown.args[0]}, which is not in the run"
                 raise ArtifactStoreError(self.path, what) from unknown
         self._tip, self._tree = tip, commits[-1].tree if commits else None
 
@@ -297,10 +297,10 @@ class GitArtifacts:
         try:
             return record_in(commit.message) or (None, "")
         except ValueError as fault:
-            raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is no whole record: {fault}") from fault
+            raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is not a whole record: {fault}") from fault
 
     def _has(self, record: AttemptRecord | VerdictEntry) -> bool:
-        """Return whether a record is there already; KeyError when what it speaks of is not."""
+        """Return whether a record is stored already. Raises KeyError when an artifact that it names is not."""
         if isinstance(record, VerdictEntry):
             return record in self._attempts[record.artifact_id].verdicts
         for parent in record.parents:
@@ -317,17 +317,17 @@ class GitArtifacts:
 
 
 def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str]:
-    """Return a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
+    """Return a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`, with the id's short form where that name is in use."""
     names: dict[str, str] = {}
-    taken = set[str]()
+    used_names = set[str]()
     for attempt in attempts:
         folder, word = file_name(attempt.step), f"-{attempt.verdicts[-1].word}" if attempt.verdicts else ""
         name = f"{folder}/{attempt.version}{word}{suffix}"
-        if name in taken:
+        if name in used_names:
             name = (
                 f"{folder}/{attempt.version}{word}-{file_name(short_id(attempt.artifact_id, attempt.run_id))}{suffix}"
             )
-        taken.add(name)
+        used_names.add(name)
         names[attempt.artifact_id] = name
     return names
 
@@ -340,9 +340,9 @@ def _newest_passed(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
 def _write_view(
     folder: Path, attempts: Iterable[AttemptRecord], texts: Iterator[tuple[str, bytes]], names: Mapping[str, str]
 ) -> None:
-    """Write texts, and what was said of them last, under the names given. FileExistsError unless the folder is empty."""
+    """Write texts and their last feedback under the given names. Raises FileExistsError unless the folder is empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not empty; name a folder that is, or one that is not there yet")
+        raise FileExistsError(f"{folder} is not empty; name an empty folder, or one that does not exist yet")
     for artifact_id, text in texts:
         _write(folder / names[artifact_id], text)
     for attempt in attempts:

@@ -1,17 +1,11 @@
-"""Waiting for others, never for ever: for a lock, and for `git gc`.
+"""The branch of one run in a bare repository: read, and moved by compare-and-swap, safely for several processes and for git itself.
 
-Takes what to wait for and how long; gives nothing, or raises ArtifactStoreError. It knows no ref and no object.
+Two locks guard a branch. One is flock on a file of the run, which the system drops when its process ends. The other is git's, the file `NAME.lock`
+beside the ref; git never removes the lock of a killed process. Locks made here are therefore marked as executable: a process that holds the flock
+and finds a marked lock knows that a killed process of dsa left it.
 
-The branch of one run: read, and moved by compare-and-swap so that several processes, and git itself, are safe.
-
-Two locks. Ours is flock on a file of the run; the system drops it with the process that held it. Git's is the file
-`NAME.lock` beside the ref, which git never takes from a killed process. So those that we make are marked, as executable:
-whoever holds the flock and finds one that is marked knows that a killed process of ours left it.
-
-The bare repository: made when missing, in one step that two processes may take at once, and looked over when opened.
-
-Takes a path; raises ArtifactStoreError when it is no repository that can be written to here. It is made without git's
-templates and settings of the user, so that it is the same everywhere.
+`make_ready` makes the repository when it is missing, in one step that two processes may take at once, without git's templates and the user's
+settings. `wait_for` and `wait_for_gc` wait for locks and for `git gc`, with a limit. Raises ArtifactStoreError.
 """
 
 import contextlib
@@ -28,7 +22,7 @@ from typing import TypeVar
 
 from git.config import GitConfigParser
 
-from dsa.edge.file_locks import folders_above, locked
+from dsa.edge.file_locks import folders_above, try_lock
 from dsa.edge.git.git_objects import name_of, path_parts, run_git, sync_path, write_new, write_synced
 from dsa.runtime.artifacts import ArtifactStoreError
 
@@ -39,7 +33,7 @@ _OTHER_HOST_S = 12 * 3600.0  # git's own rule: a process of another machine is b
 
 
 def wait_for(ask: Callable[[], T | None], *, patience_s: float, repository: Path, otherwise: str) -> T:
-    """Ask again and again until there is an answer; ArtifactStoreError, with a sentence of what to do, if there is none."""
+    """Call `ask` until it returns an answer. Raises ArtifactStoreError, which says what to do, when there is none in time."""
     deadline_s = time.monotonic() + patience_s
     while (answer := ask()) is None:
         if time.monotonic() > deadline_s:
@@ -49,7 +43,7 @@ def wait_for(ask: Callable[[], T | None], *, patience_s: float, repository: Path
 
 
 def wait_for_gc(repository: Path, patience_s: float) -> None:
-    """Wait for a `git gc` that runs now: it may take away what had no ref when it began, `--prune=now` does."""
+    """Wait for a running `git gc`: it may remove objects that had no ref when it began, as `--prune=now` does."""
     note = repository / "gc.pid"
     otherwise = f"`git gc` is running; stop it, or remove {note} when it is not running any more"
     wait_for(
@@ -58,7 +52,7 @@ def wait_for_gc(repository: Path, patience_s: float) -> None:
 
 
 def _gc_runs(note: Path) -> bool:
-    """Judge the note that `git gc` leaves while it runs as git does itself (builtin/gc.c, lock_repo_for_gc)."""
+    """Return whether `git gc` runs, by its note, as git itself decides (builtin/gc.c, lock_repo_for_gc)."""
     try:
         words = note.read_text(encoding="utf-8", errors="replace").split()
         age_s = time.time() - note.stat().st_mtime
@@ -83,14 +77,14 @@ RUNS = "refs/heads/runs"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 _LONGEST_NAME = 2000  # of 4096 bytes for a whole path
 _TRIES = 10  # git may take away a folder of refs that is empty, between two of our calls
-_UNMARKED = 0o666
+_UNMARKED_MODE = 0o666
 
 
 class Branch:
     """The ref of one run in a repository.
 
-    `patience_s` is how long git may hold its lock before ArtifactStoreError; another process of ours may hold the run for
-    `gc_patience_s` longer, since it waits for `git gc`.
+    `patience_s` is how long git may hold its lock before ArtifactStoreError is raised. Another process may hold the run for `gc_patience_s`
+    longer, since it waits for `git gc`.
     """
 
     def __init__(self, repository: Path, run_id: str, patience_s: float, gc_patience_s: float = 0) -> None:
@@ -103,17 +97,17 @@ class Branch:
         self._repository, self._patience_s, self._gc_patience_s = repository, patience_s, gc_patience_s
         self._ref = repository / self.name
         self._lock = self._ref.with_name(f"{parts[-1]}.lock")
-        self._held = repository.joinpath("dsa-locks", *parts)
-        self._synced: set[Path] = set()  # folders whose own entry is on disk
+        self._run_lock = repository.joinpath("dsa-locks", *parts)
+        self._synced_folders: set[Path] = set()  # folders whose own entry is on disk
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the run against other handles, of this process and of others."""
-        self._held.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._held, os.O_RDWR | os.O_CREAT, 0o666)
+        self._run_lock.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._run_lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             otherwise = "another process is writing to this run and does not end"
-            self._wait(lambda: locked(descriptor) or None, otherwise, self._gc_patience_s)
+            self._wait(lambda: try_lock(descriptor) or None, otherwise, self._gc_patience_s)
             yield
         finally:
             os.close(descriptor)
@@ -124,36 +118,36 @@ class Branch:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self) -> str | None:
-        """Return the commit that the run has got to; None when it has none."""
-        found: str | None
+        """Return the newest commit of the run; None when it has none."""
+        commit: str | None
         try:
-            found = self._ref.read_text(encoding="ascii", errors="replace").removesuffix("\n")
+            commit = self._ref.read_text(encoding="ascii", errors="replace").removesuffix("\n")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            found = self._packed()
-        if found is not None and not _OBJECT_ID.fullmatch(found):
-            raise ArtifactStoreError(self._repository, f"{self.name} holds no commit id; `git fsck` tells more")
-        return found
+            commit = self._packed_commit()
+        if commit is not None and not _OBJECT_ID.fullmatch(commit):
+            raise ArtifactStoreError(self._repository, f"{self.name} has no commit id; run `git fsck`")
+        return commit
 
-    def _packed(self) -> str | None:
-        """Look where `git gc` puts refs; it writes there before it takes the file away."""
+    def _packed_commit(self) -> str | None:
+        """Return the commit in `packed-refs`; `git gc` writes it there before it removes the ref's file."""
         try:
-            packed = (self._repository / "packed-refs").read_bytes()
+            refs = (self._repository / "packed-refs").read_bytes()
         except FileNotFoundError:
             return None
-        at = packed.find(f" {self.name}\n".encode("ascii"))
-        return None if at < 0 else packed[packed.rfind(b"\n", 0, at) + 1 : at].decode("ascii", "replace")
+        at = refs.find(f" {self.name}\n".encode("ascii"))
+        return None if at < 0 else refs[refs.rfind(b"\n", 0, at) + 1 : at].decode("ascii", "replace")
 
     # -- writing, only while the run is held --------------------------------------------------------------------------
 
     def advance(self, old: str | None, new: str) -> bool:
-        """Move from one commit to another; it is on disk then. False, and nothing has changed, when it is not at `old`."""
+        """Move from one commit to another, on disk. Return False, and change nothing, when the branch is not at `old`."""
         descriptor = self._take_lock()
         try:
             write_synced(descriptor, f"{new}\n".encode("ascii"))
             is_there = self.read() == old
             if is_there:
                 self._lock.rename(self._ref)
-                os.fchmod(descriptor, os.fstat(descriptor).st_mode & _UNMARKED)
+                os.fchmod(descriptor, os.fstat(descriptor).st_mode & _UNMARKED_MODE)
         finally:
             self._give_back(descriptor)
             os.close(descriptor)
@@ -162,18 +156,18 @@ class Branch:
         return is_there
 
     def sync(self) -> None:
-        """Have what `read` gives put on disk: another process may not have got so far."""
+        """Write to disk what `read` returns: the process that wrote it may have been killed before."""
         with contextlib.suppress(FileNotFoundError):
             sync_path(self._ref)
         self._sync_names()
 
     def _take_lock(self) -> int:
-        """Make git's lock file, when nobody has it; give its descriptor."""
+        """Make git's lock file, once nobody else holds it; return its descriptor."""
         self._remove_leftover()
         otherwise = f"git holds {self._lock}; if no git process runs here, it was left by one: remove it"
-        return self._wait(self._made_lock, otherwise)
+        return self._wait(self._make_lock, otherwise)
 
-    def _made_lock(self) -> int | None:
+    def _make_lock(self) -> int | None:
         for tries_left in reversed(range(_TRIES)):
             try:
                 return os.open(self._lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
@@ -183,35 +177,35 @@ class Branch:
                 if not tries_left:
                     raise
                 self._ref.parent.mkdir(parents=True, exist_ok=True)
-                self._synced.clear()
+                self._synced_folders.clear()
         return None
 
     def _give_back(self, descriptor: int) -> None:
-        """Take the lock file away unless it has become the ref; by then its name may be somebody else's lock."""
+        """Remove the lock file unless it has become the ref; its name may then be another process's lock."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), self._lock.stat()):
                 self._lock.unlink()
 
     def _remove_leftover(self) -> None:
-        """Take away a lock of ours whose process was killed. Git's are left alone, and so is all where marks cannot be."""
+        """Remove a lock of dsa whose process was killed. Locks of git stay, and so do all where files cannot be marked."""
         with contextlib.suppress(FileNotFoundError):
             marks_are_kept = not _is_marked(self._repository / "config")
             if marks_are_kept and _is_marked(self._lock):
                 self._lock.unlink()
 
     def _sync_names(self) -> None:
-        """Put on disk that the ref is where it is: its folder, and once the folders that lead there, whoever has made them."""
+        """Sync the ref's folder, and once the folders above it, which another process may have made."""
         folder = self._ref.parent
         try:
             sync_path(folder)
             for above in folders_above(folder):
-                if folder in self._synced:
+                if folder in self._synced_folders:
                     break
                 sync_path(above)
-                self._synced.add(folder)
+                self._synced_folders.add(folder)
                 folder = above
         except FileNotFoundError:
-            self._synced.clear()  # git has packed the refs, and taken the folder away
+            self._synced_folders.clear()  # git has packed the refs, and taken the folder away
         if not self._ref.exists():
             with contextlib.suppress(FileNotFoundError):
                 sync_path(self._repository / "packed-refs")
@@ -228,7 +222,7 @@ _FOLDERS = ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "re
 
 
 def make_ready(path: Path, first_run: str) -> None:
-    """Make the repository unless it is there, and look it over. HEAD of a new one is the branch of the first run."""
+    """Make the repository if it is missing, and check it. HEAD of a new one is the branch of the first run."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         _make(path, f"ref: {Branch(path, first_run, 0).name}\n".encode("ascii"))
     require_repository(path)
@@ -258,16 +252,16 @@ def require_repository(path: Path) -> None:
     """Raise ArtifactStoreError unless it is a bare repository of SHA-1 objects with refs as files."""
     config = path / "config"
     if not all((path / name).exists() for name in ("HEAD", "config", "objects", "refs")):
-        raise ArtifactStoreError(path, "this is no bare git repository; name one, or a path where nothing is yet")
+        raise ArtifactStoreError(path, "this is not a bare git repository; name one, or a path that does not exist yet")
     with GitConfigParser(str(config), read_only=True, merge_includes=False) as settings:
         is_bare = settings.get_value("core", "bare", default=False)
-        hashing = settings.get_value("extensions", "objectformat", default="sha1")
+        object_format = settings.get_value("extensions", "objectformat", default="sha1")
         refs = settings.get_value("extensions", "refstorage", default="files")
-    if not is_bare or (hashing, refs) != ("sha1", "files"):
+    if not is_bare or (object_format, refs) != ("sha1", "files"):
         raise ArtifactStoreError(
             path,
             f"artifacts need a bare repository with sha1 objects and refs in files; this has bare={is_bare}, "
-            f"objectformat={hashing}, refstorage={refs}. Name a path where nothing is yet: one is made there",
+            f"objectformat={object_format}, refstorage={refs}. Name a path that does not exist yet, and one is made there",
         )
 
 
@@ -280,7 +274,7 @@ def run_ids(path: Path | str) -> tuple[str, ...]:
 
 
 def remove_branch(path: Path | str, run_id: str) -> None:
-    """Remove the branch of a run, if there is one; what only it had is gone with git's next garbage collection."""
+    """Remove the branch of a run, if there is one. Git's next garbage collection removes its objects."""
     repository = Path(path)
     if (repository / "HEAD").is_file():
         run_git(repository, "update-ref", "-d", Branch(repository, run_id, 0).name)

@@ -1,28 +1,17 @@
-r"""Git objects: written through GitPython's default object database so that they survive a power cut, and read back.
+r"""Git objects, trees, commits and messages: written durably, and read back.
 
-Takes kinds and bytes, gives ids as 40 hex digits. An object is whole and on disk before it has its name. What is read is
-checked against its id. A git process is started only for what `git gc` has packed.
+`DurableObjects` is GitPython's default object database, made to survive a power cut. An object is whole and on disk before it has its name, and its
+content is checked against its id when it is read. A git process is started only for what `git gc` has packed.
 
-Any text as a path that git and every file system take, and back.
+`path_parts` makes a path that git and every file system take from any text, and `name_of` reads it back. ASCII letters, digits, `_`, `-` and,
+where git allows it, `.` stay; every other byte of the UTF-8 text becomes `%XX`. What is too long for a file's name goes on one folder deeper. The
+result never has a plus sign, so that others can make names of their own.
 
-Takes names (run ids, steps), gives the parts of a path: ASCII letters, digits, `_`, `-` and, where git allows it, `.`
-stay; every other byte of the UTF-8 text is `%XX`. What is longer than a file's name may be goes on one folder deeper. A
-plus sign is never in it, so that others can make names of their own.
+A tree object is a list of `MODE NAME NUL SHA`, sorted as git sorts. The history of a run is the chain of first parents.
 
-Git trees: folders of names, as bytes that are read, changed at one path, and found in.
-
-Takes and gives bytes of tree objects (`MODE NAME NUL SHA`, sorted as git sorts). Where they are stored is not known here.
-
-Commits: written, read, and walked from a branch's tip back to what is known.
-
-Takes and gives bytes and ids; what a message means is not known here. The history of a run is the chain of first parents.
-
-A record as a commit message, for people and `git log`, and back exactly.
-
-Takes and gives attempts and verdicts; knows no repository. The message is a subject and one block of trailers
-(git-interpret-trailers(1)). A value of several lines is folded, each of its lines behind `  | `, so that no text can be
-taken for a trailer. What is not printable is written `\uXXXX` and a backslash `\\`: git stores no NUL, and no text
-may move a terminal's cursor.
+`message_of` writes a record as a commit message for people and `git log`, and `record_in` reads it back exactly. The message is a subject and one
+block of trailers (git-interpret-trailers(1)). A value of several lines is folded, each line behind `  | `, so that no text is taken for a trailer.
+What is not printable is written `\uXXXX`, and a backslash `\\`: git stores no NUL, and no text may move a terminal's cursor.
 """
 
 import hashlib
@@ -52,19 +41,19 @@ _LEVEL = 1  # git's own choice for loose objects
 
 
 class SyncFailed(OSError):  # noqa: N818  # it says what happened
-    """Raised when the system cannot say that what was written is on disk. Nobody may ask again for the same file."""
+    """Raised when the system cannot say that data is on disk. Syncing the same file again may wrongly succeed."""
 
 
 def sync(descriptor: int) -> None:
-    """Have what was written to a file, or done in a folder, put on disk."""
+    """Write the data of a file, or the names of a folder, to disk."""
     try:
         os.fsync(descriptor)
     except OSError as fault:
-        raise SyncFailed(fault.errno, f"the disk did not take what was written: {fault.strerror}") from fault
+        raise SyncFailed(fault.errno, f"the disk could not store the data: {fault.strerror}") from fault
 
 
 def sync_path(path: Path) -> None:
-    """Have a file or a folder put on disk."""
+    """Write a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         sync(descriptor)
@@ -73,7 +62,7 @@ def sync_path(path: Path) -> None:
 
 
 def write_synced(descriptor: int, data: bytes) -> None:
-    """Write all of it, and have it put on disk."""
+    """Write all of the data, and sync it to disk."""
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
@@ -81,7 +70,7 @@ def write_synced(descriptor: int, data: bytes) -> None:
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file that is not there yet, and have it put on disk; what fails leaves no file."""
+    """Write a new file, and sync it to disk; a failure leaves no file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         write_synced(descriptor, data)
@@ -93,27 +82,27 @@ def write_new(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not typed for us
-    """GitPython's default object database, with what its `store` leaves out.
+    """GitPython's default object database, with a durable `store`.
 
-    That one starts a process per object, or renames a file into place that was never synced, and takes whatever has the
-    right name for the object, torn or not.
+    GitPython's own starts a process for each object, or renames a file into place that was never synced, and takes any file with the right
+    name for the object, torn or not.
     """
 
     def __init__(self, repository: Path) -> None:
         super().__init__(str(repository / "objects"), Git(str(repository)))
         self.repository = repository
         self._folders = repository / "objects"
-        self._synced: set[str] = set()  # folders of ours whose own entry is on disk
+        self._synced_folders: set[str] = set()  # folders of ours whose own entry is on disk
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, kind: str, body: bytes) -> str:
-        """Write an object and give its id; it is on disk then."""
-        stored: IStream = self.store(IStream(kind, len(body), BytesIO(body)))
-        return str(stored.hexsha.decode("ascii"))
+        """Write an object to disk and return its id."""
+        stream: IStream = self.store(IStream(kind, len(body), BytesIO(body)))
+        return str(stream.hexsha.decode("ascii"))
 
     def store(self, istream: IStream) -> IStream:
-        """Write an object (GitPython's interface); it is on disk then. OSError when it cannot be."""
+        """Write an object to disk (GitPython's interface). Raises OSError."""
         data = b"%s %d\0" % (_kind(istream.type), istream.size) + istream.read()
         istream.binsha = hashlib.sha1(data, usedforsecurity=False).digest()
         path = self._path(istream.binsha.hex())
@@ -124,13 +113,13 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
                 self._sync_folder(path.parent)
                 break
             except FileNotFoundError:
-                self._synced.discard(path.parent.name)
+                self._synced_folders.discard(path.parent.name)
                 if not tries_left:
                     raise
         return istream
 
     def _keeps(self, path: Path, object_id: str) -> bool:
-        """Have an object that has a file already put on disk too; one that a power cut has torn is taken away."""
+        """Sync an object that has a file already, and return True. Remove a file that a power cut has torn."""
         try:
             if self.loose(object_id) is None:
                 return False
@@ -149,9 +138,9 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
     def _sync_folder(self, folder: Path) -> None:
         sync_path(folder)
-        if folder.name not in self._synced:
+        if folder.name not in self._synced_folders:
             sync_path(self._folders)
-            self._synced.add(folder.name)
+            self._synced_folders.add(folder.name)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -160,18 +149,18 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return self._path(object_id).exists()
 
     def loose(self, object_id: str) -> bytes | None:
-        """Return the body of an object that has a file of its own; None when it has not."""
+        """Return the body of an object that has a file of its own; None for others."""
         try:
             descriptor = os.open(f"{self._folders}/{object_id[:2]}/{object_id[2:]}", os.O_RDONLY)
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:  # noqa: PTH123  (thousands are read at a time)
-            packed = file.read()
+            compressed_body = file.read()
         try:
-            data = zlib.decompress(packed)
+            data = zlib.decompress(compressed_body)
         except zlib.error as fault:
-            raise self._damaged(object_id, str(fault)) from fault
-        return self._checked(object_id, data)
+            raise self._damage_error(object_id, str(fault)) from fault
+        return self._verify_body(object_id, data)
 
     def read(self, object_id: str) -> bytes:
         """Return the body of an object. ArtifactStoreError when it is missing or damaged."""
@@ -179,67 +168,69 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
     def read_all(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
         """Return the bodies of objects; one git process reads all that are packed."""
-        found = {object_id: self.loose(object_id) for object_id in object_ids}
-        packed = [object_id for object_id, body in found.items() if body is None]
-        found |= self._packed(packed) if packed else {}
-        for object_id, body in found.items():
+        bodies = {object_id: self.loose(object_id) for object_id in object_ids}
+        packed_ids = [object_id for object_id, body in bodies.items() if body is None]
+        bodies |= self._read_packed(packed_ids) if packed_ids else {}
+        for object_id, body in bodies.items():
             if body is None:
-                raise self._damaged(object_id, "it is missing")
-        return {object_id: body for object_id, body in found.items() if body is not None}
+                raise self._damage_error(object_id, "it is missing")
+        return {object_id: body for object_id, body in bodies.items() if body is not None}
 
     def missing(self, object_ids: Iterable[str]) -> list[str]:
-        """Return those of the objects that are nowhere."""
+        """Return the objects that are missing."""
         absent = [object_id for object_id in object_ids if not self.has_loose(object_id)]
-        packed = self._packed(absent) if absent else {}
-        return [object_id for object_id in absent if packed[object_id] is None]
+        bodies = self._read_packed(absent) if absent else {}
+        return [object_id for object_id in absent if bodies[object_id] is None]
 
-    def first_parents(self, commit: str, known: str | None) -> list[str]:
+    def first_parents(self, commit: str, known_commit: str | None) -> list[str]:
         """Return a commit and its first parents, newest first, down to one that is known."""
-        until = ["--not", known] if known else []
+        until = ["--not", known_commit] if known_commit else []
         return run_git(self.repository, "rev-list", "--first-parent", commit, *until).decode("ascii").split()
 
-    def _packed(self, object_ids: list[str]) -> dict[str, bytes | None]:
+    def _read_packed(self, object_ids: list[str]) -> dict[str, bytes | None]:
         answer = run_git(
-            self.repository, "cat-file", "--batch", "--buffer", given="\n".join(object_ids).encode("ascii")
+            self.repository, "cat-file", "--batch", "--buffer", input_bytes="\n".join(object_ids).encode("ascii")
         )
-        found: dict[str, bytes | None] = {}
+        bodies: dict[str, bytes | None] = {}
         at = 0
         for object_id in object_ids:
             end = answer.index(b"\n", at)
             words = answer[at:end].split(b" ")
             at = end + 1
             if words[-1] == b"missing":
-                found[object_id] = None
+                bodies[object_id] = None
             else:
                 size = int(words[2])
                 data = b"%s %d\0" % (words[1], size) + answer[at : at + size]
-                found[object_id] = self._checked(object_id, data)
+                bodies[object_id] = self._verify_body(object_id, data)
                 at += size + 1
-        return found
+        return bodies
 
-    def _checked(self, object_id: str, data: bytes) -> bytes:
+    def _verify_body(self, object_id: str, data: bytes) -> bytes:
         if hashlib.sha1(data, usedforsecurity=False).hexdigest() != object_id:
-            raise self._damaged(object_id, "its content is not what its id says")
+            raise self._damage_error(object_id, "its content does not match its id")
         return data[data.index(b"\0") + 1 :]
 
     def _path(self, object_id: str) -> Path:
         return self._folders / object_id[:2] / object_id[2:]
 
-    def _damaged(self, object_id: str, how: str) -> ArtifactStoreError:
-        return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); `git fsck` tells more")
+    def _damage_error(self, object_id: str, how: str) -> ArtifactStoreError:
+        return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); run `git fsck`")
 
 
-def run_git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
-    """Return what git prints. A hook's or a user's GIT_* variables, which may name another repository, are not passed on."""
+def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> bytes:
+    """Return what git prints. GIT_* variables of a hook or a user are not passed on: they may name another repository."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [Git.GIT_PYTHON_GIT_EXECUTABLE, f"--git-dir={repository}", "--no-replace-objects", *arguments]
-    done = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
-        command, input=given, capture_output=True, check=False, env=environment | {"LC_ALL": "C"}
+    result = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
+        command, input=input_bytes, capture_output=True, check=False, env=environment | {"LC_ALL": "C"}
     )
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise ArtifactStoreError(repository, f"git {arguments[0]} failed: {said or f'exit code {done.returncode}'}")
-    return done.stdout
+    if result.returncode:
+        message = result.stderr.decode("utf-8", "replace").strip()
+        raise ArtifactStoreError(
+            repository, f"git {arguments[0]} failed: {message or f'exit code {result.returncode}'}"
+        )
+    return result.stdout
 
 
 def _kind(kind: str | bytes) -> bytes:
@@ -254,21 +245,21 @@ _BAD_DOT = re.compile(r"\A\.|\.(?=\.|\Z)|\.(?=lock\Z)")  # git-check-ref-format(
 
 
 def path_parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a name's path; different names give different paths, none of them above another."""
+    """Return the parts of a name's path. Different names give different paths, none of them above another."""
     safe = _BAD_DOT.sub("%2E", quote(name, safe="", errors="surrogatepass").replace("~", "%7E"))
     pieces = [safe[at : at + _LONGEST_PART] for at in range(0, len(safe), _LONGEST_PART)] or [_EMPTY]
     return tuple(_FIRST_DOT.sub("%2E", piece) for piece in [*(piece + _MORE for piece in pieces[:-1]), pieces[-1]])
 
 
 def file_name(name: str) -> str:
-    """Return one part for a name; long ones are cut, stay different, and cannot be read back."""
+    """Return a file name for a name. Long ones are cut, stay different, and cannot be read back."""
     first, *more = path_parts(name)
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{first[:_LONGEST_PART]}+{digest[:16]}" if more else first
 
 
 def name_of(parts: Sequence[str]) -> str:
-    """Return the name of a path that `path_parts` made."""
+    """Return the name from which `path_parts` made a path."""
     safe = "".join([part.removesuffix(_MORE) for part in parts[:-1]] + [parts[-1]])
     return "" if safe == _EMPTY else unquote(safe, errors="surrogatepass")
 
@@ -297,9 +288,9 @@ def with_entry(tree: Tree, name: str, mode: str, object_id: str) -> Tree:
 
 def write_tree(tree: Tree) -> bytes:
     """Write a tree object: names sorted as bytes, those of folders as if a slash stood behind them."""
-    written = ((name.encode("utf-8", "surrogateescape"), mode, object_id) for name, (mode, object_id) in tree.items())
-    ordered = sorted(written, key=lambda entry: entry[0] + (b"/" if entry[1] == FOLDER else b""))
-    return b"".join(b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(id_)) for name, mode, id_ in ordered)
+    entries = ((name.encode("utf-8", "surrogateescape"), mode, object_id) for name, (mode, object_id) in tree.items())
+    sorted_entries = sorted(entries, key=lambda entry: entry[0] + (b"/" if entry[1] == FOLDER else b""))
+    return b"".join(b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(id_)) for name, mode, id_ in sorted_entries)
 
 
 _WHO = b"dsa <dsa@localhost>"  # people and models stand in the message; git's own identities have no use here
@@ -323,7 +314,7 @@ def commit_bytes(tree: str, parent: str | None, message: bytes, *, now_s: float)
 
 
 def read_commit(commit_id: str, body: bytes) -> CommitObject:
-    """Read a commit object; one that somebody else has made may be in any encoding."""
+    """Read a commit object. One of another program may be in any encoding."""
     head, _, message = body.partition(b"\n\n")
     lines = head.decode("utf-8", "replace").split("\n")
     parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
@@ -332,25 +323,25 @@ def read_commit(commit_id: str, body: bytes) -> CommitObject:
     )
 
 
-def history(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
-    """Return the commits from the first to `tip`, or from the one after `known`, oldest first.
+def history(objects: DurableObjects, tip: str, known_commit: str | None) -> list[CommitObject]:
+    """Return the commits from the first to `tip`, or from the one after `known_commit`, oldest first.
 
-    When `known` is not among them the first one given has another parent than `known`, and may not be the first there is.
+    If the chain does not lead to `known_commit`, the first commit returned has another parent, and may not be the run's first.
     """
-    found: list[CommitObject] = []
+    commits: list[CommitObject] = []
     at: str | None = tip
-    while at is not None and at != known:
+    while at is not None and at != known_commit:
         body = objects.loose(at)
         if body is None:
-            found.extend(_packed(objects, at, known))
+            commits.extend(_packed_history(objects, at, known_commit))
             break
-        found.append(read_commit(at, body))
-        at = found[-1].parent
-    return found[::-1]
+        commits.append(read_commit(at, body))
+        at = commits[-1].parent
+    return commits[::-1]
 
 
-def _packed(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
-    ids = objects.first_parents(tip, known)
+def _packed_history(objects: DurableObjects, tip: str, known_commit: str | None) -> list[CommitObject]:
+    ids = objects.first_parents(tip, known_commit)
     bodies = objects.read_all(ids)
     return [read_commit(commit_id, bodies[commit_id]) for commit_id in ids]
 
@@ -361,7 +352,7 @@ _KIND = "Dsa-Record"
 _FOLD = "  |"
 _NEXT = "\0"  # stands for the fold while a message is read; no message of ours has one
 _LONGEST_TITLE = 60
-_ESCAPED = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 
 
 def message_of(run_id: str, record: AttemptRecord | VerdictEntry, path: str = "") -> bytes:
@@ -388,21 +379,21 @@ def _attempt_trailers(attempt: AttemptRecord) -> list[tuple[str, str]]:
 
 
 def _usage_trailers(usage: Usage) -> list[tuple[str, str]]:
-    counted = ("Prompt-Tokens", usage.prompt_tokens), ("Completion-Tokens", usage.completion_tokens)
+    counts = ("Prompt-Tokens", usage.prompt_tokens), ("Completion-Tokens", usage.completion_tokens)
     cost = [] if usage.cost_usd is None else [("Cost-Usd", repr(float(usage.cost_usd)))]
-    tokens = [(name, str(int(count))) for name, count in counted if count is not None]
-    answered = [("Response-Model", usage.response_model)] if usage.response_model else []
-    return [("Model", usage.model), *answered, ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
+    tokens = [(name, str(int(count))) for name, count in counts if count is not None]
+    response_model = [("Response-Model", usage.response_model)] if usage.response_model else []
+    return [("Model", usage.model), *response_model, ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
 
 
 def _verdict_trailers(verdict: VerdictEntry) -> list[tuple[str, str]]:
-    said = [
+    guard_trailers = [
         pair
         for judgement in verdict.judgements
         for pair in (("Guard", judgement.guard), ("Outcome", judgement.label), ("Feedback", judgement.feedback))
     ]
     about = [("Artifact", verdict.artifact_id), ("Verdict", verdict.label)]
-    return [*about, *said, ("Seconds", repr(float(verdict.seconds))), ("Key", verdict.key)]
+    return [*about, *guard_trailers, ("Seconds", repr(float(verdict.seconds))), ("Key", verdict.key)]
 
 
 def _trailer(name: str, value: str) -> str:
@@ -413,7 +404,7 @@ def _trailer(name: str, value: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Write a text without ends of lines as it can be shown."""
+    """Write one line of text so that it is printable."""
     text = text.replace("\\", "\\\\")
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else _code(c) for c in text)
 
@@ -427,7 +418,7 @@ def _code(character: str) -> str:
 
 
 def record_in(message: str) -> tuple[AttemptRecord | VerdictEntry, str] | None:
-    """Read a record and its path; None when the commit is somebody else's. ValueError when something is missing."""
+    """Read a record and its path; None for a commit of another program. Raises ValueError when something is missing."""
     _, _, block = message.partition("\n\n")
     if not block.startswith(f"{_KIND}: "):
         return None
@@ -452,7 +443,7 @@ def _text(value: str) -> str:
     value = "\n".join(line[1:] for line in value.split(_NEXT)[1:]) if _NEXT in value else value[1:]
     if "\\" not in value:
         return value
-    return _ESCAPED.sub(lambda found: chr(int(found[1] or found[2], 16)) if found[1] or found[2] else "\\", value)
+    return _ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)) if match[1] or match[2] else "\\", value)
 
 
 def _attempt(fields: Mapping[str, list[str]]) -> AttemptRecord:
@@ -475,7 +466,7 @@ def _read(kind: Callable[[str], T], value: str | None) -> T | None:
 
 
 def _judgement(guard: str, label: VerdictLabel, feedback: str) -> GuardVerdict:
-    """Return what a guard said by its label."""
+    """Return a guard's verdict from its label."""
     return (
         GuardVerdict(guard, "fatal", feedback, review=True)
         if label == "review"
@@ -484,8 +475,8 @@ def _judgement(guard: str, label: VerdictLabel, feedback: str) -> GuardVerdict:
 
 
 def _verdict(fields: Mapping[str, list[str]]) -> VerdictEntry:
-    said: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
+    judgements: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
     return VerdictEntry(
         fields["Key"][0], fields["Step"][0], int(fields["Attempt"][0]), fields["Artifact"][0],
-        tuple(_judgement(*judgement) for judgement in said), float(fields["Seconds"][0]),
+        tuple(_judgement(*judgement) for judgement in judgements), float(fields["Seconds"][0]),
     )  # fmt: skip

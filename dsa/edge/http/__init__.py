@@ -1,1 +1,1 @@
-"""Streams of models over HTTP: where a server is, what it is asked, its bytes as chunks, its failures as few errors."""
+"""Streams of models over HTTP: servers' addresses, requests, answers as chunks, and errors."""

@@ -1,13 +1,12 @@
-"""From the bytes of a stream to its chunks: server-sent events, JSON lines, or one JSON document. No network here.
+"""Streams of models over HTTP: a request is sent, and the answer comes as chunks.
 
-Takes bytes, cut anywhere, gives objects. The three are told apart by their lines, not by the header, which servers get wrong.
-Source: the WHATWG standard of server-sent events; Ollama's API for JSON lines. Each byte is looked at a bounded number of times.
+`StreamDecoder` turns bytes, cut anywhere, into objects: server-sent events, JSON lines, or one JSON document. It tells them apart by their lines, not
+by the header, which servers get wrong. Each byte is read a bounded number of times. Sources: the WHATWG standard of server-sent events; Ollama's
+API for JSON lines.
 
-Ask a server for a stream and give its chunks as they come.
-
-Takes a request's body, gives chunks; time limits for the connection, the first byte, the silence between bytes and the whole;
-tries again before the first byte only, so that nothing is ever said twice. Network errors come out as GenerationError.
-httpx is imported on the first call.
+`ModelServer` takes a request's body and yields chunks. There are time limits for the connection, the first byte, the silence between bytes and the
+whole answer. It tries again only before the first byte, so that no chunk comes twice. Network errors become GenerationError. httpx is imported
+on the first call.
 """
 
 import asyncio
@@ -28,8 +27,8 @@ from dsa.edge.http.model_server import (
     Retries,
     ServerError,
     ServerName,
-    refused,
-    refused_within,
+    refusal,
+    refusal_within,
     said_to_wait_s,
 )
 from dsa.errors import GenerationError, ModelUnavailable
@@ -40,27 +39,27 @@ if TYPE_CHECKING:
 
     import httpx
 
-#: What a stream may be at most in one line, in bytes: images apart, no chunk comes near it.
+#: The longest line of a stream, in bytes. Only images come near it.
 MOST_LINE_BYTES = 32 * 1024 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _FIELD = re.compile(r"(data|event|id|retry)(?::[ ]?(.*)|$)", re.DOTALL)
-_DONE = "[DONE]"
-_SHOWN = 80
+_END_MARK = "[DONE]"
+_MOST_SHOWN = 80
 
 
 class DecodingError(ValueError):
-    """Raised for bytes that are none of the three."""
+    """Raised for bytes in none of the three formats."""
 
 
 class StreamDecoder:
-    """Feed it bytes, take the chunks; `close` gives those that the last bytes hold.
+    """Takes bytes and returns chunks; `close` returns those in the last bytes.
 
-    `begun` says that there was a chunk, `done` that the server has said `[DONE]`: nothing more will come.
+    `has_begun` is true after the first chunk, `is_done` after the server's `[DONE]`: nothing more will come.
     """
 
     def __init__(self) -> None:
-        self.begun = False
-        self.done = False
+        self.has_begun = False
+        self.is_done = False
         self._line: list[bytes] = []
         self._line_bytes = 0
         self._after_return = False
@@ -74,27 +73,27 @@ class StreamDecoder:
             data = data[1:]
         if data:
             self._after_return = data.endswith(b"\r")
-        found: list[Mapping[str, Any]] = []
+        chunks: list[Mapping[str, Any]] = []
         start = 0
         for end in _LINE_END.finditer(data):
             self._line.append(data[start : end.start()])
-            found += self._whole_line()
+            chunks += self._whole_line()
             start = end.end()
         if start < len(data):
             self._line.append(data[start:])
             self._line_bytes += len(data) - start
             if self._line_bytes > MOST_LINE_BYTES:
                 raise DecodingError(f"a line of the stream is longer than {MOST_LINE_BYTES} bytes")
-        return found
+        return chunks
 
     def close(self) -> list[Mapping[str, Any]]:
         """Take the end of the stream. Raises DecodingError."""
-        found = self._whole_line() if self._line else []
-        found += self._event_ended()
+        chunks = self._whole_line() if self._line else []
+        chunks += self._end_event()
         if self._document:
-            found += self._given(_parsed("\n".join(self._document)))
+            chunks += self._take_value(_parse("\n".join(self._document)))
             self._document = []
-        return found
+        return chunks
 
     def _whole_line(self) -> list[Mapping[str, Any]]:
         line = b"".join(self._line).decode("utf-8", "replace").removeprefix("\ufeff")
@@ -104,7 +103,7 @@ class StreamDecoder:
             self._document.append(line)
             return []
         if not line:
-            return self._event_ended()
+            return self._end_event()
         if line.startswith(":"):
             return []
         if field := _FIELD.fullmatch(line):
@@ -116,55 +115,55 @@ class StreamDecoder:
         return self._line_of_json(line)
 
     def _line_of_json(self, line: str) -> list[Mapping[str, Any]]:
-        """Take a line that belongs to no event: a line of JSON, or the first of a document in several."""
+        """Take a line outside events: a line of JSON, or the first of a document of several lines."""
         try:
-            return self._given(_parsed(line))
+            return self._take_value(_parse(line))
         except DecodingError:
-            if self.begun:
+            if self.has_begun:
                 raise
             self._document.append(line)
             return []
 
-    def _event_ended(self) -> list[Mapping[str, Any]]:
+    def _end_event(self) -> list[Mapping[str, Any]]:
         data, event = self._data, self._event
         self._data, self._event = [], ""
         if not any(data):
             return []
         try:
-            found = self._given(_parsed("\n".join(data)))
+            chunks = self._take_value(_parse("\n".join(data)))
         except DecodingError:
             if len(data) == 1:
                 raise
             # A server without blank lines.
-            found = [chunk for line in data if line for chunk in self._given(_parsed(line))]
-        return [_as_error(chunk) for chunk in found] if event == "error" else found
+            chunks = [chunk for line in data if line for chunk in self._take_value(_parse(line))]
+        return [_as_error(chunk) for chunk in chunks] if event == "error" else chunks
 
-    def _given(self, value: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401  # JSON of any kind
+    def _take_value(self, value: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401  # JSON of any kind
         if value is None:
-            self.done = True
+            self.is_done = True
             return []
         chunks = value if isinstance(value, list) else [value]
         if not all(isinstance(chunk, Mapping) for chunk in chunks):
-            raise DecodingError(f"the stream holds what is no JSON object: {json.dumps(value)[:_SHOWN]}")
-        self.begun = True
+            raise DecodingError(f"the stream has a value that is not a JSON object: {json.dumps(value)[:_MOST_SHOWN]}")
+        self.has_begun = True
         return chunks
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
-    """Parse a text; None for what says only that the stream is over."""
-    if text.strip() == _DONE:
+def _parse(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
+    """Parse a text; None for the mark that ends the stream."""
+    if text.strip() == _END_MARK:
         return None
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DecodingError(f"the stream holds what is no JSON: {text[:_SHOWN]!r}") from error
+        raise DecodingError(f"the stream has text that is not valid JSON: {text[:_MOST_SHOWN]!r}") from error
 
 
 def _as_error(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
     return chunk if chunk.get("error") else {"error": dict(chunk)}
 
 
-#: What an answer may be at most as it is sent, in bytes: some 200,000 tokens, each in an event of its own of about 300 bytes.
+#: The longest answer, in bytes as sent: some 200,000 tokens, each in an event of its own of about 300 bytes.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
@@ -179,8 +178,8 @@ _HEADERS = {
 class StreamLimits:
     """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
 
-    `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
-    one that asks for more than `longest_pause_s` is not asked again. Pauses count for no limit. An answer of more than `most_bytes` is cut off there.
+    `retries` are further tries after a failure before the first byte, after a pause that doubles or that the server asks for. A server that
+    asks for more than `longest_pause_s` is not tried again. Pauses count for no limit. An answer is cut off at `most_bytes`.
     """
 
     connect_s: float = 10.0
@@ -194,10 +193,10 @@ class StreamLimits:
 
 
 class ModelServer:
-    """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy.
+    """One model at one address. Requests to this machine use no proxy.
 
-    One that `keeps_connection` asks again through the connection it has, until the event loop is shut down (`asyncio.run` does that): quicker,
-    but a server that closes it at the same moment costs a try.
+    With `keeps_connection` it uses its connection again, until the event loop is shut down (`asyncio.run` does that). This is quicker, but a
+    server that closes the connection at the same moment costs a try.
     """
 
     def __init__(
@@ -211,23 +210,23 @@ class ModelServer:
     ) -> None:
         self.endpoint = endpoint
         self._limits = limits or StreamLimits()
-        self._kept = _ClientPool() if keeps_connection else None
+        self._pool = _ClientPool() if keeps_connection else None
         self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
-        variable, found = endpoint.key(key_variable, os.environ)
-        self.asked = ServerName(endpoint.model, endpoint.base, variable, key or found)
+        variable, environment_key = endpoint.key(key_variable, os.environ)
+        self.name = ServerName(endpoint.model, endpoint.base, variable, key or environment_key)
 
     async def aclose(self) -> None:
         """Close the connection that is kept on the running loop."""
-        if self._kept is not None:
-            await self._kept.aclose()
+        if self._pool is not None:
+            await self._pool.aclose()
 
     async def chunks(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None = None
     ) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Send a request and give the chunks of the answer; `on_retry` is told the reason of each try that another one follows.
+        """Send a request and yield the chunks of the answer. `on_retry` is called with the reason of each failure that another try follows.
 
-        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason
-        `unreachable`, `timeout`, `interrupted` or `bad_answer` for all else, also after chunks.
+        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason `unreachable`, `timeout`,
+        `interrupted` or `bad_answer` for all else, also after chunks.
         """
         decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
         try:
@@ -235,36 +234,36 @@ class ModelServer:
                 async for piece in pieces:
                     for chunk in decoder.feed(piece):
                         yield chunk
-                    if decoder.done:  # a server may keep the connection open
+                    if decoder.is_done:  # a server may keep the connection open
                         break
             finally:
-                if decoder.done and self._kept is not None:
-                    self._kept.read_on(pieces)
+                if decoder.is_done and self._pool is not None:
+                    self._pool.read_on(pieces)
                 else:
                     await pieces.aclose()
             for chunk in decoder.close():
                 yield chunk
         except DecodingError as error:
-            told = f"none of the OpenAI protocol; check the address ({self.asked.clean(str(error))})."
-            raise self.asked.error(
-                "bad_answer", "{where} gave an answer for {model} that is " + _plain(told)
+            explanation = f"none of the OpenAI protocol; check the address ({self.name.clean(str(error))})."
+            raise self.name.error(
+                "bad_answer", "{where} gave an answer for {model} that is " + _plain(explanation)
             ) from error
-        if not decoder.begun:
-            raise self.asked.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
+        if not decoder.has_begun:
+            raise self.name.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
 
     async def _bytes(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the answer; a try that fails before the first is made again."""
+        """Yield the bytes of the answer. Before the first byte, a failed try is made again."""
         for attempt in count():
-            begun = False
+            has_begun = False
             try:
                 async with aclosing(self._attempt(body)) as pieces:
                     async for piece in pieces:
-                        begun = True
+                        has_begun = True
                         yield piece
             except GenerationError as error:
-                if begun:
+                if has_begun:
                     raise
                 pause_s = self._retries.pause_s(error, attempt)
                 if pause_s is None:
@@ -276,36 +275,36 @@ class ModelServer:
             await asyncio.sleep(pause_s)
 
     async def _attempt(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        httpx, sent = _httpx(), request_text(body).encode()
+        httpx, content = _httpx(), request_text(body).encode()
         try:
-            async with self._opened() as client:
-                request = client.build_request("POST", self.endpoint.url, content=sent, headers=self._headers())
-                wait = _Wait(self.asked, self._limits)
+            async with self._open_client() as client:
+                request = client.build_request("POST", self.endpoint.url, content=content, headers=self._headers())
+                wait = _Wait(self.name, self._limits)
                 response = await wait.during(client.send(request, stream=True))
                 async with aclosing(response):
                     if response.status_code != _GOOD:
-                        raise await self._refused(response, wait)
-                    received = response.aiter_bytes()
-                    size_bytes, opening = 0, _StreamStart(self.asked)
-                    while piece := await wait.during(anext(received, b"")):
-                        wait.begun = True
-                        if begun := opening.take(piece):
-                            yield begun
+                        raise await self._refusal(response, wait)
+                    pieces = response.aiter_bytes()
+                    size_bytes, opening = 0, _StreamStart(self.name)
+                    while piece := await wait.during(anext(pieces, b"")):
+                        wait.has_begun = True
+                        if first_bytes := opening.take(piece):
+                            yield first_bytes
                         size_bytes += len(piece)
                         self._check_size(size_bytes)
                     if rest := opening.rest():
                         yield rest
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._explained(error) from error
+            raise self._as_generation_error(error) from error
 
     def _check_size(self, size_bytes: int) -> None:
         most = self._limits.most_bytes
         if size_bytes > most:
-            told = f"{{model}} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
-            raise self.asked.error("bad_answer", told)
+            message = f"{{model}} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
+            raise self.name.error("bad_answer", message)
 
-    def _opened(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
-        return self._client() if self._kept is None else self._kept.client(self._client)
+    def _open_client(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
+        return self._client() if self._pool is None else self._pool.client(self._client)
 
     def _client(self) -> "httpx.AsyncClient":
         local = self.endpoint.on_this_machine
@@ -313,66 +312,66 @@ class ModelServer:
         plain = local and self.endpoint.base.startswith("http://")
         try:
             client: httpx.AsyncClient = _httpx().AsyncClient(
-                timeout=timeout, trust_env=not local, verify=False if plain else _trusted()
+                timeout=timeout, trust_env=not local, verify=False if plain else _trusted_certificates()
             )
         except (ImportError, ValueError) as error:
-            told = f"The proxy that the environment names cannot be used: {self.asked.clean(str(error))}"
-            raise GenerationError(told, "unreachable") from error
+            message = f"The proxy that the environment names cannot be used: {self.name.clean(str(error))}"
+            raise GenerationError(message, "unreachable") from error
         return client
 
     def _headers(self) -> dict[str, str]:
-        key = self.asked.key
+        key = self.name.key
         if not key and self.endpoint.wants_key:
-            told = (
-                f"{{model}} at {{where}} needs a key, and there is none; set {self.asked.variable} in the environment."
+            message = (
+                f"{{model}} at {{where}} needs a key, and there is none; set {self.name.variable} in the environment."
             )
-            raise self.asked.error("authentication", told)
+            raise self.name.error("authentication", message)
         if not key:
             return _HEADERS
         if not (key.isascii() and key.isprintable()):
-            raise self.asked.error("authentication", "The key for {where} has characters that no key has; check it.")
+            raise self.name.error("authentication", "The key for {where} has characters that no key has; check it.")
         return {**_HEADERS, "authorization": f"Bearer {key}"}
 
-    async def _refused(self, response: "httpx.Response", wait: "_Wait") -> ServerError:
-        said = b""
-        received = response.aiter_bytes()
-        while len(said) < _MOST_ERROR_BYTES and (piece := await wait.during(anext(received, b""))):
-            said += piece
-        return refused(self.asked, response.status_code, said, said_to_wait_s(response.headers, time.time()))
+    async def _refusal(self, response: "httpx.Response", wait: "_Wait") -> ServerError:
+        body = b""
+        pieces = response.aiter_bytes()
+        while len(body) < _MOST_ERROR_BYTES and (piece := await wait.during(anext(pieces, b""))):
+            body += piece
+        return refusal(self.name, response.status_code, body, said_to_wait_s(response.headers, time.time()))
 
-    def _explained(self, error: Exception) -> GenerationError:
-        """Return one of few errors for those of httpx."""
+    def _as_generation_error(self, error: Exception) -> GenerationError:
+        """Return the GenerationError for an error of httpx."""
         httpx = _httpx()
-        told = _plain(self.asked.clean(str(error)) or type(error).__name__)
+        detail = _plain(self.name.clean(str(error)) or type(error).__name__)
         if isinstance(error, httpx.ConnectTimeout):
             limit = f"{{where}} accepted no connection within {self._limits.connect_s:g} s; check that the server runs."
-            return self.asked.error("timeout", limit)
+            return self.name.error("timeout", limit)
         if isinstance(error, httpx.ConnectError | httpx.ProxyError):
             check = "check that the server runs and that the address is right"
-            return self.asked.error("unreachable", f"{{model}} cannot be reached at {{where}}; {check} ({told}).")
+            return self.name.error("unreachable", f"{{model}} cannot be reached at {{where}}; {check} ({detail}).")
         if isinstance(error, httpx.DecodingError):
-            return self.asked.error("bad_answer", f"{{where}} gave an answer that cannot be unpacked ({told}).")
+            return self.name.error("bad_answer", f"{{where}} gave an answer that cannot be unpacked ({detail}).")
         if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
-            return self.asked.error("interrupted", f"The connection to {{where}} broke off; try again ({told}).")
-        return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
+            return self.name.error("interrupted", f"The connection to {{where}} broke off; try again ({detail}).")
+        return self.name.error("failed", f"{{model}} at {{where}} could not be asked ({detail}).")
 
 
 class _StreamStart:
-    """The beginning of an answer: nothing of it counts as begun before it is known not to be an error, which another try may mend."""
+    """The beginning of an answer, held back until it is known not to be an error: after an error another try may succeed."""
 
-    def __init__(self, asked: ServerName) -> None:
-        self._asked, self._decoder = asked, StreamDecoder()
-        self._held: list[bytes] = []
+    def __init__(self, server: ServerName) -> None:
+        self._server, self._decoder = server, StreamDecoder()
+        self._pieces: list[bytes] = []
         self._is_over = False
 
     def take(self, piece: bytes) -> bytes:
-        """Take what comes next, and return what can be passed on. Raises ServerError."""
+        """Take the next bytes, and return those that can be passed on. Raises ServerError."""
         if self._is_over:
             return piece
-        self._held.append(piece)
-        with suppress(DecodingError):  # whoever reads it says so
+        self._pieces.append(piece)
+        with suppress(DecodingError):  # the reader raises it
             chunks = self._decoder.feed(piece)
-            if not chunks and not self._decoder.done:
+            if not chunks and not self._decoder.is_done:
                 return b""
             self._require(chunks)
         return self._all()
@@ -385,22 +384,22 @@ class _StreamStart:
         return self._all()
 
     def _require(self, chunks: Sequence[Mapping[str, Any]]) -> None:
-        if chunks and (error := refused_within(self._asked, chunks[0])) is not None:
+        if chunks and (error := refusal_within(self._server, chunks[0])) is not None:
             raise error
 
     def _all(self) -> bytes:
         self._is_over = True
-        held, self._held = b"".join(self._held), []
-        return held
+        content, self._pieces = b"".join(self._pieces), []
+        return content
 
 
 @attrs.define
 class _Wait:
-    """Waiting within the limits: for the first byte all in all, then from byte to byte, always for the whole."""
+    """Waits within the limits: until the first byte, then from byte to byte, and always for the whole answer."""
 
-    asked: ServerName
+    server: ServerName
     limits: StreamLimits
-    begun: bool = False
+    has_begun: bool = False
     first_by: float = attrs.field(init=False)
     deadline: float | None = attrs.field(init=False)
 
@@ -409,32 +408,34 @@ class _Wait:
         self.first_by = now + self.limits.first_s
         self.deadline = None if self.limits.whole_s is None else now + self.limits.whole_s
 
-    async def during(self, awaited: Any) -> Any:  # noqa: ANN401  # whatever is waited for
-        """Wait for something. GenerationError with the reason `timeout` when a limit is over."""
+    async def during(self, work: Any) -> Any:  # noqa: ANN401  # whatever is waited for
+        """Wait for work. Raises GenerationError with the reason `timeout` at a limit."""
         now = asyncio.get_running_loop().time()
-        until = now + self.limits.silence_s if self.begun else self.first_by
+        until = now + self.limits.silence_s if self.has_begun else self.first_by
         whole = self.deadline is not None and self.deadline <= until
         try:
             async with asyncio.timeout_at(self.deadline if whole else until):
-                return await awaited
+                return await work
         except TimeoutError as error:
             raise self._late(whole=whole) from error
 
     def _late(self, *, whole: bool) -> GenerationError:
-        if whole and self.begun:
-            told = f"{{model}} did not finish within {self.limits.whole_s:g} s; raise timeout_s or use a faster model."
-        elif self.begun:
-            told = (
+        if whole and self.has_begun:
+            message = (
+                f"{{model}} did not finish within {self.limits.whole_s:g} s; raise timeout_s or use a faster model."
+            )
+        elif self.has_begun:
+            message = (
                 f"{{model}} fell silent for {self.limits.silence_s:g} s in the middle of its answer; raise silence_s."
             )
         else:
             limit_s = self.limits.whole_s if whole else self.limits.first_s
-            told = f"{{model}} did not answer within {limit_s:g} s; raise timeout_s or use a faster model."
-        return self.asked.error("timeout", told)
+            message = f"{{model}} did not answer within {limit_s:g} s; raise timeout_s or use a faster model."
+        return self.server.error("timeout", message)
 
 
 def _plain(text: str) -> str:
-    """Keep braces of a text that goes into a sentence with placeholders."""
+    """Escape the braces of a text that goes into a sentence with placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -450,8 +451,8 @@ def _httpx() -> Any:  # noqa: ANN401  # imported late
 
 
 @cache
-def _trusted() -> "ssl.SSLContext":
-    """Return the certificates that are trusted; read once, which takes longer than a request."""
+def _trusted_certificates() -> "ssl.SSLContext":
+    """Return the trusted certificates. They are read once: that takes longer than a request."""
     context: ssl.SSLContext = _httpx().create_ssl_context()
     return context
 
@@ -462,45 +463,45 @@ _MOST_BEHIND_S = 0.05
 class _ClientPool:
     """The clients of one server, one for each event loop. Several threads may use it, each with its own loop.
 
-    A client must not be used, and cannot be closed, outside of its loop; and nobody but the loop knows when that ends.
+    A client must not be used, and cannot be closed, outside its loop, and only the loop knows when it ends.
     """
 
     def __init__(self) -> None:
-        self._reading: set[asyncio.Task[None]] = set()
+        self._read_tasks: set[asyncio.Task[None]] = set()
         self._clients: dict[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None, None]]] = {}
 
     @asynccontextmanager
-    async def client(self, opened: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
-        """Yield the client of the running loop, opened at its first use; an answer that is still read is waited for."""
+    async def client(self, open_client: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
+        """Yield the client of the running loop, opened at its first use, once earlier answers are read to their end."""
         loop = asyncio.get_running_loop()
-        if reading := [task for task in self._reading if task.get_loop() is loop]:
-            await asyncio.wait(reading)
+        if tasks := [task for task in self._read_tasks if task.get_loop() is loop]:
+            await asyncio.wait(tasks)
         if loop not in self._clients:
-            for known in [known for known in list(self._clients) if known.is_closed()]:
-                self._clients.pop(known, None)
-            client = opened()
-            closing = _closed_with_its_loop(client)
-            await anext(closing)
-            self._clients[loop] = client, closing
+            for other_loop in [other_loop for other_loop in list(self._clients) if other_loop.is_closed()]:
+                self._clients.pop(other_loop, None)
+            client = open_client()
+            closer = _closed_with_its_loop(client)
+            await anext(closer)
+            self._clients[loop] = client, closer
         yield self._clients[loop][0]
 
     async def aclose(self) -> None:
         """Close the client of the running loop, if there is one."""
-        _, closing = self._clients.pop(asyncio.get_running_loop(), (None, None))
-        if closing is not None:
-            await closing.aclose()
+        _, closer = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if closer is not None:
+            await closer.aclose()
 
     def read_on(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Read what comes behind a whole answer, beside everything else: only a connection whose answer was read can be used again."""
+        """Read in the background what follows a whole answer: a connection can be used again only after its answer was read."""
         task = asyncio.create_task(_read_to_the_end(pieces))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._read_tasks.add(task)
+        task.add_done_callback(self._read_tasks.discard)
 
 
 async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
     """Read for a moment, and close."""
     try:
-        with suppress(TimeoutError, GenerationError):  # what was wanted is there
+        with suppress(TimeoutError, GenerationError):  # the answer is whole already
             async with asyncio.timeout(_MOST_BEHIND_S):
                 async for _ in pieces:
                     pass

@@ -1,15 +1,9 @@
-"""Where a model is: an address and the name under which the server there knows it, written `http://HOST/v1#MODEL`.
+"""Model servers: their addresses, their errors, and when another try is worth it.
 
-Takes texts and variables, gives `Endpoint`. It opens no connection.
+An `Endpoint` is an address and the name under which the server there knows a model, written `http://HOST/v1#MODEL`. Nothing here opens a connection.
 
-What may go wrong with a server, as few errors, each one sentence and what to do. No secret gets into any.
-
-Takes what a server answered, or what the network raised, gives GenerationError with one of the reasons of
-docs/how-to/models.md.
-
-Which failures of a model are worth another try, and after which pause.
-
-Takes errors, gives seconds, and sentences for the last of them. It waits for nothing itself.
+What a server answers, or the network raises, becomes a GenerationError with one of the reasons of docs/how-to/models.md: one sentence, and what to
+do. No secret gets into one. `Retries` says which failures are worth another try, after which pause.
 """
 
 import ipaddress
@@ -59,7 +53,7 @@ class Endpoint:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the address is of this machine: then no proxy is asked."""
+        """Whether the address is of this machine: then no proxy is used."""
         host = urlsplit(self.base).hostname or ""
         try:
             address = ipaddress.ip_address(host)
@@ -69,7 +63,7 @@ class Endpoint:
 
     @property
     def wants_key(self) -> bool:
-        """Whether it is known that nobody is answered here without a key."""
+        """Whether this host is known to answer only with a key."""
         parts = urlsplit(self.base)
         return parts.scheme == "https" and parts.hostname in _KEYS
 
@@ -80,23 +74,23 @@ class Endpoint:
         """
         parts = urlsplit(self.base)
         own = _KEYS.get(parts.hostname or "")
-        chosen = variable or own or ANY_KEY
-        guarded = not variable and own is not None and parts.scheme != "https"
-        return chosen, "" if guarded else environment.get(chosen, "").strip()
+        variable_name = variable or own or ANY_KEY
+        is_withheld = not variable and own is not None and parts.scheme != "https"
+        return variable_name, "" if is_withheld else environment.get(variable_name, "").strip()
 
 
 def read_endpoint(text: str) -> Endpoint:
-    """Read an address with a model. ValueError for what is none, and for one that holds a password."""
+    """Read an address with a model. Raises ValueError for an invalid address, and for one with a password."""
     address, _, model = text.partition("#")
     try:
         parts = urlsplit(address)
         host, _port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"this is no address of a server: {_HOW}") from error
+        raise ValueError(f"this is not an address of a server: {_HOW}") from error
     if parts.username or parts.password or any(is_secret_name(name) for name, _ in parse_qsl(parts.query)):
         raise ValueError("an address must not hold a password or a key: put it into a variable, and name that")
     if not address.startswith(SCHEMES) or not host or any(character.isspace() for character in text.strip()):
-        raise ValueError(f"'{text}' is no address of a server: {_HOW}")
+        raise ValueError(f"'{text}' is not an address of a server: {_HOW}")
     if not model.strip():
         raise ValueError(f"'{text}' names no model: {_HOW}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
@@ -111,8 +105,10 @@ _TOO_LONG = re.compile(
     r"|inputs?\W{0,3} (?:tokens \+|must have less than \d+ tokens)",
     re.IGNORECASE,
 )
-_FILTERED = re.compile(r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE)
-#: What servers say of a quota that is spent and comes back on another day, if at all; and of one that comes back soon.
+_CONTENT_FILTER = re.compile(
+    r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE
+)
+#: Messages about a quota that is used up for days; and about one that comes back soon.
 _USED_UP = re.compile(
     r"insufficient[_ ](?:quota|credits?|balance|funds)|exceeded your current quota|(?:usage|daily|weekly|monthly|spend(?:ing)?)[_ ]limit"
     r"|credit balance|out of credits|billing[_ ](?:hard[_ ]limit|cycle)",
@@ -135,7 +131,7 @@ _CODES = (
     (re.compile(r"not_?found", re.IGNORECASE), "not_found"),
     (re.compile(r"invalid_?(?:request|argument|parameter)|bad_?request", re.IGNORECASE), "failed"),
 )
-#: Nothing was paid, or nobody has written it: another try ends the same way, whatever its reason.
+#: A payment is due, or the server cannot do this at all: another try ends the same way.
 _THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
 _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
 _SENTENCES = {
@@ -152,9 +148,9 @@ _SENTENCES = {
 
 
 class ServerError(GenerationError):
-    """Raised when a server refuses or fails. `status` is HTTP's, `detail` what it said, `wait_s` how long it asks to wait.
+    """Raised when a server refuses or fails. `status` is HTTP's, `detail` the server's message, `wait_s` how long it asks to wait.
 
-    `again` is false where another try cannot help, though it may for other errors of the same reason.
+    `again` is false where another try cannot help, though it may after other errors with the same reason.
     """
 
     def __init__(
@@ -175,13 +171,13 @@ class ServerError(GenerationError):
 
 
 def without_secrets(text: str) -> str:
-    """Take out of a text the environment's secrets, and what looks like one in an address or a header."""
+    """Remove from a text the environment's secrets, and what looks like one in an address or a header."""
     return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", environment_secrets().text(text)))
 
 
 @attrs.frozen
 class ServerName:
-    """Who is asked: for messages. `variable` is where the key is looked for."""
+    """A model and its server, for messages. `variable` is the environment variable with the key."""
 
     model: str
     where: str
@@ -189,14 +185,14 @@ class ServerName:
     key: str = attrs.field(default="", repr=False)
 
     def clean(self, text: str) -> str:
-        """Take out of a text what may be a secret, on one line, shortened."""
+        """Return a text on one line, shortened, without what may be a secret."""
         text = " ".join(text.split())
         if self.key:
             text = text.replace(self.key, "***")
         return without_secrets(text)[:_MOST_DETAIL]
 
     def sentence(self, reason: str) -> str:
-        """Return what is said of a reason."""
+        """Return the sentence for a reason."""
         return _SENTENCES[reason].format(model=self.model, where=self.where, variable=self.variable)
 
     def error(self, reason: str, sentence: str) -> GenerationError:
@@ -204,36 +200,36 @@ class ServerName:
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
-def refused(asked: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
-    """Return the error for an answer that is none."""
-    detail = asked.clean(message_in(body))
+def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
+    """Return the error for an answer with a status other than 200."""
+    detail = server.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
-        sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
+        sentence = f"{server.where} redirects (status {status}); give the address that it redirects to"
         return ServerError(sentence, "bad_answer", status=status)
     used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
-    told = asked.sentence("used_up" if used_up else reason)
+    message = server.sentence("used_up" if used_up else reason)
     return ServerError(
-        with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
+        with_words(message, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
     )
 
 
-def is_used_up(said: str, wait_s: float | None) -> bool:
-    """Return whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
-    return wait_s is None and bool(_USED_UP.search(said)) and not _BACK_SOON.search(said)
+def is_used_up(text: str, wait_s: float | None) -> bool:
+    """Return whether a server's answer says that a quota is used up for long, so that another try soon would fail too."""
+    return wait_s is None and bool(_USED_UP.search(text)) and not _BACK_SOON.search(text)
 
 
 def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return how long a server asks to wait by its headers (RFC 9110: `Retry-After` is seconds, or a date), at a time of the clock; None where it does not.
+    """Return how long a server asks to wait, by its headers, at a time of the clock; None where it does not ask.
 
-    `Retry-After-Ms` is OpenAI's and Azure's; fractions of a second are said by several.
+    `Retry-After` is seconds or a date (RFC 9110); several servers send fractions of a second. `Retry-After-Ms` is OpenAI's and Azure's.
     """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        said = str(headers.get(name) or "").strip()
-        if _FRACTION.fullmatch(said):
-            return float(said) * unit_s
+        value = str(headers.get(name) or "").strip()
+        if _FRACTION.fullmatch(value):
+            return float(value) * unit_s
     try:
-        at = parsedate_to_datetime(said)
+        at = parsedate_to_datetime(value)
     except ValueError:
         return None
     return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)
@@ -242,36 +238,36 @@ def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
 _FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
 
 
-def refused_within(asked: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
-    """Return the error that an answer with a good status is; None where it is none."""
+def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
+    """Return the error in an answer with a good status; None where there is none."""
     error = chunk.get("error")
     if not error or chunk.get("choices") or chunk.get("message"):
         return None
-    told = error if isinstance(error, Mapping) else {}
-    codes = [told[name] for name in ("code", "status", "type") if isinstance(told.get(name), int | str)]
-    said = json.dumps(dict(chunk), default=str)
-    detail = asked.clean(message_in(said.encode("utf-8", "replace")))
+    fields = error if isinstance(error, Mapping) else {}
+    codes = [fields[name] for name in ("code", "status", "type") if isinstance(fields.get(name), int | str)]
+    text = json.dumps(dict(chunk), default=str)
+    detail = server.clean(message_in(text.encode("utf-8", "replace")))
     reasons = [reason_of(code, detail) for code in codes] or [reason_of(None, detail)]
     reason = next((reason for reason in reasons if reason != "server_error"), "server_error")
-    used_up = reason == "rate_limit" and is_used_up(said, None)
-    sentence = asked.sentence("used_up" if used_up else reason)
+    used_up = reason == "rate_limit" and is_used_up(text, None)
+    sentence = server.sentence("used_up" if used_up else reason)
     status = next((int(code) for code in codes if str(code).isdecimal()), None)
     return ServerError(with_words(sentence, detail), reason, status=status, detail=detail, again=not used_up)
 
 
-def with_words(told: str, detail: str, status: int | None = None) -> str:
+def with_words(sentence: str, detail: str, status: int | None = None) -> str:
     """End a sentence with what the server said, or its status when it said nothing."""
     if detail:
-        return f"{told}; it said: {detail.rstrip('.')}."
-    return f"{told}." if status is None else f"{told} (status {status})."
+        return f"{sentence}; it said: {detail.rstrip('.')}."
+    return f"{sentence}." if status is None else f"{sentence} (status {status})."
 
 
 def reason_of(status: object, detail: str) -> str:
-    """Return the reason for a status, or a code that stands for one, and what was said."""
+    """Return the reason for a status, or for a code in its place, and the server's message."""
     number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
     if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
         return "context_too_long"
-    if (number is None or number in {400, 403, 422}) and _FILTERED.search(f"{detail} {status}"):
+    if (number is None or number in {400, 403, 422}) and _CONTENT_FILTER.search(f"{detail} {status}"):
         return "content_filter"
     if number is None:
         return next((reason for words, reason in _CODES if words.search(str(status))), "server_error")
@@ -283,30 +279,30 @@ def reason_of(status: object, detail: str) -> str:
 def _code_in(body: bytes) -> str:
     """Return the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
     try:
-        said: Any = json.loads(body)
+        content: Any = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    error = said.get("error") if isinstance(said, Mapping) else None
+    error = content.get("error") if isinstance(content, Mapping) else None
     return str(error.get("code") or "") if isinstance(error, Mapping) else ""
 
 
 def message_in(body: bytes) -> str:
-    """Return what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
+    """Return the error message in an answer: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
     text = body.decode("utf-8", "replace")
     try:
-        said: Any = json.loads(text)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):
         return "" if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower() else text
-    said = said[0] if isinstance(said, list) and said else said
+    content = content[0] if isinstance(content, list) and content else content
     for key in ("error", "detail", "message"):
-        if isinstance(said, Mapping) and said.get(key):
-            said = said[key]
-    if isinstance(said, Mapping):
-        said = said.get("message") or said.get("code") or ""
-    return said if isinstance(said, str) else json.dumps(said)
+        if isinstance(content, Mapping) and content.get(key):
+            content = content[key]
+    if isinstance(content, Mapping):
+        content = content.get("message") or content.get("code") or ""
+    return content if isinstance(content, str) else json.dumps(content)
 
 
-#: Reasons that may be gone a little later. A refused key, a prompt too long, a filter, an answer cut off are the same next time.
+#: Reasons that may be gone a little later. A refused key, a prompt that is too long, a filter or an answer cut off stay the same.
 WORTH_ANOTHER_TRY = frozenset({"rate_limit", "timeout", "server_error", "unreachable", "interrupted"})
 #: After these nobody knows whether the provider charges for what it had begun.
 MAYBE_CHARGED = frozenset({"timeout", "interrupted"})
@@ -314,10 +310,10 @@ MAYBE_CHARGED = frozenset({"timeout", "interrupted"})
 
 @attrs.frozen
 class Retries:
-    """How many further tries there may be: with a pause that doubles, or what the provider asks for.
+    """How many further tries there may be, after a pause that doubles or that the provider asks for.
 
-    A provider that asks for more than `longest_pause_s` is not asked again; nor is anybody `most_s` after the first failure. ValueError for less
-    than none.
+    A provider that asks for more than `longest_pause_s` is not tried again, and none is `most_s` after the first failure. Raises ValueError
+    for a negative number of tries.
     """
 
     most: int = 0
@@ -326,12 +322,12 @@ class Retries:
     most_s: float = math.inf
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no number of tries."""
+        """Raise ValueError for a negative number of tries."""
         if self.most < 0:
             raise ValueError(f"retries = {self.most} is too few: at least 0")
 
     def pause_s(self, error: GenerationError, failed: int, since_s: float = 0.0) -> float | None:
-        """Return how long to wait after so many failures before this one, the first of them so long ago; None when there is no other try."""
+        """Return how long to wait before the next try, after `failed` earlier failures, the first `since_s` ago; None when there is none."""
         asked_s = error.wait_s if isinstance(error, ServerError) else None
         left_s = self.most_s - since_s
         if not self._left(error, failed) or left_s <= 0 or self._too_long(asked_s, since_s):
@@ -339,15 +335,15 @@ class Retries:
         return min(self.first_pause_s * 2.0**failed, self.longest_pause_s, left_s) if asked_s is None else asked_s
 
     def last(self, error: GenerationError, tries: int, since_s: float = 0.0) -> GenerationError:
-        """Say in the error of the last try how many there were, and when the server's wish to wait ended them. Gives the same error."""
-        told = [str(error)]
+        """Add to the error of the last try how many there were, and whether the server's wish to wait ended them. Return this error."""
+        sentences = [str(error)]
         if tries > 1:
-            told.append(f"It was tried {tries} times.")
+            sentences.append(f"It was tried {tries} times.")
         if isinstance(error, ServerError) and self._left(error, tries - 1) and self._too_long(error.wait_s, since_s):
             in_all = " in all" if self.most_s <= self.longest_pause_s else ""
-            longest = f"{min(self.longest_pause_s, self.most_s):g} s are the most that is waited{in_all}"
-            told.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
-        error.args = (" ".join(told),)
+            longest = f"{min(self.longest_pause_s, self.most_s):g} s is the longest wait{in_all}"
+            sentences.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
+        error.args = (" ".join(sentences),)
         return error
 
     def _left(self, error: GenerationError, failed: int) -> bool:

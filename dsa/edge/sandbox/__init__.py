@@ -1,11 +1,10 @@
-"""The sandbox: code of a model runs here, and nowhere else.
+"""The sandbox: the only place where code that models write runs.
 
-`run_confined` runs a program of ours over untrusted code in a process of its own, on the best rung that the machine reaches, and says with
-every result which that was and which features it had. `Confinement(require=..)` refuses to run with less. `limits()` tells what remains
-possible. It needs a POSIX system.
+`run_confined` runs a program of dsa over untrusted code in a process of its own, on the best rung that this machine reaches. Each result has the rung
+and its features. `Confinement(require=..)` refuses to run with less. `limits()` says what stays possible. It needs a POSIX system.
 """
 
-from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probed
+from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probe
 from dsa.edge.sandbox.rungs import (
     ALWAYS,
     FEATURES,
@@ -32,11 +31,11 @@ __all__ = [
     "SandboxOutcome",
     "SandboxProgram",
     "best",
+    "choose_rung",
     "close_all",
     "ladder",
     "limits",
-    "probed",
-    "reached",
+    "probe",
     "run_confined",
 ]  # fmt: skip
 
@@ -49,20 +48,20 @@ def run_confined(
     Raises SandboxError when this machine cannot give what the confinement requires; then nothing was run.
     """
     confinement = confinement or Confinement()
-    return run_on(reached(confinement).name, program, payload, bounds or Bounds(), confinement)
+    return run_on(choose_rung(confinement).name, program, payload, bounds or Bounds(), confinement)
 
 
-def reached(confinement: Confinement) -> Rung:
-    """Return the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
-    rung = probed(confinement.rung) if confinement.rung else best()
+def choose_rung(confinement: Confinement) -> Rung:
+    """Return the rung that code would run on. Raises SandboxError, which names what is missing and why better rungs are not there."""
+    rung = probe(confinement.rung) if confinement.rung else best()
     if rung.fault:
-        raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))
+        raise SandboxError(f"the sandbox '{rung.name}' is not available here: {rung.fault}", (rung.name,))
     if missing := confinement.missing(rung.name, rung.features):
         names = [name for name in RUNGS if name != rung.name]
         better = () if confinement.rung else names[: list(RUNGS).index(rung.name)]
-        why = "".join(f"; {name} is not there: {probed(name).fault}" for name in better)
-        noted = "".join(f"; {note}" for note in rung.notes)
+        why = "".join(f"; {name} is not there: {probe(name).fault}" for name in better)
+        notes = "".join(f"; {note}" for note in rung.notes)
         raise SandboxError(
-            f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{noted}{why}", missing
+            f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{notes}{why}", missing
         )
     return rung

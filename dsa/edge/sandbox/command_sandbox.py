@@ -1,11 +1,8 @@
-"""Start the sandbox in which one command runs: bubblewrap's arguments, and the first process in it.
+"""The sandbox for commands: one command over a folder that it may write; of this machine it sees only programs and libraries.
 
-Takes a command and its pipes, gives a `Sandbox`; whoever leaves it has killed all that was in it.
-
-Run one command over a folder that it may write, and see nothing else of this machine but programs and libraries.
-
-Takes a `ShellCommand`, gives an `CommandEnd`; bubblewrap makes the file tree, and a process, user and network of its own. Whether the command makes
-sense, and what its output says, is not known here. Nothing survives it, however it ends.
+`run_command` takes a `ShellCommand` and returns a `CommandEnd`. bubblewrap makes the file tree, and a process, user and network of the command's own;
+`Sandbox` holds its processes, and leaving it kills all of them. Nothing survives the command, however it ends. Whether the command makes sense, and
+what its output means, is not decided here.
 """
 
 import contextlib
@@ -28,7 +25,7 @@ from typing import Any, Literal, Self
 import attrs
 
 from dsa.edge.sandbox import rungs
-from dsa.edge.sandbox.rung_probe import TRIALS, Rung, targets, unkept
+from dsa.edge.sandbox.rung_probe import TRIALS, Rung, broken_promises, targets
 from dsa.edge.sandbox.rungs import (
     FEATURES,
     OWN,
@@ -44,11 +41,11 @@ from dsa.edge.sandbox.rungs import (
 _MODULES = ("system_calls", "seccomp", "process_tree", "relay", "command_process")
 _PROXY = "/run/proxy"
 _TMP_BYTES, _SHARED_BYTES = 512 << 20, 64 << 20
-_TMP, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  # of its own
+_TMP, _SHARED_MEMORY = "/tmp", "/dev/shm"  # noqa: S108  # of its own
 _MOST_HOPS = 40
 _SWEEPING_S = 5.0
 _MOST_COMPLAINTS = 4_096
-#: What programs want to find of a machine; no line of this one.
+#: What programs expect to find on a machine; nothing of this one.
 _ETC = {
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
@@ -59,10 +56,10 @@ _ETC = {
 
 @attrs.frozen
 class ShellCommand:
-    """What is run, where, and what it sees. `argv` starts with the real path of a program, `environment` is all it gets.
+    """A command, its folder, and what it sees. `argv` starts with the real path of a program; `environment` is its whole environment.
 
-    `folder` is shown with its own path and may be written, but for `kept` (paths in it, which must be there). `visible` is shown too, and
-    cannot be written. `hosts` is the Unix socket of a proxy, if it may use the network through one. `stdin` is all it can read.
+    `folder` is visible under its own path and may be written, except for `read_only` (existing paths in it). `visible` cannot be written.
+    `hosts` is the Unix socket of a proxy, if the command may use the network through one. `stdin` is its whole input.
     """
 
     argv: tuple[str, ...]
@@ -70,14 +67,14 @@ class ShellCommand:
     cwd: str
     environment: Mapping[str, str]
     visible: Visible
-    kept: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
     stdin: bytes = b""
     hosts: str = ""
-    confined: bool = True
+    is_confined: bool = True
 
 
 class Pipes:
-    """The pipes of a command: what it writes, how it ended, what ends it when it is closed here."""
+    """The pipes of a command: its output, its status, and a lifeline, which ends it when it is closed here."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
@@ -100,7 +97,7 @@ class Pipes:
         return pair
 
     def hand_over(self) -> None:
-        """Close here what the sandbox has now."""
+        """Close here the ends that the sandbox has now."""
         for file in (self.output_end, self.status_end, self.lifeline_end):
             self.close(file)
 
@@ -112,43 +109,45 @@ class Pipes:
 
 
 class Sandbox:
-    """The processes of a command. Leaving it kills what is left of them, and waits until nothing is. Raises OSError."""
+    """The processes of a command. Leaving it kills all that are left, and waits until none is. Raises OSError."""
 
     def __init__(self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes) -> None:
         self._first = 0
-        self._confined, self._pipes = command.confined, pipes
+        self._is_confined, self._pipes = command.is_confined, pipes
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed on leaving
-        with contextlib.ExitStack() as given:
+        with contextlib.ExitStack() as stack:
             info, info_end = os.pipe()
-            given.callback(os.close, info)
-            with contextlib.ExitStack() as handed:
-                handed.callback(os.close, info_end)
-                handed.callback(pipes.hand_over)
-                self._process = self._started(command, bounds, pipes, handed, info_end)
-            if command.confined:
+            stack.callback(os.close, info)
+            with contextlib.ExitStack() as handover:
+                handover.callback(os.close, info_end)
+                handover.callback(pipes.hand_over)
+                self._process = self._start(command, bounds, pipes, handover, info_end)
+            if command.is_confined:
                 self._first = _first_in(info)
 
-    def _started(
-        self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes, given: contextlib.ExitStack, info: int
+    def _start(
+        self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes, stack: contextlib.ExitStack, info: int
     ) -> subprocess.Popen[bytes]:
-        stdin = given.enter_context(_file(command.stdin))  # nobody waits for a reader of a file
-        passed = {"stdin_fd": stdin, "output_fd": pipes.output_end, "status_fd": pipes.status_end}
-        passed["lifeline_fd"] = pipes.lifeline_end
+        stdin = stack.enter_context(_file(command.stdin))  # nobody waits for a reader of a file
+        descriptors = {"stdin_fd": stdin, "output_fd": pipes.output_end, "status_fd": pipes.status_end}
+        descriptors["lifeline_fd"] = pipes.lifeline_end
         setup = {
-            "modules": rungs.compiled(_MODULES), "argv": list(command.argv), "cwd": command.cwd, "folder": command.folder, "bounds": dict(bounds),
-            "environment": dict(command.environment), "confined": command.confined, "relay": _PROXY if command.hosts else "", **passed,
+            "modules": rungs.compile_modules(_MODULES), "argv": list(command.argv), "cwd": command.cwd, "folder": command.folder, "bounds": dict(bounds),
+            "environment": dict(command.environment), "confined": command.is_confined, "relay": _PROXY if command.hosts else "", **descriptors,
         }  # fmt: skip
         files = (
-            {path: given.enter_context(_file(_filled(text))) for path, text in _ETC.items()} if command.confined else {}
+            {path: stack.enter_context(_file(_fill_in(text))) for path, text in _ETC.items()}
+            if command.is_confined
+            else {}
         )
-        before = _wrapper(command, files, info) if command.confined else []
+        before = _wrapper(command, files, info) if command.is_confined else []
         try:
             return subprocess.Popen(  # noqa: S603  # our own interpreter and text
                 [*before, *rungs.python()],
-                stdin=given.enter_context(_file(marshal.dumps(setup))),
+                stdin=stack.enter_context(_file(marshal.dumps(setup))),
                 stdout=self._complaints,
                 stderr=self._complaints,
-                pass_fds=(*passed.values(), *files.values(), info),
+                pass_fds=(*descriptors.values(), *files.values(), info),
                 cwd="/",
                 env={},
                 start_new_session=True,
@@ -167,7 +166,9 @@ class Sandbox:
     def end(self, *, by_itself: bool) -> None:
         """Wait until nothing is left; kill it all, unless the first process has reported and ends by itself."""
         if not by_itself and self._process.returncode is None:
-            if not self._confined:  # only the first process finds all that it started; once it is killed, nobody does
+            if (
+                not self._is_confined
+            ):  # only the first process finds all that it started; once it is killed, nobody does
                 self._pipes.close(self._pipes.lifeline)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_SWEEPING_S)
@@ -177,32 +178,32 @@ class Sandbox:
         self._process.wait()
 
     def complaints(self) -> str:
-        """Return the last line of what went wrong before the command could start."""
+        """Return the last line of the errors before the command could start."""
         self._complaints.seek(0)
         lines = self._complaints.read(_MOST_COMPLAINTS).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
 
 def visible_paths(*paths: str) -> Visible:
-    """Return what a command sees besides its folder: Python, the system's libraries, these files and folders, and the links to them."""
-    found = visible(tuple(sorted({os.path.realpath(path) for path in paths})))
-    links = {path: to for path, to in found.links.items() if to != OWN}
+    """Return what a command can see outside its folder: Python, the system's libraries, these files and folders, and links to them."""
+    view = visible(tuple(sorted({os.path.realpath(path) for path in paths})))
+    links = {path: to for path, to in view.links.items() if to != OWN}
     for path in paths:
         links |= _hops(path)
-    return Visible(found.paths, {p: to for p, to in links.items() if not _is_below(p, found.paths)}, found.devices)
+    return Visible(view.paths, {p: to for p, to in links.items() if not _is_below(p, view.paths)}, view.devices)
 
 
 def _hops(path: str) -> dict[str, str]:
-    """Return the symbolic links over which a path leads."""
-    found: dict[str, str] = {}
+    """Return the symbolic links that a path goes through."""
+    links: dict[str, str] = {}
     parts, at = list(Path(path).parts[1:]), Path("/")
-    while parts and len(found) < _MOST_HOPS:
+    while parts and len(links) < _MOST_HOPS:
         at /= parts.pop(0)
         if at.is_symlink():
-            found[str(at)] = target = str(at.readlink())
+            links[str(at)] = target = str(at.readlink())
             parts = [*Path(os.path.normpath(at.parent / target)).parts[1:], *parts]
             at = Path("/")
-    return found
+    return links
 
 
 def _is_below(path: str, tops: Iterable[str]) -> bool:
@@ -211,11 +212,11 @@ def _is_below(path: str, tops: Iterable[str]) -> bool:
 
 def _first_in(info: int) -> int:
     """Read which process is the first in the sandbox; 0 when there was none."""
-    said = b""
+    text = b""
     while piece := os.read(info, 4_096):
-        said += piece
+        text += piece
     with contextlib.suppress(ValueError):
-        return int(json.loads(said)["child-pid"])
+        return int(json.loads(text)["child-pid"])
     return 0
 
 
@@ -227,7 +228,7 @@ def _file(content: bytes) -> Iterator[int]:
         yield file.fileno()
 
 
-def _filled(text: str) -> bytes:
+def _fill_in(text: str) -> bytes:
     return text.format(user=os.geteuid(), group=os.getegid()).encode()
 
 
@@ -240,18 +241,18 @@ def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list
         *_folders(command),
         *(part for path in command.visible.paths for part in ("--ro-bind", path, path)),
         *(part for path, target in command.visible.links.items() for part in ("--symlink", target, path)),
-        "--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_BYTES), "--tmpfs", _SHARED, "--remount-ro", "/dev",
+        "--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_BYTES), "--tmpfs", _SHARED_MEMORY, "--remount-ro", "/dev",
         "--proc", "/proc", "--remount-ro", "/proc",
         *(part for path, file in files.items() for part in ("--perms", "0444", "--ro-bind-data", str(file), path)),
         *(("--bind", command.hosts, _PROXY) if command.hosts else ()),
         "--bind", command.folder, command.folder,
-        *_kept(command),
+        *_read_only_mounts(command),
         "--remount-ro", "/", "--chdir", "/", "--",
     ]  # fmt: skip
 
 
 def _folders(command: ShellCommand) -> list[str]:
-    """Make the folders above what is shown: by itself bubblewrap gives them the modes of those outside, which may be closed."""
+    """Make the folders above visible paths. bubblewrap would give them the modes of those outside, which may be closed."""
     tops = command.visible.paths
     above = {
         str(parent)
@@ -262,24 +263,27 @@ def _folders(command: ShellCommand) -> list[str]:
     return [part for folder in sorted(above - {_TMP}) for part in ("--perms", "0755", "--dir", folder)]
 
 
-def _kept(command: ShellCommand) -> list[str]:
-    """Show again, without leave to write, what lies in the folder and is kept from the command.
+def _read_only_mounts(command: ShellCommand) -> list[str]:
+    """Mount again, read-only, the paths in the folder that the command may not write.
 
-    The folders that lead to it become mounts too: those cannot be renamed to put another in their place.
+    The folders that lead to them become mounts too: a mount cannot be renamed and replaced by another folder.
     """
     inside = [path for path in command.visible.paths if path.startswith(f"{command.folder}/")]
-    kept = sorted({*command.kept, *inside})
-    leading = {
-        str(parent) for path in kept for parent in Path(path).parents if f"{parent}/".startswith(f"{command.folder}/")
+    read_only = sorted({*command.read_only, *inside})
+    parents = {
+        str(parent)
+        for path in read_only
+        for parent in Path(path).parents
+        if f"{parent}/".startswith(f"{command.folder}/")
     }
-    mounts = dict.fromkeys(leading - {command.folder}, "--bind") | dict.fromkeys(kept, "--ro-bind")
+    mounts = dict.fromkeys(parents - {command.folder}, "--bind") | dict.fromkeys(read_only, "--ro-bind")
     return [part for path in sorted(mounts) for part in (mounts[path], path, path)]
 
 
-_RUNG = "bubblewrap"
+_RUNG_NAME = "bubblewrap"
 _lock = threading.Lock()
-#: In a network of its own it may send datagrams, to nobody: only what is answered counts.
-_TRIED = """
+#: In a network of its own a command may send datagrams, which reach nobody. So only connections count.
+_ATTACK = """
 import sys
 addresses = _addresses
 def _addresses(targets):
@@ -289,7 +293,7 @@ run(sys.argv[1], 1)
 _MARGIN_S = 3.0  # for the first process of the sandbox to start and to report; then all is killed
 _PIECE_BYTES = 65_536
 _MOST_STATUS = 4_096
-#: What a command is kept from. Its files are this user's own, so is its user; how much disk it uses is looked at, not bounded.
+#: The features that confine a command. It runs as this user, over this user's files; its use of the disk is watched, not bounded.
 KEPT_FROM = frozenset(FEATURES) - {"own user", "bounded disk"}
 #: How much one command may use: memory, size of a file and open files for each process, disk and processes for all together.
 BOUNDS = Bounds(
@@ -303,9 +307,9 @@ How = Literal["exited", "timeout", "stopped", "disk", "processes", "lost"]
 
 @attrs.frozen
 class CommandEnd:
-    """How it ended. `status` is its exit status, the negative number of a signal, or None where it had to be left to the kernel.
+    """How a command ended. `status` is its exit status, the negative number of a signal, or None if the kernel had to end it.
 
-    `head` is the beginning of what it wrote to its output and errors, `tail` the end of the rest, `bytes_between` what neither has.
+    `head` is the beginning of its output and errors, `tail` the end of the rest, `bytes_between` the number of bytes between them.
     """
 
     how: How
@@ -320,49 +324,49 @@ class StopSwitch:
     """Stops a command from another thread, once and for all."""
 
     def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
+        self._reader, self._writer = os.pipe()
 
     def fileno(self) -> int:
-        """Return a file that can be read from as soon as it is set."""
-        return self._reading
+        """Return a file that is readable once the switch is set."""
+        return self._reader
 
     def set(self) -> None:
         """Stop the command that waits for this, and every later one."""
-        os.write(self._writing, b"x")
+        os.write(self._writer, b"x")
 
     def close(self) -> None:
         """Close its files."""
-        os.close(self._reading)
-        os.close(self._writing)
+        os.close(self._reader)
+        os.close(self._writer)
 
 
 @contextlib.contextmanager
 def stop() -> Iterator[StopSwitch]:
-    """Yield one that is closed afterwards."""
-    made = StopSwitch()
+    """Yield a switch, and close it afterwards."""
+    switch = StopSwitch()
     try:
-        yield made
+        yield switch
     finally:
-        made.close()
+        switch.close()
 
 
 def run_command(
-    command: ShellCommand, bounds: Bounds = BOUNDS, grace_s: float = 1.0, stopped: StopSwitch | None = None
+    command: ShellCommand, bounds: Bounds = BOUNDS, grace_s: float = 1.0, switch: StopSwitch | None = None
 ) -> CommandEnd:
     """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError when it cannot be run so confined."""
-    started = time.monotonic()
+    start_s = time.monotonic()
     with shortages(), Pipes() as pipes:
         limits = {**attrs.asdict(bounds), "grace_s": grace_s}
         with Sandbox(command, limits, pipes) as sandbox:
-            reading = _CommandPipes(pipes, bounds.output_bytes)
-            reading.collect(started + bounds.timeout_s + grace_s + _MARGIN_S, stopped)
-            sandbox.end(by_itself=reading.is_over)
-            reading.drain()
-            return _ended(reading, sandbox.complaints(), time.monotonic() - started)
+            reader = _CommandPipes(pipes, bounds.output_bytes)
+            reader.collect(start_s + bounds.timeout_s + grace_s + _MARGIN_S, switch)
+            sandbox.end(by_itself=reader.is_over)
+            reader.drain()
+            return _command_end(reader, sandbox.complaints(), time.monotonic() - start_s)
 
 
 class _CommandPipes:
-    """What has been read so far: of the output the beginning and the end, and all of the status."""
+    """Reads a command's pipes: the beginning and the end of its output, and all of its status."""
 
     def __init__(self, pipes: Pipes, most: int) -> None:
         self._pipes, self._most = pipes, most
@@ -370,20 +374,20 @@ class _CommandPipes:
         self.bytes_between = 0
         self.is_over = False
 
-    def collect(self, deadline: float, stopped: StopSwitch | None) -> None:
+    def collect(self, deadline: float, switch: StopSwitch | None) -> None:
         """Read until the sandbox has closed its status, or the deadline."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipes.output, selectors.EVENT_READ, self._read_output)
             selector.register(self._pipes.status, selectors.EVENT_READ, self._read_status)
-            if stopped is not None:
-                selector.register(stopped, selectors.EVENT_READ, self._pass_on)
+            if switch is not None:
+                selector.register(switch, selectors.EVENT_READ, self._pass_on)
             while not self.is_over and (left_s := deadline - time.monotonic()) > 0:
                 for key, _ in selector.select(left_s):
                     if not key.data():
                         selector.unregister(key.fileobj)
 
     def drain(self) -> None:
-        """Read what is still in the pipe; who holds it open is not waited for."""
+        """Read what is still in the pipe, without waiting for processes that hold it open."""
         with contextlib.suppress(BlockingIOError):
             while self._read_output():
                 pass
@@ -409,47 +413,49 @@ class _CommandPipes:
         return bool(piece)
 
 
-def _ended(reading: _CommandPipes, complaints: str, seconds: float) -> CommandEnd:
-    said: dict[str, Any] = json.loads(reading.status) if reading.status else {}
-    if not said and complaints:
+def _command_end(reader: _CommandPipes, complaints: str, seconds: float) -> CommandEnd:
+    report: dict[str, Any] = json.loads(reader.status) if reader.status else {}
+    if not report and complaints:
         raise SandboxError(f"the sandbox for commands could not be made: {complaints}", ("bubblewrap",))
-    if said.get("fault"):
-        raise SandboxError(f"the command could not be started: {said['fault']}")
+    if report.get("fault"):
+        raise SandboxError(f"the command could not be started: {report['fault']}")
     return CommandEnd(
-        said.get("ended", "lost"), said.get("status"), bytes(reading.head), reading.tail, reading.bytes_between, seconds,
+        report.get("ended", "lost"), report.get("status"), bytes(reader.head), reader.tail, reader.bytes_between, seconds,
     )  # fmt: skip
 
 
-def probed() -> Rung:
-    """Try the sandbox for commands: attack it from inside. The answer is kept like that of a rung."""
+def probe_commands() -> Rung:
+    """Try the sandbox for commands by attacking it from inside. The answer is kept like that of a rung."""
     with _lock:
         try:
-            return _probed()
+            return _probe_commands()
         except ShortageError as error:
-            return Rung(_RUNG, fault=str(error))
+            return Rung(_RUNG_NAME, fault=str(error))
 
 
 @functools.cache
-def _probed() -> Rung:
+def _probe_commands() -> Rung:
     if sys.platform != "linux":
-        return Rung(_RUNG, fault="only Linux has it")
+        return Rung(_RUNG_NAME, fault="only Linux has it")
     if shutil.which("bwrap") is None:
-        return Rung(_RUNG, fault="bwrap is not installed (apt install bubblewrap)")
+        return Rung(_RUNG_NAME, fault="bwrap is not installed (apt install bubblewrap)")
     try:
-        with shortages(), tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as made:
-            code = f"{TRIALS.text}\n{_TRIED}"
-            argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(made))
-            ended = run_command(
+        with shortages(), tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as target_data:
+            code = f"{TRIALS.text}\n{_ATTACK}"
+            argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(target_data))
+            end = run_command(
                 ShellCommand(argv, folder, folder, {}, visible_paths()), attrs.evolve(BOUNDS, timeout_s=10)
             )
-        broken = json.loads(ended.head)
+        broken_features = json.loads(end.head)
     except ShortageError:
         raise
     except SandboxError as error:
-        return Rung(_RUNG, fault=str(error))
+        return Rung(_RUNG_NAME, fault=str(error))
     except ValueError:
-        said = ended.head.decode(errors="replace").strip().splitlines()
-        return Rung(_RUNG, fault=f"a program that was tried there {ended.how}: {said[-1] if said else 'no word'}")
-    if fault := unkept(KEPT_FROM, broken):
-        return Rung(_RUNG, fault=fault)
-    return Rung(_RUNG, KEPT_FROM)
+        lines = end.head.decode(errors="replace").strip().splitlines()
+        return Rung(
+            _RUNG_NAME, fault=f"its trial program ended ({end.how}): {lines[-1] if lines else 'it printed nothing'}"
+        )
+    if fault := broken_promises(KEPT_FROM, broken_features):
+        return Rung(_RUNG_NAME, fault=fault)
+    return Rung(_RUNG_NAME, KEPT_FROM)

@@ -1,7 +1,7 @@
 """A proxy that lets a sandbox without a network reach the hosts that were named, and no other.
 
-Takes names, as NAME or NAME:PORT, gives a Unix socket on which CONNECT and plain HTTP are understood (RFC 9110, RFC 9112). Names are
-compared as they were asked for and resolved here. What stands inside of an encrypted connection is not seen.
+It takes names, as NAME or NAME:PORT, and serves CONNECT and plain HTTP on a Unix socket (RFC 9110, RFC 9112). Names are compared as they were
+requested, and resolved here. It does not see into encrypted connections.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ _MOST_AT_ONCE = 64
 
 
 @contextlib.contextmanager
-def serving(hosts: Collection[str]) -> Iterator[str]:
-    """Serve a proxy while a command runs; return the path of its socket. Raises ValueError for what names no host."""
-    allowed = frozenset(place for host in hosts for place in places(host))
+def serve_proxy(hosts: Collection[str]) -> Iterator[str]:
+    """Serve a proxy while a command runs; yield the path of its socket. Raises ValueError for an invalid host name."""
+    allowed_places = frozenset(place for host in hosts for place in places(host))
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder, _Connections() as connections:
         path = str(Path(folder) / "proxy")
         listener = connections.add(socket.socket(socket.AF_UNIX))
         listener.bind(path)
         listener.listen()
-        threading.Thread(target=_serve, args=(listener, allowed, connections), daemon=True).start()
+        threading.Thread(target=_serve, args=(listener, allowed_places, connections), daemon=True).start()
         yield path
 
 
 def places(host: str) -> list[tuple[str, int]]:
-    """Return the names and ports that are meant: those of the web where no port is said."""
+    """Return the name with its ports: those of the web if it has none."""
     name, _, port = host.partition(":")
     if (
         not name
@@ -48,7 +48,7 @@ def places(host: str) -> list[tuple[str, int]]:
 
 
 class _Connections:
-    """All sockets that are open, to be shut down when the command is over: their threads end then, and close them."""
+    """The open sockets. They are shut down when the command is over; then their threads end and close them."""
 
     def __init__(self) -> None:
         self._open: set[socket.socket] = set()
@@ -66,7 +66,7 @@ class _Connections:
                     each.shutdown(socket.SHUT_RDWR)
 
     def add(self, one: socket.socket) -> socket.socket:
-        """Note a socket. Raises ConnectionError when the command is over, or has too many."""
+        """Add a socket. Raises ConnectionError when the command is over, or has too many."""
         with self._lock:
             if self._over or len(self._open) >= _MOST_AT_ONCE:
                 one.close()
@@ -81,35 +81,35 @@ class _Connections:
         one.close()
 
 
-def _serve(listener: socket.socket, allowed: frozenset[tuple[str, int]], connections: _Connections) -> None:
+def _serve(listener: socket.socket, allowed_places: frozenset[tuple[str, int]], connections: _Connections) -> None:
     with contextlib.suppress(OSError):  # it was closed: the command is over
         while True:
             one = listener.accept()[0]
             with contextlib.suppress(ConnectionError):
                 connections.add(one)
-                threading.Thread(target=_answered, args=(one, allowed, connections), daemon=True).start()
+                threading.Thread(target=_answer, args=(one, allowed_places, connections), daemon=True).start()
     connections.drop(listener)
 
 
-def _answered(one: socket.socket, allowed: frozenset[tuple[str, int]], connections: _Connections) -> None:
+def _answer(one: socket.socket, allowed_places: frozenset[tuple[str, int]], connections: _Connections) -> None:
     try:
         one.settimeout(_CONNECT_S)
-        _carried(one, allowed, connections)
-    except (OSError, ValueError):  # a side is gone, or speaks no HTTP: there is nobody to tell
+        _carry(one, allowed_places, connections)
+    except (OSError, ValueError):  # a side is gone, or does not speak HTTP: nobody reads an answer
         pass
     finally:
         connections.drop(one)
 
 
-def _carried(one: socket.socket, allowed: frozenset[tuple[str, int]], connections: _Connections) -> None:
+def _carry(one: socket.socket, allowed_places: frozenset[tuple[str, int]], connections: _Connections) -> None:
     head, body = _head(one)
     method, target, version = head[0].split(" ")
     place, first = (
-        (_connect_target(target), b"") if method == "CONNECT" else _forwarded(method, target, version, head[1:])
+        (_connect_target(target), b"") if method == "CONNECT" else _plain_request(method, target, version, head[1:])
     )
-    if place not in allowed:
-        names = ", ".join(sorted(f"{name}:{port}" for name, port in allowed))
-        text = f"{place[0]}:{place[1]} is not reached from here; allowed: {names}\n".encode()
+    if place not in allowed_places:
+        names = ", ".join(sorted(f"{name}:{port}" for name, port in allowed_places))
+        text = f"{place[0]}:{place[1]} cannot be reached from here; allowed: {names}\n".encode()
         one.sendall(
             b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"
             % (len(text), text)
@@ -148,15 +148,15 @@ def _connect_target(target: str) -> tuple[str, int]:
     return name.lower().rstrip("."), int(port)
 
 
-def _forwarded(method: str, target: str, version: str, lines: list[str]) -> tuple[tuple[str, int], bytes]:
-    """Return where a plain request goes, and how it is sent on: for that host, and as the only one of its connection."""
+def _plain_request(method: str, target: str, version: str, lines: list[str]) -> tuple[tuple[str, int], bytes]:
+    """Return the host and port of a plain request, and the request as it is sent there, alone on its connection."""
     url = urlsplit(target)
     if url.scheme != "http" or not url.hostname or url.username is not None:
         raise ValueError("no plain request to a proxy")
     path = url._replace(scheme="", netloc="").geturl() or "/"
-    dropped = {"host", "connection", "proxy-connection", "proxy-authorization"}
-    kept = [line for line in lines if line.partition(":")[0].strip().lower() not in dropped]
+    dropped_headers = {"host", "connection", "proxy-connection", "proxy-authorization"}
+    other_headers = [line for line in lines if line.partition(":")[0].strip().lower() not in dropped_headers]
     port = url.port or 80
     host = url.hostname if port == 80 else f"{url.hostname}:{port}"  # noqa: PLR2004  # HTTP's
-    text = "\r\n".join((f"{method} {path} {version}", f"Host: {host}", "Connection: close", *kept, "", ""))
+    text = "\r\n".join((f"{method} {path} {version}", f"Host: {host}", "Connection: close", *other_headers, "", ""))
     return (url.hostname.rstrip("."), port), text.encode("latin-1")

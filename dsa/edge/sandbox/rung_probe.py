@@ -1,6 +1,7 @@
-"""Which rungs this machine reaches, found by trying: a program that attacks is run on each, and a feature counts that it could not break.
+"""A probe of the sandbox: the rungs that this machine reaches, found by attacks.
 
-Every rung is tried at most once in a process. The attacks aim at things made for them: a file, a folder, sockets of ours.
+A program that attacks runs on each rung, and a feature counts only if the attacks could not break it. Every rung is tried at most once in a process.
+The attacks aim at a file, a folder and sockets that are made for them.
 """
 
 import contextlib
@@ -38,9 +39,9 @@ _lock = threading.Lock()
 
 @attrs.frozen
 class Rung:
-    """A rung as it is here: `features` that held when attacked, or the `fault` for which it cannot be had.
+    """A rung on this machine: the `features` that held when attacked, or the `fault` for which it cannot be used.
 
-    `notes` say what is less than elsewhere, and why: a filter of system calls that is not there, limits of this user's own.
+    `notes` say what is weaker here than elsewhere, and why: no filter of system calls, lower limits for this user.
     """
 
     name: str
@@ -49,25 +50,25 @@ class Rung:
     notes: tuple[str, ...] = ()
 
 
-def probed(name: str) -> Rung:
-    """Try a rung; the answer is kept for as long as this process lives, unless the machine was only out of something."""
+def probe(name: str) -> Rung:
+    """Try a rung. The answer is kept while this process lives, unless the machine was only short of something."""
     with _lock:
         try:
-            return _probed(name)
+            return _probe_rung(name)
         except ShortageError as error:
             return Rung(name, fault=str(error))
 
 
 def ladder() -> tuple[Rung, ...]:
     """Try all rungs, best first."""
-    return tuple(map(probed, RUNGS))
+    return tuple(map(probe, RUNGS))
 
 
 def best() -> Rung:
     """Return the best rung that this machine reaches. Raises SandboxError with the fault of each when there is none."""
     faults = []
     for name in RUNGS:
-        rung = probed(name)
+        rung = probe(name)
         if not rung.fault:
             return rung
         faults.append(f"{name}: {rung.fault}")
@@ -75,37 +76,41 @@ def best() -> Rung:
 
 
 @functools.cache
-def _probed(name: str) -> Rung:
+def _probe_rung(name: str) -> Rung:
     if fault := _not_here(name):
         return Rung(name, fault=fault)
     try:
-        with shortages(), targets() as made:
-            outcome = run_on(name, TRIALS, json.dumps(made), _BOUNDS, Confinement())
+        with shortages(), targets() as target_data:
+            outcome = run_on(name, TRIALS, json.dumps(target_data), _BOUNDS, Confinement())
     except ShortageError:
         raise
     except SandboxError as error:
         return Rung(name, fault=str(error))
     try:
-        broken = json.loads(outcome.results)
+        broken_features = json.loads(outcome.results)
     except ValueError:
-        said = outcome.output.decode(errors="replace").strip().splitlines()
-        return Rung(name, fault=f"a program that was tried there {outcome.ended}: {said[-1] if said else 'no word'}")
-    if fault := unkept(outcome.features, broken):
+        lines = outcome.output.decode(errors="replace").strip().splitlines()
+        return Rung(
+            name, fault=f"its trial program ended ({outcome.end}): {lines[-1] if lines else 'it printed nothing'}"
+        )
+    if fault := broken_promises(outcome.features, broken_features):
         return Rung(name, fault=fault)
     return Rung(name, outcome.features, notes=tuple(_notes(outcome)))
 
 
-def unkept(promised: Collection[str], broken: Mapping[str, list[str]]) -> str:
-    """Return which promises did not hold when tried, and by what; empty when all did."""
-    failed = [f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken.items()) if name in promised]
-    return f"it promises what did not hold when tried: {', '.join(failed)}" if failed else ""
+def broken_promises(promises: Collection[str], broken_features: Mapping[str, list[str]]) -> str:
+    """Return which promises did not hold when tried, and what broke them; empty when all held."""
+    failures = [
+        f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken_features.items()) if name in promises
+    ]
+    return f"its promises did not hold when tried: {', '.join(failures)}" if failures else ""
 
 
 def _notes(outcome: SandboxOutcome) -> Iterator[str]:
     if outcome.gap:
         yield outcome.gap
-    for name, bound in outcome.lowered.items():
-        yield f"{name} is at most {bound}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
+    for name, limit in outcome.lowered_bounds.items():
+        yield f"{name} is at most {limit}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
 
 
 def _not_here(name: str) -> str:
@@ -120,23 +125,23 @@ def _not_here(name: str) -> str:
 
 @contextlib.contextmanager
 def targets() -> Iterator[dict[str, Any]]:
-    """Make what is attacked: a file of this user, a folder for all, listening sockets; this process is one too."""
-    with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as opened:
+    """Make the targets of the attacks: a file of this user, a folder for all, listening sockets. This process is a target too."""
+    with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as stack:
         Path(folder).chmod(0o777)
         secret = Path(folder) / "secret"
         secret.write_text("outside", encoding="utf-8")
         secret.chmod(0o644)
-        made: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
-        with contextlib.suppress(OSError):  # a machine may be without loopback: then there is none to reach
-            tcp = opened.enter_context(socket.socket())
+        target_data: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
+        with contextlib.suppress(OSError):  # on a machine without loopback there is no TCP to reach
+            tcp = stack.enter_context(socket.socket())
             tcp.bind(("127.0.0.1", 0))
             tcp.listen()
-            made["tcp"] = tcp.getsockname()[1]
-        local = opened.enter_context(socket.socket(socket.AF_UNIX))
+            target_data["tcp"] = tcp.getsockname()[1]
+        local = stack.enter_context(socket.socket(socket.AF_UNIX))
         local.bind(f"{folder}/s")
         local.listen()
-        letters = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        letters = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         letters.bind(f"{folder}/d")
         for each in "sd":
             (Path(folder) / each).chmod(0o777)
-        yield made
+        yield target_data

@@ -1,16 +1,11 @@
-"""The rungs of the sandbox, what they keep code from, and what somebody may require. Words and rules only; it starts nothing.
+"""The rungs of the sandbox, their features, and what callers may require; nothing here starts a process.
 
-A rung is a way to confine a process, a feature something that the code then cannot do. Both are known by their names, which
-`Confinement`, every result and `dsa doctor` use.
+A rung is a way to confine a process; a feature is something that the code then cannot do. `Confinement`, every result and `dsa doctor` use their names.
+`SandboxProgram`, `Bounds` and `SandboxOutcome` are what runs, what it may use, and its result.
 
-What is run, what it may use, and what came out.
-
-Which files of this machine code can read in the sandbox: Python, its library, the system's shared libraries. Nothing it could write.
-
-How Python is started for what runs inside: without an environment, with modules that come along, never from a path.
-
-Takes names of modules of the folder `inside`, gives them compiled, and the command of an interpreter that makes them from its setup and runs
-the last one's `main`.
+`visible` lists the files of this machine that code can read: Python, its library, and the system's shared libraries, none of which it could write.
+`python` is the command that starts Python inside, without an environment; `compile_modules` compiles modules of the folder `inside`, which travel with
+their setup and are never read from a path.
 """
 
 import contextlib
@@ -36,7 +31,7 @@ RUNGS = {
     "landlock": "files kept away by Landlock, sockets by a filter of system calls; limits",
     "limits": "limits on time, memory, files and processes, a filter of system calls, and the user's own rights",
 }
-#: What a process may be kept from. What stands beside each is what it can do without it.
+#: The features of rungs, each with what code can do without it.
 FEATURES = {
     "no files outside": "It can read and write the files that its user can.",
     "own file tree": "It can see names, sizes and times of files outside, and change modes and times of its user's.",
@@ -53,7 +48,7 @@ FEATURES = {
     "bounded open files": "It can open any number of files.",
     "bounded processes": "It can start any number of processes until the time limit.",
 }
-#: What stays possible whatever is achieved.
+#: What stays possible on every rung.
 ALWAYS = (
     "It can read Python's library and the system's shared libraries.",
     "It can use the memory and time limits once for each process that it starts, up to the limit on processes.",
@@ -63,14 +58,14 @@ ALWAYS = (
 
 
 class SandboxError(DsaError):
-    """Raised when code cannot be run as confined as it must be. `missing` names the features, or the rung, that are not there."""
+    """Raised when code cannot be confined as required. `missing` names the features, or the rung, that are not there."""
 
     def __init__(self, message: str, missing: Collection[str] = ()) -> None:
         super().__init__(message)
         self.missing = tuple(missing)
 
 
-#: What helps where this machine, or this process, is out of something.
+#: Hints for when this machine, or this process, is short of something.
 _HINTS = {
     errno.EMFILE: "this process has too many open files: close some, or raise its limit (ulimit -n)",
     errno.ENFILE: "the machine has too many open files",
@@ -83,12 +78,12 @@ _HINTS = {
 
 
 class ShortageError(SandboxError):
-    """Raised when this machine, or this process, is out of something: files, processes, disk. Later it may have it again."""
+    """Raised when this machine, or this process, is short of files, processes or disk. Later there may be enough."""
 
 
 @contextlib.contextmanager
 def shortages() -> Iterator[None]:
-    """Raise ShortageError, with what helps, for an OSError of our own doing."""
+    """Turn an OSError into a ShortageError with a hint."""
     try:
         yield
     except OSError as error:
@@ -102,25 +97,25 @@ def _names(names: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen
 class Confinement:
-    """What must hold of every run, else it is refused: `require` names features, or a rung, which then is the least.
+    """What every run must have, or else it is refused: `require` names features, or the lowest rung.
 
-    `rung` takes exactly this one instead of the best there is. ValueError for names that are none.
+    `rung` picks exactly this rung instead of the best one. Raises ValueError for unknown names.
     """
 
     require: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
     rung: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a name that is neither a feature nor a rung: nothing would be required by it."""
+        """Raise ValueError for a name that is neither a feature nor a rung: it would require nothing."""
         unknown = sorted(self.require - {*FEATURES, *RUNGS})
         if unknown:
-            known = ", ".join((*FEATURES, *RUNGS))
-            raise ValueError(f"'{unknown[0]}' is nothing that a sandbox can be required to have: {known}")
+            names = ", ".join((*FEATURES, *RUNGS))
+            raise ValueError(f"'{unknown[0]}' is neither a feature nor a rung of the sandbox: {names}")
         if self.rung and self.rung not in RUNGS:
-            raise ValueError(f"'{self.rung}' is no rung of the sandbox: {', '.join(RUNGS)}")
+            raise ValueError(f"'{self.rung}' is not a rung of the sandbox: {', '.join(RUNGS)}")
 
     def missing(self, rung: str, features: Collection[str]) -> tuple[str, ...]:
-        """Name what is required and not there, in the order of the lists above."""
+        """Return what is required and missing, in the order of the lists above."""
         order = list(RUNGS)
         lower = order[order.index(rung) + 1 :]
         have = {*features, rung, *lower}
@@ -128,7 +123,7 @@ class Confinement:
 
 
 def limits(features: Collection[str] = ()) -> tuple[str, ...]:
-    """Return what code can still do in a sandbox with these features, one sentence each; without any: on no rung worth the name."""
+    """Return what code can still do in a sandbox with these features, one sentence each."""
     return (*(can for name, can in FEATURES.items() if name not in features), *ALWAYS)
 
 
@@ -138,12 +133,12 @@ End = Literal["exited", "signalled", "timeout", "flooded", "lost"]
 
 @attrs.frozen
 class SandboxProgram:
-    """The text of a Python program of ours that defines `run(payload, result_fd)`.
+    """The text of a trusted Python program that defines `run(payload, result_fd)`.
 
-    `preload` names modules that are imported beforehand, once, in the process from which calls are forked; `paths` are folders in which
-    they are found besides the standard library, and which the code can read. `prepare` is Python that this process then runs, once, in a
-    namespace that calls do not see; where no process is kept warm, neither happens. `hash_seed` makes hashes of texts, and so the order of
-    sets, the same in every call (PYTHONHASHSEED, 0 to 4294967295).
+    `preload` names modules that are imported once, in the process from which calls are forked. `paths` are folders with such modules, beside
+    the standard library; code can read them. `prepare` is Python that this process then runs, once, in a namespace that calls do not see.
+    Where no process is kept warm, neither happens. `hash_seed` makes hashes of texts, and so the order of sets, the same in every call
+    (PYTHONHASHSEED, 0 to 4294967295).
     """
 
     text: str
@@ -153,21 +148,21 @@ class SandboxProgram:
     hash_seed: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Raise SyntaxError here for what is no Python, not where calls are waited for."""
+        """Raise SyntaxError here for invalid Python, rather than during a call."""
         compile(self.text, "<program>", "exec")
         compile(self.prepare, "<prepare>", "exec")
         if self.hash_seed is not None and not 0 <= self.hash_seed < 1 << 32:
-            raise ValueError(f"hash_seed = {self.hash_seed} is none: 0 to {(1 << 32) - 1}")
+            raise ValueError(f"hash_seed = {self.hash_seed} is not a seed: 0 to {(1 << 32) - 1}")
 
     @property
     def setup(self) -> "WarmSetup":
-        """What the process from which calls are forked is started with."""
+        """The setup of the process from which calls are forked."""
         return WarmSetup(self.preload, self.paths, self.prepare, self.hash_seed)
 
 
 @attrs.frozen
 class WarmSetup:
-    """What programs may share a warm process by: the same modules, folders, preparation and seed. See `SandboxProgram`."""
+    """The setup of a warm process: programs with the same modules, folders, preparation and seed share one. See `SandboxProgram`."""
 
     preload: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -180,10 +175,11 @@ _MOST = (1 << 63) - 1  # what the kernel can count to
 
 @attrs.frozen
 class Bounds:
-    """What one call may use. `result_bytes` bounds what it reports, `output_bytes` what is kept of its prints: at the beginning, and at the end.
+    """The limits of one call. `result_bytes` bounds its report, `output_bytes` what is kept of its prints, at the beginning and at the end.
 
-    Processor time, memory, size of a file and open files are for each process; disk space is for all of a call, where its folder is its own.
-    Where the process that runs this may have less itself (`ulimit -H`), a call has that: see `Outcome.lowered`. ValueError for what is no bound.
+    Processor time, memory, size of a file and open files are for each process; disk space is for the whole call, where it has its own folder.
+    If the calling process has a lower limit itself (`ulimit -H`), a call has that: see `SandboxOutcome.lowered_bounds`. Raises ValueError
+    for an invalid bound.
     """
 
     timeout_s: float = 10.0
@@ -198,24 +194,24 @@ class Bounds:
     output_bytes: int = 64 * 1024
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what the kernel would refuse later, in a process that can no longer say so well."""
+        """Raise ValueError for what the kernel would refuse later, in a process that can no longer explain it."""
         if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
-            raise ValueError(f"timeout_s = {self.timeout_s} is no time to wait: a number of seconds above 0")
-        for name, bound in attrs.asdict(self).items():
-            if name != "timeout_s" and not (isinstance(bound, int) and 0 <= bound <= _MOST):
-                raise ValueError(f"{name} = {bound!r} is no bound: a whole number from 0 to {_MOST}")
+            raise ValueError(f"timeout_s = {self.timeout_s} is not a time to wait: a number of seconds above 0")
+        for name, limit in attrs.asdict(self).items():
+            if name != "timeout_s" and not (isinstance(limit, int) and 0 <= limit <= _MOST):
+                raise ValueError(f"{name} = {limit!r} is not a bound: a whole number from 0 to {_MOST}")
 
 
 @attrs.frozen
 class SandboxOutcome:
-    """What came out. Only `results` was meant to; the code may have forged that too: judge it as a claim.
+    """The outcome of a call. `results` is what it reported; the code may have forged it, so treat it as a claim.
 
-    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what was
-    printed; `tail` is the end of the rest, which is empty where nothing was left out. `lowered` has the bounds that were less than asked for, by name,
-    because this user may not have more; `gap` says why system calls were not filtered, and is empty where they were.
+    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of its
+    prints, `tail` the end of the rest, empty if there is none. `lowered_bounds` has the bounds, by name, that were lower than requested because
+    this user may not have more. `gap` says why system calls were not filtered; empty where they were.
     """
 
-    ended: End
+    end: End
     code: int
     results: bytes
     output: bytes
@@ -224,13 +220,13 @@ class SandboxOutcome:
     rung: str
     features: frozenset[str] = frozenset()
     tail: bytes = b""
-    lowered: Mapping[str, int] = attrs.field(factory=dict)
+    lowered_bounds: Mapping[str, int] = attrs.field(factory=dict)
     gap: str = ""
 
 
 _SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/share/zoneinfo")
 _FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime")
-#: The folder of each call, as `inside.confinement` has it, and what leads to it: where programs keep passing files, and the C library semaphores.
+#: The folder of each call, as in `inside.confinement`, and links to it: where programs put temporary files, and the C library semaphores.
 OWN = "/own"
 _TO_OWN = ("/tmp", "/dev/shm")  # noqa: S108
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -252,11 +248,11 @@ def interpreter() -> str:
 
 @functools.cache
 def visible(more: tuple[str, ...] = ()) -> Visible:
-    """Return what can be read; `more` are further folders."""
+    """Return the files and folders that code can read; `more` are further folders."""
     library = [str(Path(path).parent.parent) for path in (os.__file__, sysconfig.get_config_var("DESTSHARED")) if path]
-    wanted = [interpreter(), *library, *more, *_SYSTEM, *_FILES]
-    links = {path: os.readlink(path) for path in wanted if os.path.islink(path)}  # noqa: PTH114, PTH115
-    real = sorted({os.path.realpath(path) for path in wanted if Path(path).exists()})
+    paths = [interpreter(), *library, *more, *_SYSTEM, *_FILES]
+    links = {path: os.readlink(path) for path in paths if os.path.islink(path)}  # noqa: PTH114, PTH115
+    real = sorted({os.path.realpath(path) for path in paths if Path(path).exists()})
     tops = [path for path in real if not any(path.startswith(f"{other}/") for other in real)]
     devices = tuple(path for path in _DEVICES if Path(path).exists())
     links |= {path: OWN for path in _TO_OWN if not any(top.startswith(f"{path}/") for top in tops)}
@@ -266,8 +262,8 @@ def visible(more: tuple[str, ...] = ()) -> Visible:
 
 INSIDE = Path(__file__).with_name("inside")
 _PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
-#: With the environment that it is given this is `-I`, which would not let it have a seed for hashes.
-_ISOLATED = ("-P", "-s", "-S")
+#: With the environment that Python gets, this equals `-I`, which would ignore the seed for hashes.
+_ISOLATION_FLAGS = ("-P", "-s", "-S")
 
 #: Reads the setup, makes the modules that are in it, forgets the names under which they found each other, and serves.
 _BOOT = f"""
@@ -287,11 +283,11 @@ module.main(setup)
 
 
 def python() -> list[str]:
-    """Return the command: it reads its setup, marshalled, from standard input; `modules` there are those of `compiled`."""
-    return [interpreter(), *_ISOLATED, "-c", _BOOT]
+    """Return the command that starts Python. It reads its marshalled setup from standard input; `modules` in it are from `compile_modules`."""
+    return [interpreter(), *_ISOLATION_FLAGS, "-c", _BOOT]
 
 
 @functools.cache
-def compiled(names: tuple[str, ...]) -> list[tuple[str, CodeType]]:
-    """Compile modules, once: the other side is the same Python. Each may import those before it."""
+def compile_modules(names: tuple[str, ...]) -> list[tuple[str, CodeType]]:
+    """Compile modules, once: the same Python runs inside. Each may import those before it."""
     return [(name, compile((INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in names]

@@ -1,18 +1,12 @@
-"""Start the process from which calls are forked, on one rung, and talk to it.
+"""The runner of the sandbox: a trusted program over untrusted code, confined on one rung.
 
-Takes a rung and what is to be imported; gives a `Zygote`. It has no environment but a seed for hashes, no other open file than its control socket and a view
-of `/proc` that code never gets, and it ends when the socket is closed: also when this process is killed.
+`run_on` starts a call and returns what it reported. It trusts nothing that comes out: it reads pipes up to a bound, exit status and prints prove
+nothing, and at the deadline it kills the call with all that it started.
 
-The warm processes of this one: started at the first use, shared by all threads, ended with it.
-
-A call is forked off a warm process only where code cannot reach it; elsewhere each call has a process of its own, started for it.
-
-Working directories of calls on rungs where a process has no file tree of its own, removed with all that is in them.
-
-Run a program of ours over code that is not, confined, and give back what it reported.
-
-Nothing is trusted that comes out: pipes are read up to a bound, exit status and prints mean nothing, and whatever is not over at the
-deadline is killed with all that it started.
+Calls are forked by a `Zygote`: a process with no environment but a seed for hashes, and no open files but its control socket and a view of `/proc` that
+code never gets. It ends when the socket is closed, also when this process is killed. A zygote that code cannot reach is kept warm: it starts at the
+first use, all threads share it, and it ends with this process. Elsewhere each call has its own. On rungs without a file tree of its own a call has a
+working directory, which is removed with all that is in it.
 """
 
 import atexit
@@ -55,9 +49,9 @@ _MOST_HELLO = 65_536
 
 @attrs.define(eq=False)
 class Zygote:
-    """A process that forks one confined process for each call. `fault` says why it is not there; then it takes no calls.
+    """A process that forks one confined process for each call. `fault` says why it could not start; then it takes no calls.
 
-    `gap` says why system calls are not filtered; empty where they are. One that is not `warm` could be reached by its calls: it takes only one.
+    `gap` says why system calls are not filtered; empty where they are. If it is not `warm`, its calls could reach it, and it takes only one.
     """
 
     process: subprocess.Popen[bytes]
@@ -68,7 +62,7 @@ class Zygote:
     warm: bool = False
 
     def ask(self, files: Sequence[int]) -> None:
-        """Hand a call over: header, payload, result, status, output, lifeline. Raises SandboxError when it is gone."""
+        """Send it a call: header, payload, result, status, output, lifeline. Raises SandboxError when the process is gone."""
         try:
             socket.send_fds(self.control, [b"c"], files)
         except OSError as error:
@@ -79,7 +73,7 @@ class Zygote:
         return self.process.poll() is None
 
     def close(self) -> None:
-        """Let it end by itself, its calls with it; kill it when it does not."""
+        """Let it end by itself with its calls; kill it if it does not."""
         self.control.close()
         try:
             self.process.wait(1)
@@ -96,28 +90,28 @@ class Zygote:
             self.process.wait()
 
     def forget(self) -> None:
-        """Let go of it in a fork of the process that started it, which does not own it."""
+        """Forget it in a fork of the process that started it: the fork does not own it."""
         self.control.close()
         self.process.returncode = 0
 
 
-def start(rung: str, wanted: WarmSetup) -> Zygote:
-    """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`. Raises OSError."""
+def start(rung: str, warm_setup: WarmSetup) -> Zygote:
+    """Start a zygote, and wait until it is confined and has imported its modules. Its `fault` says what went wrong. Raises OSError."""
     ours, theirs = socket.socketpair()
-    shown = visible(wanted.paths)
+    view = visible(warm_setup.paths)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY) if Path("/proc/self").exists() else os.dup(theirs.fileno())
     with theirs, tempfile.TemporaryFile() as setup, tempfile.TemporaryFile() as complaints:
         try:
-            setup.write(marshal.dumps(_setup(rung, wanted, shown, theirs.fileno(), proc)))
+            setup.write(marshal.dumps(_setup(rung, warm_setup, view, theirs.fileno(), proc)))
             setup.seek(0)
             process = subprocess.Popen(  # noqa: S603  # our own interpreter and text
-                [*_wrapper(rung, shown), *rungs.python()],
+                [*_wrapper(rung, view), *rungs.python()],
                 stdin=setup,
                 stdout=complaints,
                 stderr=complaints,
                 pass_fds=(theirs.fileno(), proc),
                 cwd="/",
-                env={} if wanted.hash_seed is None else {"PYTHONHASHSEED": str(wanted.hash_seed)},
+                env={} if warm_setup.hash_seed is None else {"PYTHONHASHSEED": str(warm_setup.hash_seed)},
                 start_new_session=True,
             )
         except OSError:
@@ -126,25 +120,25 @@ def start(rung: str, wanted: WarmSetup) -> Zygote:
         finally:
             os.close(proc)
         theirs.close()
-        return _greeted(Zygote(process, ours), complaints)
+        return _read_greeting(Zygote(process, ours), complaints)
 
 
-def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a file
-    """Read what it says of itself, or what went wrong."""
+def _read_greeting(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a file
+    """Read the zygote's report about itself, or what went wrong."""
     line = b""
     zygote.control.settimeout(_HELLO_S)
     with contextlib.suppress(OSError):
         while not line.endswith(b"\n") and len(line) < _MOST_HELLO and (piece := zygote.control.recv(4096)):
             line += piece
     try:
-        said = json.loads(line)
+        greeting = json.loads(line)
     except ValueError:
         zygote.kill()
         complaints.seek(0)
         lines = complaints.read(_MOST_HELLO).decode(errors="replace").strip().splitlines()
-        said = {"fault": lines[-1] if lines else "it said nothing", "features": [], "gap": "", "warm": False}
-    zygote.fault, zygote.features = said["fault"], frozenset(said["features"])
-    zygote.gap, zygote.warm = said["gap"], said["warm"]
+        greeting = {"fault": lines[-1] if lines else "it said nothing", "features": [], "gap": "", "warm": False}
+    zygote.fault, zygote.features = greeting["fault"], frozenset(greeting["features"])
+    zygote.gap, zygote.warm = greeting["gap"], greeting["warm"]
     if zygote.fault:
         zygote.kill()
     else:
@@ -152,19 +146,19 @@ def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a fi
     return zygote
 
 
-def _setup(rung: str, wanted: WarmSetup, shown: Visible, control: int, proc: int) -> dict[str, Any]:
+def _setup(rung: str, warm_setup: WarmSetup, view: Visible, control: int, proc: int) -> dict[str, Any]:
     return {
-        "modules": rungs.compiled(_MODULES), "rung": rung, "preload": wanted.preload, "paths": wanted.paths, "prepare": wanted.prepare,
-        "visible": list(shown.paths), "links": shown.links, "devices": list(shown.devices), "control_fd": control, "proc_fd": proc,
+        "modules": rungs.compile_modules(_MODULES), "rung": rung, "preload": warm_setup.preload, "paths": warm_setup.paths, "prepare": warm_setup.prepare,
+        "visible": list(view.paths), "links": view.links, "devices": list(view.devices), "control_fd": control, "proc_fd": proc,
     }  # fmt: skip
 
 
-def _wrapper(rung: str, shown: Visible) -> list[str]:
+def _wrapper(rung: str, view: Visible) -> list[str]:
     """Return the command that goes before Python's: bubblewrap's, with the file tree; nothing on the other rungs."""
     if rung != "bubblewrap":
         return []
     command = [
-        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # else a process of its own would be left to whoever adopts orphans
+        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # else the system would adopt its orphans
         "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     ]  # fmt: skip
     if os.geteuid() == 0:  # for each call it becomes another user, who then has nothing
@@ -172,15 +166,15 @@ def _wrapper(rung: str, shown: Visible) -> list[str]:
         command += [part for name in ("SETUID", "SETGID", "SYS_ADMIN") for part in ("--cap-add", f"CAP_{name}")]
     else:
         command += ["--unshare-user"]
-    above = {str(parent) for path in shown.paths for parent in list(Path(path).parents)[:-1]}
-    for folder in sorted({*above, "/dev"}):  # by itself it would copy modes, and nobody may enter root's home
+    above = {str(parent) for path in view.paths for parent in list(Path(path).parents)[:-1]}
+    for folder in sorted({*above, "/dev"}):  # bwrap would copy modes, and others may not enter root's home
         command += ["--perms", "0755", "--dir", folder]
     command += ["--size", str(Bounds().disk_bytes), "--tmpfs", OWN]  # for calls that cannot mount their own
-    for path in shown.paths:
+    for path in view.paths:
         command += ["--ro-bind", path, path]
-    for path in shown.devices:
+    for path in view.devices:
         command += ["--dev-bind", path, path]
-    for path, target in shown.links.items():
+    for path, target in view.links.items():
         command += ["--symlink", target, path]
     return [*command, "--remount-ro", "/", "--"]
 
@@ -191,41 +185,41 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
-    """Yield a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
+    """Yield a zygote for a call, warm where that is safe. Raises SandboxError when the rung is not available, OSError when no process starts."""
     key = (rung, setup)
     with _lock:
-        found = _warm.get(key)
-        if found is None or not found.is_there():
-            if found is not None:
+        process = _warm.get(key)
+        if process is None or not process.is_there():
+            if process is not None:
                 _warm.pop(key).kill()
-            found = start(*key)
-            if found.fault:
-                raise SandboxError(f"no process can be confined by '{rung}' here: {found.fault}", (rung,))
-            if found.warm:
-                _warm[key] = found
-    if found.warm:
-        yield found
+            process = start(*key)
+            if process.fault:
+                raise SandboxError(f"no process can be confined by '{rung}' here: {process.fault}", (rung,))
+            if process.warm:
+                _warm[key] = process
+    if process.warm:
+        yield process
         return
     try:
-        yield found
+        yield process
     finally:
-        found.close()
+        process.close()
 
 
 def close_all() -> None:
     """End all warm processes; the next call starts new ones."""
     with _lock:
-        for found in _warm.values():
-            found.close()
+        for process in _warm.values():
+            process.close()
         _warm.clear()
 
 
 def _forget_all() -> None:
-    """In a fork of this process: its warm ones are not ours."""
+    """Forget the warm processes in a fork of this process, which does not own them."""
     global _lock  # noqa: PLW0603  # another thread may have held it when we were forked
     _lock = threading.Lock()
-    for found in _warm.values():
-        found.forget()
+    for process in _warm.values():
+        process.forget()
     _warm.clear()
 
 
@@ -277,63 +271,63 @@ def run_on(
 ) -> SandboxOutcome:
     """Run `program` and call its `run(payload, result_fd)` on a rung. Never raises for what the code does.
 
-    Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
+    Raises SandboxError when code cannot be confined, or the rung lacks what is required; then nothing was run.
     """
-    started = time.monotonic()
-    with shortages(), zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
-        if missing := confinement.missing(rung, found.features):
+    start_s = time.monotonic()
+    with shortages(), zygote(rung, program.setup) as process, contextlib.ExitStack() as stack:
+        if missing := confinement.missing(rung, process.features):
             raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
-        folder = "" if "own file tree" in found.features else opened.enter_context(working_directory())
+        folder = "" if "own file tree" in process.features else stack.enter_context(working_directory())
         header = {"program": program.text, "bounds": attrs.asdict(bounds), "folder": folder}
-        reading = _CallPipes(bounds, opened)
-        _ask(found, header, payload, reading)
-        reading.collect(started + bounds.timeout_s + _GRACE_S)
-        if not reading.over:
-            found.kill()
-        reading.drain()
-    return _outcome(reading, bounds, time.monotonic() - started, rung, found)
+        pipes = _CallPipes(bounds, stack)
+        _ask(process, header, payload, pipes)
+        pipes.collect(start_s + bounds.timeout_s + _GRACE_S)
+        if not pipes.over:
+            process.kill()
+        pipes.drain()
+    return _outcome(pipes, bounds, time.monotonic() - start_s, rung, process)
 
 
-def _ask(found: Zygote, header: dict[str, Any], payload: str, reading: "_CallPipes") -> None:
+def _ask(process: Zygote, header: dict[str, Any], payload: str, pipes: "_CallPipes") -> None:
     with tempfile.TemporaryFile() as head, tempfile.TemporaryFile() as body:  # a file cannot fill up while nobody reads
         try:
             for file, text in ((head, json.dumps(header)), (body, payload)):
                 file.write(text.encode("utf-8", "surrogatepass"))
                 file.seek(0)
-            found.ask([head.fileno(), body.fileno(), *reading.theirs])
+            process.ask([head.fileno(), body.fileno(), *pipes.theirs])
         finally:
-            reading.hand_over()
+            pipes.hand_over()
 
 
 class _CallPipes:
     """The pipes of a call, and what has been read of each so far."""
 
-    def __init__(self, bounds: Bounds, opened: contextlib.ExitStack) -> None:
+    def __init__(self, bounds: Bounds, stack: contextlib.ExitStack) -> None:
         self._bounds = bounds
         self._most = {"result": bounds.result_bytes, "output": bounds.output_bytes, "status": _PIECE_BYTES}
         self._names: dict[int, str] = {}
         self.theirs: list[int] = []
         self.pieces = {name: bytearray() for name in _PIPES}
         self.tail = b""
-        self.flooded = False
+        self.is_flooded = False
         self.over = False
         for name in _PIPES:
             reader, writer = os.pipe()
-            opened.callback(os.close, reader)
+            stack.callback(os.close, reader)
             os.set_blocking(reader, False)
             self._names[reader] = name
             self.theirs.append(writer)
         end, self._lifeline = os.pipe()
-        opened.callback(self._cut)
+        stack.callback(self._cut)
         self.theirs.append(end)
 
     def hand_over(self) -> None:
-        """Close here what the other side has now."""
+        """Close here the ends that the other side has now."""
         for file in self.theirs:
             os.close(file)
 
     def _cut(self) -> None:
-        """End the call: the watching process kills all of it and reports."""
+        """End the call: the watching process kills all of it, and reports."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -349,16 +343,16 @@ class _CallPipes:
                         selector.unregister(key.fd)
                         self.over = self.over or self._names[key.fd] == "status"
                 if len(self.pieces["result"]) > self._bounds.result_bytes:
-                    self.flooded = True
+                    self.is_flooded = True
                     self._cut()
 
     def drain(self) -> None:
-        """Read what is still in the pipes; nobody who holds one open is waited for."""
+        """Read what is still in the pipes, without waiting for processes that hold them open."""
         for reader in self._names:
             self._read(reader)
 
     def _read(self, reader: int) -> bool:
-        """Read one piece, keep at most one byte more than is wanted, and of the output the end too; False at the end of the pipe."""
+        """Read one piece; return False at the end of the pipe. Keep at most one byte more than allowed, and of the output also the end."""
         name = self._names[reader]
         try:
             piece = os.read(reader, _PIECE_BYTES)
@@ -372,8 +366,8 @@ class _CallPipes:
         return bool(piece)
 
 
-def _outcome(reading: _CallPipes, bounds: Bounds, seconds: float, rung: str, found: Zygote) -> SandboxOutcome:
-    pieces = reading.pieces
+def _outcome(pipes: _CallPipes, bounds: Bounds, seconds: float, rung: str, process: Zygote) -> SandboxOutcome:
+    pieces = pipes.pieces
     try:
         status = json.loads(pieces["status"])
     except ValueError:  # the watching process was killed: at our deadline, or by the code
@@ -381,15 +375,15 @@ def _outcome(reading: _CallPipes, bounds: Bounds, seconds: float, rung: str, fou
     if status["fault"]:
         raise SandboxError(f"code could not be confined by '{rung}': {status['fault']}", (rung,))
     return SandboxOutcome(
-        ended="flooded" if reading.flooded else status["ended"],
+        end="flooded" if pipes.is_flooded else status["ended"],
         code=status["code"],
         results=bytes(pieces["result"]),
         output=bytes(pieces["output"]),
         seconds=seconds,
         cpu_s=status["cpu_s"],
         rung=rung,
-        features=found.features,
-        tail=reading.tail,
-        lowered=status.get("lowered", {}),
-        gap=found.gap,
+        features=process.features,
+        tail=pipes.tail,
+        lowered_bounds=status.get("lowered", {}),
+        gap=process.gap,
     )

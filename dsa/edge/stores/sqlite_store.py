@@ -1,7 +1,7 @@
 """The durable store: one SQLite file with many runs, each written by one holder at a time.
 
-An append is one statement and one transaction with one fsync (WAL, `synchronous=FULL`). Rows are chained by hashes, and every other number is
-sealed by one: what was changed since it was written is noticed when it is read.
+An append is one statement and one transaction with one fsync (WAL, `synchronous=FULL`). Hashes chain the rows and seal every other number, so that a
+change made behind the store's back is noticed when it is read.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from dsa.edge.stores import store_rows
 from dsa.edge.stores.store_file import StoreFile
 from dsa.edge.stores.store_rows import (
     END,
-    REMOVED,
+    REMOVED_MACHINE,
     RUN_COLUMNS,
     SPAN,
     EndRow,
@@ -27,9 +27,9 @@ from dsa.edge.stores.store_rows import (
     delete_entries,
     end_in,
     entries_after,
-    recorded,
+    read_run,
     store_texts,
-    uncollected,
+    without_collector,
 )
 from dsa.runtime.ledger import Entry
 from dsa.runtime.run_store import (
@@ -62,16 +62,16 @@ _ENDS = _END_OF.replace("WHERE run = :run", "ORDER BY number").replace("FROM run
 class SqliteStore:
     """A `RunStore` in one file, which is made when there is none. Use it as a context manager, or `close` it.
 
-    Its methods belong to the thread that made it. `lock_patience_s` is how long it waits while other processes write. `read_only`, or
-    where the file or its folder cannot be written, it shows every commit, and methods that write raise StoreError. Raises StoreError when
-    the file cannot be opened or is another program's.
+    Use it in the thread that made it. `lock_patience_s` is how long it waits while other processes write. If it is `read_only`, or the file
+    or its folder cannot be written, it shows every commit, and methods that write raise StoreError. Raises StoreError when the file cannot
+    be opened or is another program's.
     """
 
     def __init__(self, path: Path, *, lock_patience_s: float = 60.0, read_only: bool = False) -> None:
         self._database = StoreFile(path, lock_patience_s, read_only=read_only)
         self._path = path
-        self._polled: dict[tuple[str, str], tuple[tuple[object, ...], Any]] = {}
-        self._written_inboxes = 0  # how often this handle has changed what waits in one
+        self._cache: dict[tuple[str, str], tuple[tuple[object, ...], Any]] = {}
+        self._written_inboxes = 0  # how often this handle has changed an inbox
 
     def __enter__(self) -> Self:
         return self
@@ -80,19 +80,19 @@ class SqliteStore:
         self.close()
 
     def close(self) -> None:
-        """Give up all that is held, and close the file."""
-        self._polled.clear()
+        """Release all runs, and close the file."""
+        self._cache.clear()
         self._database.close()
 
     # -- writing a run ---------------------------------------------------------------------------------------------
 
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "SqliteJournal":
         """Begin a run. Raises StoreError when the id is or was in use."""
-        with self._database.writing() as connection:
-            found = connection.execute(_ROW, (run,)).fetchone()
-            if found is not None:
-                removed = found[2] == REMOVED
-                raise StoreError(f"there {'was' if removed else 'is'} a run of that id already")
+        with self._database.write_transaction() as connection:
+            columns = connection.execute(_ROW, (run,)).fetchone()
+            if columns is not None:
+                was_removed = columns[2] == REMOVED_MACHINE
+                raise StoreError(f"there {'was' if was_removed else 'is'} a run of that id already")
             (last,) = connection.execute("SELECT max(number) FROM runs").fetchone()
             row = RunRow((last or 0) + 1, run, address(text), 1, self._database.holder)
             connection.execute(_NEW, (*attrs.astuple(row), row.seal))
@@ -106,17 +106,17 @@ class SqliteStore:
     def hold(
         self, run: str, *, take: bool = False, snapshot: StoredRun | None = None
     ) -> tuple["SqliteJournal", StoredRun]:
-        """Become the writer of a run, and read it or what was written after what is `snapshot`. Raises HeldError."""
-        with self._database.writing() as connection:
+        """Become the writer of a run, and read it, or only what is newer than a `snapshot` of it. Raises HeldError."""
+        with self._database.write_transaction() as connection:
             row = self._row(connection, run)
-            if not take and self._database.living(row.holder):
+            if not take and self._database.living_holder(row.holder):
                 raise HeldError(run, str(row.holder))
-            found, end = recorded(connection, row, snapshot)
+            stored_run, end = read_run(connection, row, snapshot)
             ours = attrs.evolve(row, epoch=row.epoch + 1, holder=self._database.holder)
             row.replace(connection, ours)
             end = EndRow(ours.number, ours.epoch, end.length, end.head, end.summary)
             end.write(connection)
-        return SqliteJournal(self, ours, end), attrs.evolve(found, epoch=ours.epoch, holder=ours.holder)
+        return SqliteJournal(self, ours, end), attrs.evolve(stored_run, epoch=ours.epoch, holder=ours.holder)
 
     def append(self, row: RunRow, commit: StoreCommit, outcomes: Sequence[MessageOutcome]) -> None:
         """Write a commit of a run."""
@@ -124,7 +124,7 @@ class SqliteStore:
             self._database.write_at_once(commit.write)  # one statement, a transaction by itself
             return
         self._written_inboxes += bool(outcomes)
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             store_rows.take(connection, row.number, row.run, outcomes)
             store_texts(connection, commit.texts)
             commit.write(connection)
@@ -132,9 +132,9 @@ class SqliteStore:
     def release(self, row: RunRow, commit: StoreCommit, *, rests: bool) -> None:
         """Give up the right to write a run; one that rests must have no messages in its inbox. Raises MessagesWaitError."""
         if not self._database.is_open:
-            return  # after a fault; whoever comes next finds this holder dead
-        with suppress(LeaseLostError), self._database.writing() as connection:
-            if rests and store_rows.waiting(connection, row.number, row.run):
+            return  # after a fault; the next process finds this holder dead
+        with suppress(LeaseLostError), self._database.write_transaction() as connection:
+            if rests and store_rows.waiting_messages(connection, row.number, row.run):
                 raise MessagesWaitError(row.run)
             row.replace(connection, attrs.evolve(row, holder=None))
             with suppress(
@@ -145,26 +145,26 @@ class SqliteStore:
     def remove(self, *runs: str) -> None:
         """Remove runs and their inboxes; their rows stay, so that the ids are not used again. Raises HeldError."""
         self._written_inboxes += 1
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             for run in runs:
                 row = self._row(connection, run)
-                if self._database.living(row.holder):
+                if self._database.living_holder(row.holder):
                     raise HeldError(run, str(row.holder))
                 delete_entries(connection, row.number)
                 store_rows.delete(connection, row.number)
-                row.replace(connection, attrs.evolve(row, machine=REMOVED, epoch=row.epoch + 1, holder=None))
+                row.replace(connection, attrs.evolve(row, machine=REMOVED_MACHINE, epoch=row.epoch + 1, holder=None))
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(self, run: str) -> StoredRun:
-        """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
-        with self._database.reading() as connection:
-            found, _ = recorded(connection, self._row(connection, run))
-        return attrs.evolve(found, holder=self._database.living(found.holder))
+        """Read a run, even while another process writes it. Raises UnknownRunError or DamageError."""
+        with self._database.read_transaction() as connection:
+            stored_run, _ = read_run(connection, self._row(connection, run))
+        return attrs.evolve(stored_run, holder=self._database.living_holder(stored_run.holder))
 
     def read_after(self, run: str, position: int) -> tuple[Entry, ...]:
         """Read the entries from a position on, verified from there. Raises UnknownRunError or DamageError."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return entries_after(connection, self._row(connection, run), position)
 
     def version(self, run: str) -> int:
@@ -178,33 +178,33 @@ class SqliteStore:
         return self._latest("version", run, self._database.stamp(), length)
 
     def runs(self) -> tuple[str, ...]:
-        """Return the ids of all runs, in the order they were begun; read from the rows themselves, since nothing seals an index."""
-        with self._database.reading() as connection:
+        """Return the ids of all runs, in the order they were begun. They are read from the rows, since no seal covers an index."""
+        with self._database.read_transaction() as connection:
             return tuple(str(columns[1]) for columns in connection.execute(_ALL) if not _is_removed(columns))
 
     def summaries(
         self, *, status: str | None = None, waiting_for: str | None = None, machine: str | None = None, now_ms: int | None = None
     ) -> tuple[RunSummary, ...]:  # fmt: skip
-        """Return how all runs stand, or those that the filter asks for, in the order they were begun."""
-        with self._database.reading() as connection:
-            found = [each.at(now_ms) for each in self._summaries(connection)]
-        return tuple(each for each in found if each.matches(status, waiting_for, machine))
+        """Return the summaries of all runs, or of those that match the filter, in the order they were begun."""
+        with self._database.read_transaction() as connection:
+            summaries = [each.at(now_ms) for each in self._summaries(connection)]
+        return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
 
     def summary(self, run: str) -> RunSummary:
-        """Return how one run stands."""
-        with self._database.reading() as connection:
-            found = self._summaries(connection, run)
-        if not found:
+        """Return the summary of one run."""
+        with self._database.read_transaction() as connection:
+            summaries = self._summaries(connection, run)
+        if not summaries:
             raise self._unknown(run)
-        return found[0]
+        return summaries[0]
 
     def due(self, now_ms: int) -> tuple[str, ...]:
-        """Return the runs that nobody holds and in which there is something to do."""
+        """Return the runs that nobody holds and that have something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
     def lost_count(self) -> int:
-        """Return how many runs were kept here and are in the list no longer: runs are numbered from 1, and of removed ones the row stays."""
-        with self._database.reading() as connection:
+        """Return how many runs are lost: runs are numbered from 1, and removed ones leave their row."""
+        with self._database.read_transaction() as connection:
             numbers = {number for (number,) in connection.execute("SELECT number FROM runs NOT INDEXED")}
             (last,) = connection.execute("SELECT max(place) FROM entries").fetchone()
         return max([*numbers, (last or 0) // SPAN], default=0) - len(numbers)
@@ -212,46 +212,46 @@ class SqliteStore:
     # -- the inbox -------------------------------------------------------------------------------------------------
 
     def post(self, run: str, message: InboxMessage) -> None:
-        """Put a message into a run's inbox, whoever holds it. Raises UnknownRunError, TooLargeError, StoreError."""
+        """Put a message into a run's inbox, even while another process holds the run. Raises UnknownRunError, TooLargeError, StoreError."""
         self._written_inboxes += 1
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             store_rows.post(connection, self._row(connection, run).number, message)
 
     def waiting_messages(self, run: str) -> tuple[InboxMessage, ...]:
         """Return the messages that wait in a run's inbox, in the order they were posted."""
 
-        def waiting(connection: sqlite3.Connection) -> tuple[InboxMessage, ...]:
-            return store_rows.waiting(connection, self._row(connection, run).number, run)
+        def read_messages(connection: sqlite3.Connection) -> tuple[InboxMessage, ...]:
+            return store_rows.waiting_messages(connection, self._row(connection, run).number, run)
 
         connection, of_others, _ = (
             self._database.stamp()
         )  # asked for often, and our own commits of entries change no inbox
         stamp = connection, of_others, self._written_inboxes
-        return self._latest("inbox", run, stamp, waiting)
+        return self._latest("inbox", run, stamp, read_messages)
 
     def outcome_of(self, message: str) -> str | None:
-        """Return what came of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
-        with self._database.reading() as connection:
+        """Return the outcome of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
+        with self._database.read_transaction() as connection:
             return store_rows.outcome_of(connection, message)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _latest(self, name: str, run: str, stamp: tuple[object, ...], read: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `read` returned before, as long as the stamp is the same."""
-        found = self._polled.get((name, run))
-        if found is None or found[0] != stamp:
-            with self._database.reading() as connection:
-                found = self._polled[name, run] = stamp, read(connection)
-        latest: T = found[1]
+        """Return the cached result of `read` while the stamp stays the same."""
+        entry = self._cache.get((name, run))
+        if entry is None or entry[0] != stamp:
+            with self._database.read_transaction() as connection:
+                entry = self._cache[name, run] = stamp, read(connection)
+        latest: T = entry[1]
         return latest
 
     def _row(self, connection: sqlite3.Connection, run: str) -> RunRow:
-        found = connection.execute(_ROW, (run,)).fetchone()
-        if found is None:
+        columns = connection.execute(_ROW, (run,)).fetchone()
+        if columns is None:
             raise self._unknown(run)
-        row = RunRow(*found[:-1])
-        row.require_sound(found[-1])
-        if row.machine == REMOVED:
+        row = RunRow(*columns[:-1])
+        row.require_sound(columns[-1])
+        if row.machine == REMOVED_MACHINE:
             raise self._unknown(run)
         return row
 
@@ -260,10 +260,12 @@ class SqliteStore:
 
     def _summaries(self, connection: sqlite3.Connection, run: str | None = None) -> list[RunSummary]:
         query, values = (_ENDS, {}) if run is None else (_END_OF, {"run": run})
-        messages, living = store_rows.counts(connection), lru_cache(self._database.living)
-        with uncollected():
+        messages, living_holder = store_rows.counts(connection), lru_cache(self._database.living_holder)
+        with without_collector():
             rows = connection.execute(query, {"span": SPAN, "end": END, **values}).fetchall()
-            return [_summarised(row, living, messages.get(row[0], 0)) for row in rows if not _is_removed(row[:6])]
+            return [
+                _run_summary(row, living_holder, messages.get(row[0], 0)) for row in rows if not _is_removed(row[:6])
+            ]
 
 
 class SqliteJournal:
@@ -290,7 +292,7 @@ class SqliteJournal:
     def append(
         self, entries: Sequence[Entry], summary: Summary | None = None, outcomes: Sequence[MessageOutcome] = ()
     ) -> None:
-        """Write entries, the summary and what came of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
+        """Write entries, the summary and the outcomes of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
         if entries or summary is not None or outcomes:
             commit = StoreCommit(self._row.run, self._end, entries, _line(summary))
             self._store.append(self._row, commit, outcomes)
@@ -307,17 +309,17 @@ def _line(summary: Summary | None) -> str | None:
 
 
 def _is_removed(columns: tuple[Any, ...]) -> bool:
-    """Return whether this is the row of a run that was removed; one that was only changed to look so is not."""
-    return columns[2] == REMOVED and RunRow(*columns[:-1]).is_sound(columns[-1])
+    """Return whether this is the row of a removed run; a row that was changed to look like one does not count."""
+    return columns[2] == REMOVED_MACHINE and RunRow(*columns[:-1]).is_sound(columns[-1])
 
 
-def _summarised(columns: tuple[Any, ...], living: Callable[[str], str | None], messages: int) -> RunSummary:
+def _run_summary(columns: tuple[Any, ...], living_holder: Callable[[str], str | None], messages: int) -> RunSummary:
     """Return a run's summary from its row and the one that seals its end."""
     row = RunRow(*columns[:5])
     try:
         row.require_sound(columns[5])
         end = end_in(columns[6:] if isinstance(columns[6], int) else (), row.run, row.epoch)
-        holder = None if row.holder is None else living(row.holder)
+        holder = None if row.holder is None else living_holder(row.holder)
         return RunSummary(row.run, end.length, summary_of(end.summary), holder, messages=messages)
     except DamageError as fault:
         return RunSummary(str(row.run), 0, Summary(), damage=fault.reason)

@@ -1,10 +1,9 @@
-"""Who is alive, and who writes: advisory file locks, which the kernel gives back when a process ends, however it ends.
+"""The file of the durable store: its tables, its transactions, and the locks that say who is alive and who writes.
 
-Takes paths, gives locks. Works between processes and containers that share a folder, on POSIX.
+The locks are advisory file locks, which the kernel drops when a process ends, in whatever way. They work between processes and containers that share
+a folder, on POSIX. A `Holder` is a living writer of runs; a `WriteTurn` lets one process write at a time.
 
-The file of the durable store: its tables, transactions in turn with other processes, and what follows a fault.
-
-After an error in a write a handle is dead, because after a failed fsync nobody knows what is on the disk; open the file again to see.
+After an error in a write a handle is dead, since after a failed fsync the state of the disk is unknown. Open the file again to see it.
 """
 
 import getpass
@@ -19,17 +18,17 @@ from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 
-from dsa.edge.file_locks import folders_above, locked, sync_folder, unlock
+from dsa.edge.file_locks import folders_above, sync_folder, try_lock, unlock
 from dsa.runtime.run_store import DamageError, StoreError
 
 _PAUSE_S = 0.0005
 
 
 class Holder:
-    """One who may write runs: alive as long as its process lives and it was not closed.
+    """A process that may write runs: alive until its process ends or it is closed.
 
-    `name` says which process that is, and tells apart all holders there ever were. Make one only when it is your turn: what killed ones have
-    left is removed first.
+    `name` names the process, and no two holders ever have the same. Make a holder only during a `WriteTurn`: it first removes what killed
+    holders have left.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,16 +38,16 @@ class Holder:
         self.name = f"process {os.getpid()} on {socket.gethostname().replace('/', '_')} ({token_hex(6)})"
         self._path = folder / self.name
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        locked(self._file)
+        try_lock(self._file)
 
     def close(self) -> None:
-        """Be no longer alive."""
+        """End the holder's life."""
         _remove(self._path)
         os.close(self._file)
 
 
 def is_alive(folder: Path, name: str) -> bool:
-    """Return whether a holder is alive, or may be. One that is not leaves no file behind where that can be removed."""
+    """Return whether a holder is alive, or may be. The file of a dead one is removed where possible."""
     try:
         file = os.open(folder / name, os.O_RDONLY)
     except FileNotFoundError:
@@ -56,7 +55,9 @@ def is_alive(folder: Path, name: str) -> bool:
     except PermissionError:  # another user's, whose next process removes it if it is not alive
         return True
     try:
-        lives = not locked(file, shared=True)  # shared: two who ask at once do not take each other for it
+        lives = not try_lock(
+            file, is_shared=True
+        )  # shared: two processes that check at once do not see each other as the holder
         if not lives:
             _remove(folder / name)
         return lives
@@ -65,13 +66,13 @@ def is_alive(folder: Path, name: str) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a holder's file. On a disk that fails it stays for those who come later: it says nothing any more."""
+    """Remove a holder's file. On a failing disk it stays, which does no harm: it is not locked any more."""
     with suppress(OSError):
         path.unlink()
 
 
 def this_process() -> str:
-    """Return who this is: `USER@HOST (process NUMBER)`; HOST alone where the user has no name."""
+    """Return `USER@HOST (process NUMBER)` for this process; only HOST where the user has no name."""
     user = ""
     with suppress(ImportError, KeyError, OSError):
         user = f"{getpass.getuser()}@"
@@ -81,19 +82,19 @@ def this_process() -> str:
 class WriteTurn:
     """The right to write a file, one process at a time.
 
-    SQLite would take turns by itself, but some of its versions (3.7.0 to 3.51.2) can damage a file when one connection writes while
-    another one checkpoints; they never do so at the same time here. Who has to wait longer than `patience_s` is told: a process that
-    is stopped (SIGSTOP) while it writes would keep all others waiting. A `shared` turn is for those who only want nobody to write.
+    SQLite would take turns by itself, but some of its versions (3.7.0 to 3.51.2) can damage a file when one connection writes while another
+    one checkpoints; here they never do both at once. A wait of more than `patience_s` raises an error: a process that is stopped (SIGSTOP)
+    while it writes would keep all others waiting. An `is_shared` turn only keeps others from writing.
     """
 
-    def __init__(self, path: Path, patience_s: float, *, shared: bool = False) -> None:
-        self._path, self._patience_s, self._shared = path, patience_s, shared
-        self._file = os.open(path, os.O_RDONLY) if shared else os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    def __init__(self, path: Path, patience_s: float, *, is_shared: bool = False) -> None:
+        self._path, self._patience_s, self._is_shared = path, patience_s, is_shared
+        self._file = os.open(path, os.O_RDONLY) if is_shared else os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def take(self) -> None:
         """Wait for the turn. Raises TimeoutError."""
         deadline_s = time.monotonic() + self._patience_s
-        while not locked(self._file, shared=self._shared):
+        while not try_lock(self._file, is_shared=self._is_shared):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
                     f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "
@@ -123,16 +124,16 @@ CREATE INDEX waiting ON inbox (run) WHERE outcome IS NULL;
 """
 
 
-#: A file that was changed this short a time ago may have been changed again without another time of change.
+#: A file that changed less than this ago may change again with the same time of change.
 _TICK_NS = 10**9
 
 
 class _Snapshot:
-    """A file that is only read, with every commit in its write-ahead log, also of a killed writer.
+    """A file that is only read, with every commit in its write-ahead log, also those of a killed writer.
 
-    SQLite reads such a file itself where the log and its index can be used. Where they cannot, a copy of both is read, and made anew when
-    they have changed: SQLite's `immutable` would leave out without a word what stands only in the log. `require` raises if the file
-    that a connection has open is not the right one.
+    SQLite reads such a file itself where the log and its index can be used. Where they cannot, a copy of both is read, and copied again when
+    they have changed: SQLite's `immutable` would silently leave out what is only in the log. `require` raises if a connection has opened
+    another program's file.
     """
 
     def __init__(
@@ -162,17 +163,17 @@ class _Snapshot:
     def _open(self) -> sqlite3.Connection:
         self._path.stat()
         with suppress(sqlite3.OperationalError):  # SQLite needs an index of the log, and can neither use nor make one
-            return self._required(
+            return self._require_valid(
                 sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
             )
         self._copy = TemporaryDirectory(prefix="dsa-snapshot-")
         try:
-            return self._required(sqlite3.connect(self._copied(Path(self._copy.name)), isolation_level=None))
+            return self._require_valid(sqlite3.connect(self._copy_to(Path(self._copy.name)), isolation_level=None))
         except BaseException:
             self._copy.cleanup()
             raise
 
-    def _required(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _require_valid(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         try:
             self._require(connection, self._path)
         except BaseException:
@@ -180,10 +181,12 @@ class _Snapshot:
             raise
         return connection
 
-    def _copied(self, folder: Path) -> Path:
+    def _copy_to(self, folder: Path) -> Path:
         """Copy file and log while nobody writes them."""
         turn = (
-            WriteTurn(self._lock_path, self._patience_s, shared=True) if os.access(self._lock_path, os.R_OK) else None
+            WriteTurn(self._lock_path, self._patience_s, is_shared=True)
+            if os.access(self._lock_path, os.R_OK)
+            else None
         )
         try:
             if turn is not None:
@@ -198,19 +201,19 @@ class _Snapshot:
         return folder / self._path.name
 
     def _stamp(self) -> tuple[object, ...]:
-        """Return what differs after a change of the file or its log. What was changed just now is equal to nothing."""
-        found: list[object] = []
+        """Return a value that differs after a change of the file or its log. Right after a change it equals no other stamp."""
+        stamp: list[object] = []
         for path in (self._path, self._log):
             with suppress(FileNotFoundError):
                 about = path.stat()
-                found += (about.st_ino, about.st_size, about.st_mtime_ns)
+                stamp += (about.st_ino, about.st_size, about.st_mtime_ns)
                 if time.time_ns() - about.st_mtime_ns < _TICK_NS:
-                    found.append(object())
-        return tuple(found)
+                    stamp.append(object())
+        return tuple(stamp)
 
 
 class StoreFile:
-    """The file as one process has it open, to write it or (`read_only`, or where it may not be written) to read it.
+    """The file as one process has it open: to write it, or to read it if `read_only` or where it may not be written.
 
     Raises StoreError when the file cannot be opened or is another program's.
     """
@@ -242,11 +245,11 @@ class StoreFile:
             with self._its_turn():
                 self._holder = Holder(self._holders)
                 undone.callback(self._holder.close)
-                self._connection = _opened(self.path)
+                self._connection = _open_file(self.path)
             undone.pop_all()
 
     def close(self) -> None:
-        """Give up all that is held, and close the file."""
+        """Release all runs, and close the file."""
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
@@ -265,7 +268,7 @@ class StoreFile:
         self._require_writable()
         return self._holder.name
 
-    def living(self, holder: str | None) -> str | None:
+    def living_holder(self, holder: str | None) -> str | None:
         """Return the name of a writer if it is alive."""
         return holder if holder is not None and is_alive(self._holders, holder) else None
 
@@ -277,8 +280,8 @@ class StoreFile:
         return self._connection is not None or self._snapshot is not None
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Begin a durable transaction, and commit it or undo it. A fault of SQLite makes the handle dead."""
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Begin a durable transaction, and commit it or undo it. After a fault of SQLite the handle is dead."""
         connection = self._require_writable()
         with self._its_turn():
             try:
@@ -290,7 +293,7 @@ class StoreFile:
                 raise
 
     def write_at_once(self, write: Callable[[sqlite3.Connection], None]) -> None:
-        """Have one statement written that is a transaction by itself, as `writing` does."""
+        """Write one statement, which is a transaction by itself, as `write_transaction` does."""
         connection = self._require_writable()
         self._take_turn()
         try:
@@ -302,8 +305,8 @@ class StoreFile:
             self._turn.give_back()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Begin a transaction that sees one state of the file, whoever writes it."""
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Begin a transaction that sees one state of the file, even while another process writes it."""
         try:
             connection = self._current()
             connection.execute("BEGIN")
@@ -317,7 +320,10 @@ class StoreFile:
             raise kind(f"{self.path}: cannot be read: {_reason(fault)}") from fault
 
     def stamp(self) -> tuple[object, object, int]:
-        """Return what is equal as long as nobody has written the file: the connection, what changes with commits of others, and with our own. Takes microseconds."""
+        """Return a value that stays equal until the file is written: the connection, and counters of others' commits and of its own.
+
+        This takes microseconds.
+        """
         try:
             connection = self._current()
             (version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -343,7 +349,7 @@ class StoreFile:
         return self._require_open()
 
     def _give_up(self, fault: BaseException) -> None:
-        """Undo what was not written to its end. What goes wrong in SQLite makes the handle dead, and is a StoreError."""
+        """Undo an unfinished write. After an error of SQLite the handle is dead; raise StoreError or DamageError."""
         connection = self._connection
         if isinstance(fault, sqlite3.Error | UnicodeDecodeError):
             self._close_connection()
@@ -364,7 +370,7 @@ class StoreFile:
             self._turn.give_back()
 
     def _take_turn(self) -> None:
-        """Wait for the turn. Who waits in vain closes the file: whoever has the turn has it open, so nothing is checkpointed."""
+        """Wait for the turn. After a wait in vain the file is closed; nothing is checkpointed then, since the writer has it open."""
         try:
             self._turn.take()
         except TimeoutError as fault:
@@ -378,8 +384,8 @@ class StoreFile:
                 connection.close()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it; see that it is ours."""
+def _open_file(path: Path) -> sqlite3.Connection:
+    """Open the file, or make it, and check that it is a store."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
     try:
         _make_ready(connection, path)
@@ -392,7 +398,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
     is_new = _require_ours(connection, path)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":  # SQLite would go on without, and a power cut could undo what was acknowledged
+    if mode != "wal":  # SQLite would go on without it, and a power cut could undo acknowledged writes
         raise StoreError(f"{path}: no write-ahead log can be made here; is the disk failing, or on another machine?")
     if is_new:
         numbers = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
@@ -416,9 +422,9 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _make_folder(path: Path) -> None:
-    """Make the folder of a new file, with all names that lead there on the disk: SQLite syncs only what stands in the folder itself.
+    """Make the folder of a new file, and sync all names that lead there: SQLite syncs only the names in the folder itself.
 
-    Who made the folder may have been killed before; so the names are synced as long as the file is not there.
+    A process that made the folder may have been killed before it synced them, so they are synced until the file exists.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():

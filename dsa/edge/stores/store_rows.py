@@ -1,16 +1,12 @@
-"""Large texts apart from the lines they stand in: each is kept once, under its SHA-256.
+"""The rows of the durable store: runs, commits, large texts and inboxes, and the hashes that seal them.
 
-Takes a ledger's line, gives a short line and the texts it refers to, and puts both together again. So what is said again and
-again, such as a conversation, costs its length once.
+A run has one row for itself, one for each commit, and one that seals its end. The hash of a commit's row covers the row before. The sealing row stands
+behind the last commit, so that an append changes one page of the file; it also has the summary, so that a list of runs decodes no entries.
 
-The rows of a run in the durable store: one for the run, one for each commit, one that seals the end; and the hashes that hold them together.
+Large texts are stored apart from their lines, once, under their SHA-256: a conversation that each line repeats costs its length once.
 
-Each commit's row has the hash of it and of the row before. The row that seals the end stands behind the last commit, so that an append
-changes one page of the file; it has the summary too, so that a list of runs decodes no entries.
-
-The inbox of a run in the durable store: messages that wait, and those that were taken, with what came of them.
-
-A row is sealed by a hash. What was deleted behind the store's back is missed by its sender alone.
+An inbox has the messages of a run, waiting or taken, with their outcomes. Each is sealed by a hash. If a message is deleted behind the store's back,
+only its sender misses it.
 """
 
 import gc
@@ -44,9 +40,9 @@ from dsa.runtime.run_store import (
 #: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
 LONG_LINE, LONG_TEXT = 4_096, 1_024
 _KEY = re.compile(r"\$+content")
-#: A reference, and a key that looks like one, in a line. Quotes within texts are escaped, so neither is found in a text.
+#: A reference, and a key that looks like one, in a line. Quotes in texts are escaped, so neither matches inside a text.
 _REFERENCE = re.compile(r'\{"\$content":"([0-9a-f]{64})"\}')
-_ESCAPED = re.compile(r'([{,]")\$(\$+content":)')
+_ESCAPED_KEY = re.compile(r'([{,]")\$(\$+content":)')
 
 
 def address(text: str) -> bytes:
@@ -55,7 +51,7 @@ def address(text: str) -> bytes:
 
 
 def apart(line: str) -> tuple[str, dict[bytes, str]]:
-    """Return a line with references in place of its large texts, and these by their address; a short line comes back as it is."""
+    """Return a line with references in place of its large texts, and these texts by address. A short line stays as it is."""
     if len(line) <= LONG_LINE:
         return line, {}
     texts: dict[bytes, str] = {}
@@ -68,32 +64,32 @@ def apart(line: str) -> tuple[str, dict[bytes, str]]:
             return {f"${key}" if _KEY.fullmatch(key) else key: short(item) for key, item in value.items()}
         return [short(item) for item in value] if isinstance(value, list) else value
 
-    shortened = _dumps(short(json.loads(line)))
-    return (shortened, texts) if texts else (line, {})
+    short_line = _dumps(short(json.loads(line)))
+    return (short_line, texts) if texts else (line, {})
 
 
 def together(line: str, quoted_at: Callable[[bytes], str]) -> str:
-    """Undo `apart`; `quoted_at` gives the text at an address, as JSON."""
-    whole = _REFERENCE.sub(lambda found: quoted_at(bytes.fromhex(found[1])), line)
-    return _ESCAPED.sub(r"\1\2", whole) if _ESCAPED.search(line) else whole
+    """Undo `apart`; `quoted_at` returns the text at an address, as JSON."""
+    whole = _REFERENCE.sub(lambda match: quoted_at(bytes.fromhex(match[1])), line)
+    return _ESCAPED_KEY.sub(r"\1\2", whole) if _ESCAPED_KEY.search(line) else whole
 
 
 def _dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-#: A row of entries stands at its run's number times this, plus its position: one number, so that rows of a page's size fit on a page.
+#: The place of a row of entries is its run's number times this, plus its position. One number keeps rows of a page's size on one page.
 SPAN = 2**36
 #: The position of the row that seals the end of a run.
 END = SPAN - 1
-#: What the row of a removed run has in place of its machine's address.
-REMOVED = b""
+#: Stands in the row of a removed run in place of its machine's address.
+REMOVED_MACHINE = b""
 
 RUN_COLUMNS = "number, run, machine, epoch, holder"
 _END_LINE = re.compile(r"(\d+) ([0-9a-f]{64}) (.*)", re.DOTALL)
 _ADD = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)"
 _ADD_BOTH = f"{_ADD}, (?, ?, ?, ?, ?)"
-_SEALED = "SELECT link FROM entries WHERE place = ?"
+_SEAL_QUERY = "SELECT link FROM entries WHERE place = ?"
 _ROWS = "SELECT place, epoch, short, line, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
 _LAST_BEFORE = "SELECT place, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 2"
 _Columns = tuple[Any, ...]
@@ -114,30 +110,30 @@ class RunRow:
 
     @property
     def seal(self) -> bytes:
-        """The hash of all of it."""
-        said = f"{self.number} {self.epoch} {self.machine.hex()} {self.holder!r} {self.run}"
-        return hashlib.sha256(said.encode()).digest()
+        """The hash of the whole row."""
+        text = f"{self.number} {self.epoch} {self.machine.hex()} {self.holder!r} {self.run}"
+        return hashlib.sha256(text.encode()).digest()
 
     def is_sound(self, seal: object) -> bool:
-        """Return whether this is what was sealed; a damaged row may hold anything."""
+        """Return whether the seal fits the row; a damaged row may hold anything."""
         kinds = (type(self.number), type(self.run), type(self.machine), type(self.epoch))
         return kinds == (int, str, bytes, int) and self.seal == seal
 
     def require_sound(self, seal: object) -> None:
-        """Raise DamageError unless this is what was sealed."""
+        """Raise DamageError unless the seal fits the row."""
         if not self.is_sound(seal):
-            raise DamageError("what is kept about the run as a whole was changed", str(self.run))
+            raise DamageError("its row in the table of runs was changed", str(self.run))
 
     def replace(self, connection: sqlite3.Connection, after: "RunRow") -> None:
-        """Write another row in place of this one. Raises LeaseLostError when this one is not there any more."""
-        changed = (after.machine, after.epoch, after.holder, after.seal, self.number, self.epoch)
+        """Write another row in place of this one. Raises LeaseLostError when this one has been replaced."""
+        values = (after.machine, after.epoch, after.holder, after.seal, self.number, self.epoch)
         update = "UPDATE runs SET machine = ?, epoch = ?, holder = ?, seal = ? WHERE number = ? AND epoch = ?"
-        if connection.execute(update, changed).rowcount != 1:
+        if connection.execute(update, values).rowcount != 1:
             raise LeaseLostError(self.run)
 
 
 class EndRow:
-    """The end of a run: how many entries there are, the hash of the last commit, the summary's line, and what seals all this."""
+    """The end of a run: the number of entries, the hash of the last commit, the summary's line, and their seal."""
 
     __slots__ = ("epoch", "head", "length", "number", "seal", "summary")
 
@@ -147,7 +143,7 @@ class EndRow:
 
     @property
     def place(self) -> int:
-        """Where the row stands."""
+        """The place of the row."""
         return self.number * SPAN + END
 
     def columns(self) -> _Columns:
@@ -161,34 +157,34 @@ class EndRow:
     def require(self, connection: sqlite3.Connection, run: str) -> None:
         """Raise LeaseLostError unless this is the end of the run.
 
-        If it is not, somebody else is the writer now, or this process was interrupted (Ctrl-C) after a commit, before it knew.
+        If it is not, another process is the writer now, or this one was interrupted (Ctrl-C) right after a commit.
         """
-        if connection.execute(_SEALED, (self.place,)).fetchone() != (self.seal,):
+        if connection.execute(_SEAL_QUERY, (self.place,)).fetchone() != (self.seal,):
             raise LeaseLostError(run)
 
 
 def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
-    """Return the end of a run from its row, () if there is none. Raises DamageError unless it is what was written under an epoch."""
+    """Return the end of a run from its row, () if there is none. Raises DamageError unless the row is as written under the epoch."""
     place, _, _, line, _ = columns or _NO_ROW
-    found = _END_LINE.fullmatch(line) if isinstance(line, str) else None
-    if found is not None and place % SPAN == END and line.isascii():
-        end = EndRow(place // SPAN, epoch, int(found[1]), bytes.fromhex(found[2]), found[3])
+    match = _END_LINE.fullmatch(line) if isinstance(line, str) else None
+    if match is not None and place % SPAN == END and line.isascii():
+        end = EndRow(place // SPAN, epoch, int(match[1]), bytes.fromhex(match[2]), match[3])
         if end.columns() == columns:
             return end
-    raise DamageError("what is kept about its end was changed", run)
+    raise DamageError("the row that seals its end was changed", run)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------------
 
 
 class StoreCommit:
-    """Entries and a summary (None: the one before stays) on their way behind the end of a run."""
+    """Entries and a summary to be written at the end of a run. None: the previous summary stays."""
 
     __slots__ = ("_row", "after", "before", "run", "texts")
 
     def __init__(self, run: str, end: EndRow, entries: Sequence[Entry], summary: str | None) -> None:
         self.run, self.before = run, end
-        said = end.summary if summary is None else summary
+        summary_line = end.summary if summary is None else summary
         self.texts: dict[bytes, str] = {}
         self._row: _Columns = ()
         self.after = end
@@ -196,9 +192,9 @@ class StoreCommit:
             line = commit_line(run, entries)
             link, (short, self.texts) = next_link(end.head, end.epoch, line), apart(line)
             self._row = (end.number * SPAN + end.length, end.epoch, bool(self.texts), short, link)
-            self.after = EndRow(end.number, end.epoch, end.length + len(entries), link, said)
-        elif said != end.summary:
-            self.after = EndRow(end.number, end.epoch, end.length, end.head, said)
+            self.after = EndRow(end.number, end.epoch, end.length + len(entries), link, summary_line)
+        elif summary_line != end.summary:
+            self.after = EndRow(end.number, end.epoch, end.length, end.head, summary_line)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write both rows in one statement. Raises LeaseLostError unless the run still ends where it did."""
@@ -210,7 +206,7 @@ class StoreCommit:
 
 
 def store_texts(connection: sqlite3.Connection, texts: dict[bytes, str]) -> None:
-    """Write large texts that are not there yet."""
+    """Write the large texts that are not stored yet."""
     contents = [(at, text.encode("utf-8", "surrogatepass")) for at, text in texts.items()]
     connection.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", contents)
 
@@ -223,31 +219,33 @@ def delete_entries(connection: sqlite3.Connection, number: int) -> None:
 # -- reading -------------------------------------------------------------------------------------------------------------
 
 
-def recorded(connection: sqlite3.Connection, row: RunRow, known: StoredRun | None = None) -> tuple[StoredRun, EndRow]:
-    """Read a run, and the end of it. All links of its chain are verified, or those after what is known already."""
-    if known is None or known.run != row.run:
+def read_run(
+    connection: sqlite3.Connection, row: RunRow, snapshot: StoredRun | None = None
+) -> tuple[StoredRun, EndRow]:
+    """Read a run and its end. All links of its chain are verified, or those after the snapshot."""
+    if snapshot is None or snapshot.run != row.run:
         text = content_at(connection, row.machine, row.run)
-        known = StoredRun(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
-    entries, end = _verified(connection, row, len(known.entries), known.head)
-    return StoredRun(row.run, known.text, known.entries.extend(entries), row.epoch, row.holder, end.head), end
+        snapshot = StoredRun(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
+    entries, end = _read_verified(connection, row, len(snapshot.entries), snapshot.head)
+    return StoredRun(row.run, snapshot.text, snapshot.entries.extend(entries), row.epoch, row.holder, end.head), end
 
 
 def entries_after(connection: sqlite3.Connection, row: RunRow, position: int) -> tuple[Entry, ...]:
-    """Read the entries from a position on, with all links from the commit that this one stands in."""
+    """Read the entries from a position on. Links are verified from the commit of that position."""
     first = row.number * SPAN
     last, *before = connection.execute(_LAST_BEFORE, (first, first + min(max(position, 0), END - 1))).fetchall() or [
         (first, b"")
     ]
     start = last[0] - first if before else 0
     link = before[0][1] if before else first_link(row.run, content_at(connection, row.machine, row.run))
-    entries, _ = _verified(connection, row, start, link)
+    entries, _ = _read_verified(connection, row, start, link)
     return tuple(entries[max(position - start, 0) :])
 
 
-def _verified(connection: sqlite3.Connection, row: RunRow, start: int, link: bytes) -> tuple[list[Entry], EndRow]:
+def _read_verified(connection: sqlite3.Connection, row: RunRow, start: int, link: bytes) -> tuple[list[Entry], EndRow]:
     """Read a run's entries from the start of a commit on. `link` is the hash of the commit before."""
     first, position, count, entries = row.number * SPAN, start, 0, list[Entry]()
-    with uncollected():
+    with without_collector():
         *rows, end = connection.execute(_ROWS, (first + start, first + END)).fetchall() or [()]
         lines, head = _sound_lines(connection, row.run, rows, link)
         for (place, *_), value in zip(rows, _values(lines), strict=False):
@@ -257,48 +255,48 @@ def _verified(connection: sqlite3.Connection, row: RunRow, start: int, link: byt
             position, count = start + len(entries), count + 1
     if count < len(rows):
         raise DamageError("from here on it is not what was written", row.run, position)
-    found = end_in(end, row.run, row.epoch)
-    if (found.length, found.head) != (position, head):
-        raise DamageError(f"it ends otherwise than it was written: {position} entries are there", row.run)
-    return entries, found
+    end_row = end_in(end, row.run, row.epoch)
+    if (end_row.length, end_row.head) != (position, head):
+        raise DamageError(f"its end is not what was written: {position} entries are there", row.run)
+    return entries, end_row
 
 
 def _sound_lines(
     connection: sqlite3.Connection, run: str, rows: list[_Columns], link: bytes
 ) -> tuple[list[str], bytes]:
-    """Return the lines of rows up to the first that is not what was written, and the hash of the last of them."""
+    """Return the lines of rows up to the first damaged one, and the hash of the last of them."""
     lines, quoted_at = list[str](), lru_cache(None)(lambda at: json_string(content_at(connection, at, run)))
-    for _, epoch, is_short, line, written in rows:
+    for _, epoch, is_short, line, row_link in rows:
         try:
             whole = together(line, quoted_at) if is_short else line
-            found = next_link(link, epoch, whole)
+            computed_link = next_link(link, epoch, whole)
         except (ValueError, TypeError, AttributeError):  # the bytes of a damaged row may be anything
             break
-        if found != written:
+        if computed_link != row_link:
             break
         lines.append(whole)
-        link = found
+        link = computed_link
     return lines, link
 
 
 def _values(lines: list[str]) -> Iterator[Any]:
-    """Read lines of JSON, many at once: that is quicker, and their keys share storage."""
+    """Read lines of JSON, many at once: this is quicker, and their keys share storage."""
     for begin in range(0, len(lines), _BATCH):
         yield from value_of(f"[{','.join(lines[begin : begin + _BATCH])}]")
 
 
 def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
     """Return the text at an address. Raises DamageError."""
-    found = connection.execute("SELECT content FROM contents WHERE address = ?", (at,)).fetchone()
-    content = b"" if found is None or not isinstance(found[0], bytes) else found[0]
-    if found is None or hashlib.sha256(content).digest() != at:
-        raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if found is None else 'another one'}", run)
+    row = connection.execute("SELECT content FROM contents WHERE address = ?", (at,)).fetchone()
+    content = b"" if row is None or not isinstance(row[0], bytes) else row[0]
+    if row is None or hashlib.sha256(content).digest() != at:
+        raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if row is None else 'changed'}", run)
     return content.decode("utf-8", "surrogatepass")
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Make many objects, none of which is garbage: the collector would look through all of them again and again, for half of the time."""
+def without_collector() -> Iterator[None]:
+    """Turn the garbage collector off while many objects are made: it would search them again and again, for half of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -313,10 +311,10 @@ _Row = tuple[int, str, int, str, str | None, bytes]
 
 
 def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> None:
-    """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another one of that id."""
-    found = _found(connection, message.id)
-    if found is not None:
-        if found[2] != number or not message_of(found[3]).repeats(message):
+    """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another message with that id."""
+    row = _find(connection, message.id)
+    if row is not None:
+        if row[2] != number or not message_of(row[3]).repeats(message):
             raise StoreError(
                 f"there is another message with the id {message.id}: a message that is not a repetition needs a new id"
             )
@@ -325,8 +323,8 @@ def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> 
     _write(connection, ((last or 0) + 1, message.id, number, message_line(message), None))
 
 
-def waiting(connection: sqlite3.Connection, number: int, run: str) -> tuple[InboxMessage, ...]:
-    """Return the messages that wait for a run, as they were posted."""
+def waiting_messages(connection: sqlite3.Connection, number: int, run: str) -> tuple[InboxMessage, ...]:
+    """Return the messages that wait for a run, in the order they were posted."""
     query = f"SELECT {_COLUMNS} FROM inbox WHERE run = ? AND outcome IS NULL ORDER BY number"  # noqa: S608
     rows = [_require_sound(row, run) for row in connection.execute(query, (number,))]
     return tuple(message_of(row[3]) for row in rows)
@@ -338,20 +336,20 @@ def counts(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def take(connection: sqlite3.Connection, number: int, run: str, outcomes: Sequence[MessageOutcome]) -> None:
-    """Write what came of messages that waited for a run. Raises StoreError if one does not."""
+    """Write the outcomes of messages that waited for a run. Raises StoreError if one does not wait."""
     for message, outcome in outcomes:
-        found = _found(connection, message)
-        if found is None or found[2] != number or found[4] is not None:
+        row = _find(connection, message)
+        if row is None or row[2] != number or row[4] is not None:
             raise StoreError(f"message {message} does not wait for run {run}; nothing was written")
-        _write(connection, (*found[:4], outcome))
+        _write(connection, (*row[:4], outcome))
 
 
 def outcome_of(connection: sqlite3.Connection, message: str) -> str | None:
-    """Return what came of a message, None while it waits. Raises StoreError if there is none of that id."""
-    found = _found(connection, message)
-    if found is None:
+    """Return the outcome of a message; None while it waits. Raises StoreError if no message has that id."""
+    row = _find(connection, message)
+    if row is None:
         raise StoreError(f"there is no message {message}; was its run removed?")
-    return found[4]
+    return row[4]
 
 
 def delete(connection: sqlite3.Connection, number: int) -> None:
@@ -359,9 +357,9 @@ def delete(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM inbox WHERE run = ?", (number,))
 
 
-def _found(connection: sqlite3.Connection, message: str) -> _Row | None:
-    found = connection.execute(f"SELECT {_COLUMNS} FROM inbox WHERE message = ?", (message,)).fetchone()  # noqa: S608
-    return None if found is None else _require_sound(found, None)
+def _find(connection: sqlite3.Connection, message: str) -> _Row | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM inbox WHERE message = ?", (message,)).fetchone()  # noqa: S608
+    return None if row is None else _require_sound(row, None)
 
 
 def _write(connection: sqlite3.Connection, row: tuple[int, str, int, str, str | None]) -> None:

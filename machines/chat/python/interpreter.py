@@ -303,13 +303,13 @@ def _own_paths() -> tuple[str, ...]:
 
 def _require_end(outcome: SandboxOutcome, bounds: Bounds) -> None:
     """Raise PythonError for a call that ended before its report."""
-    if outcome.ended == "timeout":
+    if outcome.end == "timeout":
         raise PythonError("python_timeout", f"The code did not finish within {bounds.timeout_s:g} s.")
-    if outcome.ended == "flooded":
+    if outcome.end == "flooded":
         raise PythonError("bad_result", "The code's process reported too much.")
-    if outcome.ended == "signalled":
+    if outcome.end == "signalled":
         raise _kill_error(outcome.code, outcome, bounds)
-    if outcome.ended == "lost":
+    if outcome.end == "lost":
         raise PythonError("python_killed", "The code's process was lost.")
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import attrs
 
-from dsa.edge.file_locks import locked
+from dsa.edge.file_locks import try_lock
 from dsa.edge.git.git_branch import Branch, make_ready
 from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
 from dsa.errors import DsaError
@@ -105,7 +105,7 @@ class Snapshots:
     @contextmanager
     def hold(self) -> Iterator[str | None]:
         """Hold the branch against others, and yield the newest commit, or None before the first. The system releases it when the process dies."""
-        with self._branch.held():
+        with self._branch.hold():
             yield self._branch.read()
 
     def read(self, commit: str) -> Snapshot:
@@ -138,7 +138,7 @@ class Snapshots:
             for body in bodies.values():
                 self._objects.write(kind, body)
         else:
-            run_git(self.folder, "index-pack", "--stdin", given=_pack(kind, bodies.values()))
+            run_git(self.folder, "index-pack", "--stdin", input_bytes=_pack(kind, bodies.values()))
 
     def write(self, state: Snapshot, parent: Snapshot | None, text: str, *, now_s: float) -> Snapshot:
         """Write a commit of a state whose blobs are written; `state` needs no ids of trees and no commit. The caller holds the branch."""
@@ -362,7 +362,7 @@ def _write_temporary(folder: int, name: str, content: Content) -> Iterator[None]
         return
     file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
-        locked(file)
+        try_lock(file)
         write_whole(file, content.data)
         os.fchmod(file, content.permissions)
         os.fsync(file)

@@ -35,7 +35,7 @@ import attrs
 
 import dsa
 import machines
-from dsa.edge.file_locks import locked
+from dsa.edge.file_locks import try_lock
 from dsa.edge.sandbox.command_sandbox import (
     BOUNDS,
     KEPT_FROM,
@@ -43,11 +43,11 @@ from dsa.edge.sandbox.command_sandbox import (
     How,
     ShellCommand,
     StopSwitch,
-    probed,
+    probe_commands,
     run_command,
     visible_paths,
 )
-from dsa.edge.sandbox.host_proxy import serving
+from dsa.edge.sandbox.host_proxy import serve_proxy
 from dsa.edge.sandbox.rungs import Bounds, SandboxError, Visible
 from dsa.edge.sandbox.sandbox_runner import flatten
 from dsa.runtime.speech import is_unicode
@@ -442,18 +442,18 @@ def run(
     if why := fault(argv, rules, root, cwd):
         raise WorkspaceToolError("refused", why)
     command = _resolve(argv, root, folder)
-    if not is_unconfined and (sandbox_fault := probed().fault):
+    if not is_unconfined and (sandbox_fault := probe_commands().fault):
         raise WorkspaceToolError(
             "no_sandbox", f"no command can run here, because the sandbox for commands is missing: {sandbox_fault}"
         )
     before = ProtectedState(root, protected_patterns)
     try:
-        with serving(network) if network and not is_unconfined else _nothing() as hosts:
+        with serve_proxy(network) if network and not is_unconfined else _nothing() as hosts:
             shell_command = ShellCommand(
                 command, str(root), str(folder), _environment(root), _visible(root, with_network=bool(hosts)), before.mount_paths,
-                (stdin or "").encode(), hosts, confined=not is_unconfined,
+                (stdin or "").encode(), hosts, is_confined=not is_unconfined,
             )  # fmt: skip
-            end = run_command(shell_command, attrs.evolve(bounds, timeout_s=timeout_s), stopped=stop)
+            end = run_command(shell_command, attrs.evolve(bounds, timeout_s=timeout_s), switch=stop)
     except SandboxError as error:
         raise WorkspaceToolError("no_sandbox", f"no command can run here: {error}") from error
     finally:
@@ -603,7 +603,7 @@ def alone(workspace: Path, stop: StopSwitch, wait_s: float = WAIT_S) -> Iterator
     descriptor = os.open(workspace, ROOT)
     try:
         until = time.monotonic() + wait_s
-        while not locked(descriptor):
+        while not try_lock(descriptor):
             readable, _, _ = select.select([stop], [], [], _LOOK_S)
             if readable or time.monotonic() > until:
                 raise WorkspaceToolError("workspace_busy", _BUSY)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
-from dsa.edge.file_locks import locked
+from dsa.edge.file_locks import try_lock
 from machines.coding.tools.file_view import pieces_of
 from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
 from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, path_text
@@ -181,7 +181,7 @@ class _Steps:
             file = os.open(name, NEW, mode, dir_fd=folder)
             self.cleanup.callback(os.close, file)
             self.undo.callback(_unlink, folder, name)
-            if locked(file) and os.fstat(file).st_nlink:  # otherwise it was swept before the lock
+            if try_lock(file) and os.fstat(file).st_nlink:  # otherwise it was swept before the lock
                 return name, file
 
 
@@ -227,7 +227,7 @@ def sweep(folder: int) -> None:
                 raise
             continue
         try:
-            if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # otherwise its writer is alive
+            if stat.S_ISREG(os.fstat(file).st_mode) and try_lock(file):  # otherwise its writer is alive
                 _unlink(folder, name)
         finally:
             os.close(file)

@@ -4,30 +4,30 @@ from pathlib import Path
 import pytest
 
 from dsa.edge import processes as module
-from dsa.edge.processes import CompileError, compiled, compiler
+from dsa.edge.processes import CompileError, compile_library, compiler
 
 
 def test_a_program_is_loaded_and_called():
-    library = compiled("int answer(int x) { return 6 * x; }\n")
+    library = compile_library("int answer(int x) { return 6 * x; }\n")
     assert library.answer(7) == 42
 
 
 def test_two_programs_with_the_same_names_stay_apart():
-    first, second = (compiled(f"int answer(void) {{ return {value}; }}\n") for value in (1, 2))
+    first, second = (compile_library(f"int answer(void) {{ return {value}; }}\n") for value in (1, 2))
     assert (first.answer(), second.answer()) == (1, 2)
 
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    compiled("int answer(void) { return 1; }\n")
+    compile_library("int answer(void) { return 1; }\n")
     with pytest.raises(CompileError):
-        compiled("no C\n")
+        compile_library("no C\n")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_c_is_one_sentence():
     with pytest.raises(CompileError, match=r"did not compile \(exit 1\): .*error") as caught:
-        compiled("int answer(void) { return wrong; }\n")
+        compile_library("int answer(void) { return wrong; }\n")
     assert "\n" not in str(caught.value)
 
 
@@ -35,7 +35,7 @@ def test_no_compiler_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("PATH", str(tmp_path))
     assert compiler() is None
     with pytest.raises(CompileError, match="no C compiler was found"):
-        compiled("int answer(void) { return 1; }\n")
+        compile_library("int answer(void) { return 1; }\n")
 
 
 def fake(folder: Path, name: str, script: str) -> None:
@@ -47,8 +47,8 @@ def fake(folder: Path, name: str, script: str) -> None:
 def test_a_compiler_that_makes_nothing_to_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "cc", 'while [ "$1" != -o ]; do shift; done; echo text > "$2"')
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CompileError, match="what cc made could not be loaded"):
-        compiled("int answer(void) { return 1; }\n")
+    with pytest.raises(CompileError, match="the library from cc could not be loaded"):
+        compile_library("int answer(void) { return 1; }\n")
 
 
 def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -56,7 +56,7 @@ def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(module, "TIME_LIMIT_S", 0.2)
     with pytest.raises(CompileError, match=r"clang did not compile: .*timed out"):
-        compiled("int answer(void) { return 1; }\n")
+        compile_library("int answer(void) { return 1; }\n")
 
 
 def test_the_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -64,5 +64,5 @@ def test_the_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(module, "_NAMES", ("gcc",))
     with pytest.raises(CompileError, match="exit 1"):
-        compiled("int answer(void) { return 1; }\n")
+        compile_library("int answer(void) { return 1; }\n")
     assert (tmp_path / "listed").read_text().startswith("drwx------")

@@ -92,8 +92,11 @@ ODD = {
     "a text": ("fetched", "gave str, not a list of Steps"),
     "other things": (["fetched"], "gave list with str in it"),
     "an error without words": ([Step("", "fetch", "action_result", {"error": True})], "gives no reason"),
-    "verdicts as a list": ([Step("", "fetch", "event", {"event": "fetched", "verdicts": ["fair"]})], "no object"),
-    "verdicts as a text": ([Step("", "fetch", "event", {"event": "fetched", "verdicts": "fair"})], "no object"),
+    "verdicts as a list": (
+        [Step("", "fetch", "event", {"event": "fetched", "verdicts": ["fair"]})],
+        "must be an object",
+    ),
+    "verdicts as a text": ([Step("", "fetch", "event", {"event": "fetched", "verdicts": "fair"})], "must be an object"),
     "no event": ([Step("", "fetch", "event", {})], "answered 'None'"),
     "sys.exit": (SystemExit(0), "0"),
     "a strange exception": (Hostile("boo"), "boo"),
@@ -104,7 +107,7 @@ ODD = {
 @each_row(("result", "said"), ODD.values(), ids=ODD)
 @each_row("effect", ["fetch", "log"])
 def test_nothing_that_a_policy_does_ends_the_run_in_another_way(effect, result, said):
-    if effect == "log" and said.startswith(("no object", "answered")):
+    if effect == "log" and said.startswith(("must be an object", "answered")):
         return  # what an effect without answers gives is recorded, not read
     rest = driven(errand(**{effect: doing(result, result, result)}))
     assert (rest.kind, rest.failure.what) == ("stopped", effect)

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.edge.document_files import load, locate, read_document, read_text, shipped
+from dsa.edge.document_files import load, locate, read_document, read_text, shipped_documents
 from dsa.errors import DocumentError, MachineError
 
 MACHINE = "# m\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|go|a|\n"
@@ -15,7 +15,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_shipped_machines_are_found_by_name(folder):
-    assert {"dual_state", "workflow"} <= set(shipped())
+    assert {"dual_state", "workflow"} <= set(shipped_documents())
     assert load("dual_state").name == "dual_state"
 
 

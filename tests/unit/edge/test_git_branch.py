@@ -32,7 +32,7 @@ def commits(repository):
 
 def test_a_branch_moves_only_from_where_it_is_believed_to_be(repository, commits):
     branch = Branch(repository, "r", 1)
-    with branch.held():
+    with branch.hold():
         assert branch.read() is None
         assert not branch.advance(commits[0], commits[1])
         assert branch.advance(None, commits[0])
@@ -47,20 +47,20 @@ def test_a_branch_moves_only_from_where_it_is_believed_to_be(repository, commits
 def test_a_ref_is_found_where_git_has_packed_it(repository, commits):
     branch = Branch(repository, "r", 1)
     for run in ("r", "rr", "r2"):
-        with Branch(repository, run, 1).held():
+        with Branch(repository, run, 1).hold():
             Branch(repository, run, 1).advance(None, commits[0])
     git(repository, "pack-refs", "--all", "--prune")
     assert not (repository / "refs/heads/runs").exists()
     assert branch.read() == commits[0]
     assert Branch(repository, "2", 1).read() is None
-    with branch.held():
+    with branch.hold():
         assert branch.advance(commits[0], commits[1])
     assert git(repository, "rev-parse", REF).strip() == commits[1]
 
 
 def test_git_packs_refs_while_a_branch_moves(repository, commits):
     branch = Branch(repository, "r", 1)
-    with branch.held():
+    with branch.hold():
         branch.advance(None, commits[0])
         with before("open", "r.lock", lambda: git(repository, "pack-refs", "--all", "--prune")):
             assert branch.advance(commits[0], commits[1])
@@ -71,7 +71,7 @@ def test_git_packs_refs_while_a_branch_moves(repository, commits):
 def test_git_packs_the_ref_the_moment_it_has_moved(repository, commits):
     """And takes away the folder, which is empty then."""
     branch = Branch(repository, "r", 1)
-    with branch.held():
+    with branch.hold():
         branch.advance(None, commits[0])
         with before("close", "", lambda: git(repository, "pack-refs", "--all", "--prune")):
             assert branch.advance(commits[0], commits[1])
@@ -90,7 +90,7 @@ def test_a_lock_that_git_takes_the_moment_ours_is_gone_stays(repository, commits
             lock.touch()
         return result
 
-    with branch.held(), handled(handle):
+    with branch.hold(), handled(handle):
         assert branch.advance(None, commits[0])
     assert lock.exists()
 
@@ -103,7 +103,7 @@ def test_git_cannot_move_a_branch_that_is_being_moved(repository, commits):
             git(repository, "update-ref", REF, commits[2])
         refused.append(True)
 
-    with branch.held(), before("rename", "runs/r", try_it):
+    with branch.hold(), before("rename", "runs/r", try_it):
         assert branch.advance(None, commits[0])
     assert refused
     assert git(repository, "rev-parse", REF).strip() == commits[0]
@@ -115,13 +115,13 @@ def test_a_lock_of_git_is_waited_for_then_told_and_never_taken_away(repository, 
     lock.parent.mkdir()
     lock.write_text(content)
     branch = Branch(repository, "r", 0)
-    with branch.held(), pytest.raises(ArtifactStoreError, match=r"git holds .*r\.lock; if no git process runs here"):
+    with branch.hold(), pytest.raises(ArtifactStoreError, match=r"git holds .*r\.lock; if no git process runs here"):
         branch.advance(None, commits[0])
     assert lock.read_text() == content
     assert [path.name for path in lock.parent.iterdir()] == [lock.name]
 
     patient, done = Branch(repository, "r", 60), []
-    with patient.held(), before("open", "r.lock", lock.unlink):
+    with patient.hold(), before("open", "r.lock", lock.unlink):
         done.append(patient.advance(None, commits[0]))
     assert done == [True]
 
@@ -133,7 +133,7 @@ def test_a_lock_that_a_killed_process_of_ours_left_is_taken_away(repository, com
     lock.chmod(0o744)
     assert git(repository, "for-each-ref") == "", "git takes it for no ref"
     branch = Branch(repository, "r", 0)
-    with branch.held():
+    with branch.hold():
         assert branch.advance(None, commits[0])
     assert [path.name for path in lock.parent.iterdir()] == ["r"]
 
@@ -145,20 +145,20 @@ def test_where_every_file_is_executable_no_lock_is_taken_away(repository, commit
     lock.chmod(0o755)
     (repository / "config").chmod(0o755)
     branch = Branch(repository, "r", 0)
-    with branch.held(), pytest.raises(ArtifactStoreError, match="git holds"):
+    with branch.hold(), pytest.raises(ArtifactStoreError, match="git holds"):
         branch.advance(None, commits[0])
 
 
 def test_a_lock_is_marked_while_it_is_one_and_a_ref_never(repository, commits):
     branch, modes, lock = Branch(repository, "r", 0), [], repository / f"{REF}.lock"
-    with branch.held(), before("rename", "r.lock", lambda: modes.append(lock.stat().st_mode & 0o100)):
+    with branch.hold(), before("rename", "r.lock", lambda: modes.append(lock.stat().st_mode & 0o100)):
         branch.advance(None, commits[0])
     assert modes == [0o100]
     assert (repository / REF).stat().st_mode & 0o111 == 0
 
 
 def hold(repository, ready):
-    with Branch(repository, "r", 60).held():
+    with Branch(repository, "r", 60).hold():
         ready.set()
         threading.Event().wait()
 
@@ -171,14 +171,14 @@ def test_a_run_is_held_by_one_and_freed_by_its_death(repository):
     try:
         assert ready.wait(60)
         refused = pytest.raises(ArtifactStoreError, match="another process is writing to this run and does not end")
-        with refused, Branch(repository, "r", 0).held():
+        with refused, Branch(repository, "r", 0).hold():
             pass
-        with Branch(repository, "q", 0).held():
+        with Branch(repository, "q", 0).hold():
             pass
     finally:
         holder.kill()
         holder.join()
-    with Branch(repository, "r", 60).held():
+    with Branch(repository, "r", 60).hold():
         pass
 
 
@@ -187,13 +187,13 @@ def test_a_ref_that_is_none_is_told(repository, content):
     ref = repository / REF
     ref.parent.mkdir()
     ref.write_text(content)
-    with pytest.raises(ArtifactStoreError, match=f"{REF} holds no commit id"):
+    with pytest.raises(ArtifactStoreError, match=f"{REF} has no commit id"):
         Branch(repository, "r", 1).read()
 
 
 def test_descriptors_are_given_back(repository, commits):
     branch, opened = Branch(repository, "r", 1), open_files()
-    with branch.held():
+    with branch.hold():
         branch.advance(None, commits[0])
         branch.sync()
     assert open_files() == opened

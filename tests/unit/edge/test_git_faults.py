@@ -38,9 +38,12 @@ def test_a_hook_s_variables_lead_nowhere_else(repository, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: path.write_text("x"), "this is no bare git repository; name one, or a path where nothing is yet"),
-        (lambda path: (path / "sub").mkdir(parents=True), "this is no bare git repository"),
-        (lambda path: git(path.parent, "init", "-q", path.name), "this is no bare git repository"),
+        (
+            lambda path: path.write_text("x"),
+            "this is not a bare git repository; name one, or a path that does not exist yet",
+        ),
+        (lambda path: (path / "sub").mkdir(parents=True), "this is not a bare git repository"),
+        (lambda path: git(path.parent, "init", "-q", path.name), "this is not a bare git repository"),
         (
             lambda path: git(path.parent, "init", "-q", "--bare", "--object-format=sha256", path.name),
             "bare=True, objectformat=sha256, refstorage=files",
@@ -94,7 +97,7 @@ def test_an_object_in_the_place_of_another_is_found(repository):
     for path, other in zip(files, files[1:] + files[:1], strict=True):
         path.chmod(0o644)
         path.write_bytes(whole[other])
-        with pytest.raises(ArtifactStoreError, match="its content is not what its id says"):
+        with pytest.raises(ArtifactStoreError, match="its content does not match its id"):
             GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
         path.write_bytes(whole[path])
 
@@ -117,21 +120,21 @@ def test_another_text_under_the_same_name_is_told(repository):
     message = git(repository, "log", "-1", "--format=%B", f"{BRANCH}~1").encode()
     commit = git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit-tree", tree, given=message).strip()
     git(repository, "update-ref", f"refs/heads/{BRANCH}", commit)
-    with pytest.raises(ArtifactStoreError, match="is not the one of its digest"):
+    with pytest.raises(ArtifactStoreError, match="does not match its digest"):
         GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
 
 
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ("x\n\nDsa-Record: artifact\nRun: r", "is no whole record: the trailer Artifact is missing"),
+        ("x\n\nDsa-Record: artifact\nRun: r", "is not a whole record: the trailer Artifact is missing"),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: 1\nArtifact: 00ff\nSeconds: 0\nKey: k",
-            "speaks of artifact 00ff, which is not in the run",
+            "names artifact 00ff, which is not in the run",
         ),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: one\nKey: k\nArtifact: 00",
-            "is no whole record: invalid literal",
+            "is not a whole record: invalid literal",
         ),
     ],
 )
@@ -189,7 +192,7 @@ def test_after_a_failed_sync_the_handle_is_dead(repository, tmp_path):
     for number in range(1, calls_of_a_store("fsync", tmp_path) + 1):
         store = GitArtifacts(repository, RUN)
         with (
-            pytest.raises(OSError, match="the disk did not take what was written"),
+            pytest.raises(OSError, match="the disk could not store the data"),
             failing("fsync", number, errno.EIO),
         ):
             store.store(attempt(number + 1, made[0]))

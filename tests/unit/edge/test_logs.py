@@ -5,7 +5,7 @@ import logging
 import pytest
 from moments import show_to
 
-from dsa.edge.telemetry import LOGGER, LedgerLog, described, log_to
+from dsa.edge.telemetry import LOGGER, LedgerLog, describe_entry, log_to
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -97,7 +97,7 @@ def test_a_level_leaves_out_what_is_below_it(level, kinds):
 
 def test_bad_news_are_warnings_and_all_kinds_are_known():
     for entry in ENTRIES:
-        kind, level, fields = described(entry)
+        kind, level, fields = describe_entry(entry)
         assert kind
         assert level in (logging.DEBUG, logging.INFO, logging.WARNING)
         json.dumps(fields)
@@ -116,7 +116,7 @@ def test_a_failure_that_stops_a_run_is_an_error():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "error", "json", SECRETS):
         show_to(log.on_moment, ENTRIES[0])
-        log.stopped("tell", 34, "GONE", "it says opensesame")
+        log.failure("tell", 34, "GONE", "it says opensesame")
     line = json.loads(stream.getvalue())
     assert (line["level"], line["what"], line["line"], line["message"]) == (
         "error",
@@ -144,7 +144,7 @@ def test_what_others_log_below_dsa_is_written_too_without_secrets():
 def test_who_configures_nothing_sees_nothing_and_who_does_sees_records(capfd, caplog):
     log = LedgerLog()
     show_to(log.on_moment, *ENTRIES)
-    log.stopped("tell", None, "GONE", "x")
+    log.failure("tell", None, "GONE", "x")
     assert capfd.readouterr() == ("", "")
     with caplog.at_level(logging.INFO, "dsa"):
         show_to(log.on_moment, ENTRIES[2])

@@ -103,7 +103,7 @@ def test_a_package_is_imported_only_when_its_kind_is_asked_for(shelf):
         (
             "kinds_x:odd",
             SHOUTED,
-            "can be no kind: TypeError: argument 'given' of kind bad cannot be an option; options are: true or false; a whole number; a number; a text; names separated by commas",
+            "cannot be a kind: TypeError: argument 'given' of kind bad cannot be an option; options are: true or false; a whole number; a number; a text; names separated by commas",
         ),
         ("kinds_x", "x = 1", "is module, not a class or function that makes a guard"),
     ],
@@ -128,14 +128,14 @@ def test_two_packages_cannot_give_one_name(shelf):
         BindingError, match=r"m.md:7:3: .*'shouted' is brought by the packages 'loud 1.0' and 'shouty 1.0'"
     ):
         guard("shouted")
-    brought, faults = PACKAGES.listed(KINDS, OWN)
+    brought, faults = PACKAGES.import_all(KINDS, OWN)
     assert (brought, len(faults)) == ([], 1)
 
 
 def test_nobody_takes_a_name_of_ours(shelf):
     shelf.install("taker", {GUARDS: ["syntax = taker_kinds:Shouted"]}, taker_kinds=SHOUTED)
     assert guard("syntax").validate(Artifact("x = 1")).passed
-    assert PACKAGES.listed(KINDS, OWN) == (
+    assert PACKAGES.import_all(KINDS, OWN) == (
         [],
         ["the guard 'syntax' of the package 'taker 1.0' is never used: the name is dsa's own"],
     )

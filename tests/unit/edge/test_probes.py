@@ -15,7 +15,7 @@ def test_a_folder_is_written_to_synced_locked_and_left_as_it_was(tmp_path):
 
 def test_what_is_no_folder_and_what_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "is no folder" in probes.folder(tmp_path / "file" / "x").fault
+    assert "is not a folder" in probes.folder(tmp_path / "file" / "x").fault
     if sys.platform == "linux":
         assert "nothing can be written" in probes.folder(probes.Path("/proc/x")).fault
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dsa.edge.binding import Bindings
-from dsa.edge.driver import Driver, came_before
+from dsa.edge.driver import Driver, earlier_news
 from dsa.lang import loads
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.costs import read_limit
@@ -242,6 +242,6 @@ def test_a_row_for_the_failure_takes_a_time_limit():
 
 def test_timers_of_one_moment_come_as_they_were_started():
     timers = {("z", "after 2s"): 5, ("a", "after 1s"): 5, ("m", "after 3s"): 4, ("b", "after 9s"): 9}
-    earlier, armed = came_before(UnfinishedWork(timers=timers), sale(), 6)
+    earlier, armed = earlier_news(UnfinishedWork(timers=timers), sale(), 6)
     assert [news.occurrence.source for news in earlier] == ["m", "z", "a"]
     assert armed == {("b", "after 9s"): 3}

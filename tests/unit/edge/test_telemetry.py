@@ -10,7 +10,7 @@ pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not install
 from collecting import attributes, collector
 from moments import show_to
 
-from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
+from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, trace_run
 from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
@@ -41,7 +41,7 @@ def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
     monkeypatch.setattr("dsa.edge.telemetry._PATIENCE_S", patience_s)
     told = []
-    with traced(secrets, told.append) as telemetry:
+    with trace_run(secrets, told.append) as telemetry:
         show_to(telemetry.on_moment, *entries)
     return told
 
@@ -66,7 +66,7 @@ def test_a_second_life_is_linked_to_the_first(monkeypatch):
     with collector() as (collected, address):
         trace(monkeypatch, address, FIRST, *WRITES)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-        with traced(NONE, print) as telemetry:
+        with trace_run(NONE, print) as telemetry:
             show_to(telemetry.on_moment, FIRST, WRITES, is_new=False)
             show_to(telemetry.on_moment, RESULT)
     first, second = collected.named("invoke_workflow letters")
@@ -141,5 +141,5 @@ def test_without_opentelemetry_there_is_a_line_that_installs_it(monkeypatch):
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(TelemetryError, match=r"pip install '\.\[otel\]' \(in a clone"), traced(NONE, print):
+    with pytest.raises(TelemetryError, match=r"pip install '\.\[otel\]' \(in a clone"), trace_run(NONE, print):
         pass

@@ -66,7 +66,7 @@ def test_counts_that_are_not_sent_are_unknown():
         (answered(events([{"error": {"code": 429, "message": "slow"}}])), "rate_limit", "slow"),
         (answered(events([{"error": {"code": "context_length_exceeded", "message": "x"}}])), "context_too_long", "x"),
         (answered(events([chunk({"content": "he"}), finished("error")])), "server_error", "'error'"),
-        (answered(events([chunk({"content": "he"})]) + b"data: {\n\n"), "bad_answer", "no JSON"),
+        (answered(events([chunk({"content": "he"})]) + b"data: {\n\n"), "bad_answer", "not valid JSON"),
         (answered(events([finished("stop")])), "bad_answer", "without text"),
         (answered(events([chunk({"content": "he"}), finished("length")])), "cut_off", "raise max_tokens"),
         (answered(events([chunk({"content": "he"}), finished("content_filter")])), "content_filter", "reword"),

@@ -92,7 +92,7 @@ def test_every_kind_describes_itself():
         ),
         (
             Generator("g", kind="openai_compatible", options=(("model", "x"),)),
-            "generator g: 'x' is no address of a server",
+            "generator g: 'x' is not an address of a server",
         ),
         (Generator("g", kind="special", options=(("a", "b"),)), "takes no options"),
         (Generator("g", options=(("model", "scriped:x.md"),)), "generator g: 'scriped:x.md' is no model; did you mean"),

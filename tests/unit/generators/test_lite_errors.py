@@ -38,7 +38,7 @@ def test_a_wait_that_is_too_long_is_why_nothing_is_tried_again():
         ):
             made(OPENAI, address, retries=retries).generate(CONTEXT)
         assert len(requests) == 1
-        assert ("not tried again: the server asks to wait 60 s, and 30 s are the most" in str(raised.value)) == told
+        assert ("not tried again: the server asks to wait 60 s, and 30 s is the longest" in str(raised.value)) == told
 
 
 @each_format

@@ -52,7 +52,7 @@ def test_what_can_be_a_model_is_none_of_our_business(name):
         ("models.example.org/v1#m", "an address begins with http://"),
         ("htp://127.0.0.1/v1#m", "'htp://127.0.0.1/v1#m' is no address of a model: it begins with http:// or https://"),
         ("http://127.0.0.1/v1", "names no model"),
-        ("http:///v1#m", "is no address of a server"),
+        ("http:///v1#m", "is not an address of a server"),
         ("openai/gpt 4", "'openai/gpt 4' is no model: it is local,"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from conftest import NOT_TESTED
 from each_row import each_row
 
-from dsa.edge.sandbox import RUNGS, SandboxError, probed
+from dsa.edge.sandbox import RUNGS, SandboxError, probe
 from dsa.errors import BindingError
 from dsa.guards import CommandGuard, build_guard
 from dsa.guards.feedback import MOST_CHARACTERS, MOST_LINES
@@ -22,8 +22,8 @@ from dsa.runtime.content import Artifact
 @pytest.fixture(params=RUNGS)
 def rung(request):
     """Each rung that this machine has."""
-    if probed(request.param).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{request.param}': {probed(request.param).fault}")
+    if probe(request.param).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{request.param}': {probe(request.param).fault}")
     return request.param
 
 
@@ -163,7 +163,7 @@ def test_a_program_that_only_root_can_read_is_explained(tmp_path):
     closed.mkdir(mode=0o700)
     (closed / "tool").write_text("#!/bin/sh\n")
     (closed / "tool").chmod(0o755)
-    if probed("limits").fault or "own user" not in probed("limits").features:
+    if probe("limits").fault or "own user" not in probe("limits").features:
         pytest.skip("root stays root here")
     with pytest.raises(SandboxError, match="'limits': Permission denied; it runs there as a user who may not read it"):
         judge("x", str(closed / "tool"), rung="limits")
@@ -186,7 +186,7 @@ def test_a_rung_without_what_is_required_runs_nothing():
         ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "only read"),
         ({"command": "sh", "timeout_s": 0}, "no time limit"),
         ({"command": "sh", "memory_mb": 0}, "too little"),
-        ({"command": "sh", "require": ("wings",)}, "'wings' is nothing"),
+        ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):

@@ -4,7 +4,7 @@ import pytest
 from conftest import NOT_TESTED
 from each_row import each_row
 
-from dsa.edge.sandbox import RUNGS, SandboxOutcome, probed
+from dsa.edge.sandbox import RUNGS, SandboxOutcome, probe
 from dsa.guards import MypyGuard, ToolFailedError, ToolMissingError, tool_guards
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.runtime.content import Artifact
@@ -22,8 +22,8 @@ def says(code, **options):
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_faults_are_named_by_line(rung):
-    if probed(rung).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    if probe(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     assert says(f"import json\ny: str = json.dumps(1)\n{WRONG}", rung=rung) == f"line 3: {SAID}"
 
 

@@ -117,7 +117,7 @@ def test_code_is_judged_by_the_tests_that_passed(name):
 
 @pytest.mark.parametrize("options", [{"module": "a-b"}, {"module": "json"}, {"timeout_s": 0}, {"require": ("x",)}])
 def test_options_that_mean_nothing_are_refused(options):
-    with pytest.raises(ValueError, match=r"module|time limit|required"):
+    with pytest.raises(ValueError, match=r"module|time limit|feature"):
         NewTestsGuard(**options)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox import RUNGS, probed
+from dsa.edge.sandbox import RUNGS, probe
 from dsa.guards import RuffGuard, ToolMissingError
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.runtime.content import Artifact
@@ -21,8 +21,8 @@ def says(code, **options):
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_faults_are_named_by_line_and_rule(rung):
-    if probed(rung).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    if probe(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     assert says("x = 1\n", rung=rung) == ""
     assert says("x = 1\nimport os\n", select=("F",), rung=rung) == "line 2: F401 `os` imported but unused"
 

@@ -1,7 +1,7 @@
-"""The first process of a sandbox in which one command runs: start it with its limits, watch it, end it, report how it ended.
+"""The first process of a sandbox for one command: it starts the command with its limits, watches it, ends it, and reports how it ended.
 
-It takes its setup from `dsa.edge.sandbox.command_sandbox`, and is gone when the command is over, or when nobody holds the other end of its lifeline.
-In a process namespace of its own that ends all that is left; elsewhere it adopts what its command left behind, and kills it.
+Its setup comes from `dsa.edge.sandbox.command_sandbox`. It ends when the command is over, or when the other end of its lifeline is closed. In a process
+namespace of its own, its end ends all that is left; elsewhere it adopts what the command left behind, and kills it.
 """
 
 import contextlib
@@ -28,60 +28,60 @@ _CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 
 
 class Forks:
-    """How many processes and threads a command may have, where the kernel does not count them: root's (RLIMIT_NPROC, setrlimit(2)).
+    """The limit on processes and threads where the kernel has none: for root (RLIMIT_NPROC, setrlimit(2)).
 
-    The filter of system calls asks at each fork (seccomp_unotify(2)). This lets it happen, or answers EAGAIN, as the kernel would. It counts what
-    it has let happen, and what there is only when that has become too much.
+    The filter of system calls asks at each fork (seccomp_unotify(2)). This class allows the fork, or answers EAGAIN, as the kernel would. It
+    counts the forks that it has allowed, and the existing processes only when those are too many.
     """
 
     def __init__(self, listener: int, most: int) -> None:
         self._listener, self._most = listener, most
-        self._counted = 1  # the command, which waits for an answer should it have come to its first fork
-        self._others = count() - self._counted
+        self._count = 1  # the command itself, which may wait at its first fork
+        self._others = count() - self._count
 
     def fileno(self) -> int:
-        """Return the file that can be read from when somebody asks."""
+        """Return the file that is readable when a fork asks."""
         return self._listener
 
     def answer(self) -> None:
-        """Answer the next question; none is left where who asked is gone."""
+        """Answer the next question, unless the process that asked is gone."""
         question = bytearray(_QUESTION_BYTES)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._listener, _RECEIVE, question)
-            (asked,) = struct.unpack_from("=Q", question)
-            fcntl.ioctl(self._listener, _SEND, struct.pack(_ANSWER, asked, 0, *self._decided()))
+            (question_id,) = struct.unpack_from("=Q", question)
+            fcntl.ioctl(self._listener, _SEND, struct.pack(_ANSWER, question_id, 0, *self._decision()))
 
-    def _decided(self) -> tuple[int, int]:
-        """Return the error of the system call, and how it goes on."""
-        if self._counted >= self._most:
-            self._counted = count() - self._others
-        if self._counted >= self._most:
+    def _decision(self) -> tuple[int, int]:
+        """Return the error of the system call, and the flags of the answer."""
+        if self._count >= self._most:
+            self._count = count() - self._others
+        if self._count >= self._most:
             return -errno.EAGAIN, 0
-        self._counted += 1
+        self._count += 1
         return 0, _CONTINUE
 
 
 def count() -> int:
     """Count all processes and threads that can be seen from here."""
-    found = 0
+    total = 0
     for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208  # pathlib is slow to import
         with contextlib.suppress(OSError):
-            found += len(os.listdir(f"/proc/{process}/task"))  # noqa: PTH208
-    return found
+            total += len(os.listdir(f"/proc/{process}/task"))  # noqa: PTH208
+    return total
 
 
 # -- the disk ---------------------------------------------------------------------------------------------------------
 
-#: Who moves files about while they are counted may hide some: when so many times its bound is gone, nobody asks whose it was.
+#: A command that moves files while they are counted may hide some. When this many times its bound is gone, the disk counts as full.
 _AT_MOST = 4
 _TICK_NS = 50_000_000  # times of files are those of the kernel's last tick
 
 
 class Disk:
-    """How much of the disk of its folder a command has used: others write to the same disk.
+    """The part of a disk that a command has used, while others write to the same disk.
 
-    What has changed in the folder counts whole, and so do files without a name that `processes` hold open; None: what they do elsewhere cannot
-    be known. That costs, so it is found out only when so much of the disk is gone that it may be too much.
+    Files that changed in its folder count whole, and so do files without a name that `processes` hold open. None means that files elsewhere
+    cannot be known. Counting takes time, so it is done only when the disk's free space has shrunk by more than the bound.
     """
 
     def __init__(self, folder: str, most_bytes: int, processes: Callable[[], Iterable[int]] | None) -> None:
@@ -92,30 +92,30 @@ class Disk:
 
     def is_full(self) -> bool:
         """Return whether the command has used more than it may."""
-        gone = self._free_bytes - self._free()
-        if gone <= self._asked_from:
+        lost_bytes = self._free_bytes - self._free()
+        if lost_bytes <= self._asked_from:
             return False
-        if self._processes is None or gone > _AT_MOST * self._most_bytes:
+        if self._processes is None or lost_bytes > _AT_MOST * self._most_bytes:
             return True
         try:
-            used = self._used(self._processes())
-        except OSError:  # it does not let us look
+            used_bytes = self._used_bytes(self._processes())
+        except OSError:  # the command has closed the folder to us
             return True
-        self._asked_from = gone + max(self._most_bytes - used, self._most_bytes // 8)
-        return used > self._most_bytes
+        self._asked_from = lost_bytes + max(self._most_bytes - used_bytes, self._most_bytes // 8)
+        return used_bytes > self._most_bytes
 
-    def _used(self, processes: Iterable[int]) -> int:
+    def _used_bytes(self, processes: Iterable[int]) -> int:
         device = os.lstat(self._folder).st_dev
-        found = [*_changed(self._folder, self._since_ns), *_held(processes, device)]
-        return sum({(each.st_dev, each.st_ino): each.st_blocks * 512 for each in found}.values())
+        files = [*_changed_files(self._folder, self._since_ns), *_nameless_files(processes, device)]
+        return sum({(each.st_dev, each.st_ino): each.st_blocks * 512 for each in files}.values())
 
     def _free(self) -> int:
-        found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail * disk.f_frsize
 
 
-def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
-    """Yield the files that have changed beneath a folder. A command can set the other times of a file, but not this one."""
+def _changed_files(folder: str, since_ns: int) -> Iterator[os.stat_result]:
+    """Yield the files that have changed below a folder. A command can set the other times of a file, but not this one."""
     folders = [folder]
     while folders:
         try:
@@ -123,13 +123,13 @@ def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    elif (found := entry.stat(follow_symlinks=False)).st_ctime_ns >= since_ns:
-                        yield found
+                    elif (status := entry.stat(follow_symlinks=False)).st_ctime_ns >= since_ns:
+                        yield status
         except (FileNotFoundError, NotADirectoryError):  # gone, or another, since it was listed
             continue
 
 
-def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
+def _nameless_files(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
     """Yield the files without a name that are held open."""
     for process in processes:
         try:
@@ -138,16 +138,16 @@ def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
             continue
         for number in numbers:
             try:
-                found = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
+                status = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if stat.S_ISREG(found.st_mode) and not found.st_nlink and found.st_dev == device:
-                yield found
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
+                yield status
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
 
-_LOOK_S = 0.1  # how often the disk is looked at and, where nothing else bounds them, the processes
+_LOOK_S = 0.1  # between two checks of the disk and, where nothing else bounds them, of the processes
 _LINUX = sys.platform == "linux"
 Setup = dict[str, Any]
 
@@ -156,24 +156,26 @@ def main(setup: Setup) -> NoReturn:
     """Run the command of the setup, write one JSON object to the status pipe, and end."""
     os.environ.clear()
     if _LINUX:
-        system_calls.control(system_calls.DUMPABLE, 0)  # its pipes are nobody else's
+        system_calls.control(system_calls.DUMPABLE, 0)  # no other process may open its pipes
         system_calls.control(system_calls.SUBREAPER, 1)
-    woken = process_tree.woken()
+    wakeup = process_tree.wakeup_file()
     carrier = _relay(setup) if setup["relay"] else 0
-    worker, listener, fault = _started(setup)
+    worker, listener, fault = _start_command(setup)
     for name in ("stdin_fd", "output_fd"):
         os.close(setup[name])
-    ended = {"ended": "refused", "status": 0} if fault else _CommandWatch(setup, worker, carrier, listener).wait(woken)
+    report = (
+        {"ended": "refused", "status": 0} if fault else _CommandWatch(setup, worker, carrier, listener).wait(wakeup)
+    )
     if not setup["confined"]:
         process_tree.sweep()
-    os.write(setup["status_fd"], json.dumps({**ended, "fault": fault}).encode())
+    os.write(setup["status_fd"], json.dumps({**report, "fault": fault}).encode())
     os._exit(0)
 
 
 def _relay(setup: Setup) -> int:
-    """Start what hands connections on to the proxy outside, and name it in the command's environment."""
-    listening = relay.listening()
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    """Start the relay to the proxy outside, and name it in the command's environment."""
+    listener = relay.open_listener()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
         setup["environment"][name] = address
     child = os.fork()
@@ -181,22 +183,22 @@ def _relay(setup: Setup) -> int:
         signal.set_wakeup_fd(-1)
         for name in ("stdin_fd", "output_fd", "status_fd", "lifeline_fd"):
             os.close(setup[name])
-        relay.serve(listening, setup["relay"])
-    listening.close()
+        relay.serve(listener, setup["relay"])
+    listener.close()
     return child
 
 
 # -- starting ---------------------------------------------------------------------------------------------------------
 
 
-def _started(setup: Setup) -> tuple[int, int, str]:
-    """Return the command's process, the file by which its forks ask (-1 when they do not), and why there is none; empty when there is."""
+def _start_command(setup: Setup) -> tuple[int, int, str]:
+    """Return the command's process, the file by which its forks ask (-1: none), and why the command could not start, empty if it did."""
     gate, theirs = socket.socketpair()  # neither survives the start of the command
     worker = os.fork()
     if worker == 0:
         _become(setup, theirs)
     theirs.close()
-    said, listener = b"", -1
+    message, listener = b"", -1
     with gate:
         while True:
             piece, files, *_ = socket.recv_fds(gate, 1000, 1)
@@ -205,14 +207,14 @@ def _started(setup: Setup) -> tuple[int, int, str]:
             if files:
                 (listener,) = files
             else:
-                said += piece
-    if said:
+                message += piece
+    if message:
         os.waitpid(worker, 0)
-    return worker, listener, said.decode(errors="replace")
+    return worker, listener, message.decode(errors="replace")
 
 
 def _become(setup: Setup, gate: socket.socket) -> NoReturn:
-    """Become the command; nothing of the sandbox's own stays open."""
+    """Become the command; no file of the sandbox's own stays open."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
@@ -226,14 +228,14 @@ def _become(setup: Setup, gate: socket.socket) -> NoReturn:
         system_calls.set_all(setup["bounds"])
         if setup["confined"]:
             _confine(gate)
-        os.execve(setup["argv"][0], setup["argv"], setup["environment"])  # noqa: S606  # no shell is what is wanted
+        os.execve(setup["argv"][0], setup["argv"], setup["environment"])  # noqa: S606  # without a shell on purpose
     except (OSError, ValueError) as error:
         gate.sendall(str(error).encode()[:1000])
     os._exit(127)
 
 
 def _confine(gate: socket.socket) -> None:
-    """Give up what is not needed. Root's forks ask, where they can: the kernel does not bound them."""
+    """Give up privileges. Where possible, root's forks ask: the kernel does not bound them."""
     system_calls.control(system_calls.NO_NEW_PRIVILEGES, 1)
     system_calls.drop_capabilities()
     if why := seccomp.fault():
@@ -241,56 +243,56 @@ def _confine(gate: socket.socket) -> None:
     listener = -1
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # an old kernel: then they are counted
-            listener = seccomp.install_asking(seccomp.built(seccomp.FAMILIES, asking=True))
+            listener = seccomp.install_asking(seccomp.build_filter(seccomp.FAMILIES, asks_on_fork=True))
     if listener >= 0:
         socket.send_fds(gate, [b"x"], [listener])
     else:
-        seccomp.install(seccomp.built(seccomp.FAMILIES))
+        seccomp.install(seccomp.build_filter(seccomp.FAMILIES))
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
 class _CommandWatch:
-    """Waits for the command's end and for what ends it: time, the one who asked, a disk or a machine that fills up."""
+    """Waits for the command's end, and ends it at its time limit, when its lifeline closes, or when disk or processes run over."""
 
     def __init__(self, setup: Setup, worker: int, carrier: int, listener: int) -> None:
         self._worker, self._carrier = worker, carrier
         self._bounds: dict[str, Any] = setup["bounds"]
         self._lifeline: int = setup["lifeline_fd"]
-        seen = (lambda: process_tree.descendants(os.getpid())) if setup["confined"] else None
-        self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], seen)
+        processes = (lambda: process_tree.descendants(os.getpid())) if setup["confined"] else None
+        self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], processes)
         self._forks = Forks(listener, self._bounds["processes"]) if listener >= 0 else None
         self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel bounds everybody else
-        self._ended = ""
+        self._end = ""
         self._deadline = time.monotonic() + self._bounds["timeout_s"]
         self._look = 0.0
 
-    def wait(self, woken: int) -> dict[str, Any]:
-        """Return how it ended, and the status of the process; None for one that had to be left to the kernel."""
-        waiting: list[Any] = [self._lifeline, woken, *filter(None, [self._forks])]
+    def wait(self, wakeup: int) -> dict[str, Any]:
+        """Return how the command ended, and its status; None if the kernel has to end it."""
+        files: list[Any] = [self._lifeline, wakeup, *filter(None, [self._forks])]
         while True:
             left_s = min(self._look, self._deadline) - time.monotonic()
-            ready = select.select(waiting, [], [], max(0.0, left_s))[0]
+            ready = select.select(files, [], [], max(0.0, left_s))[0]
             if self._forks and self._forks in ready:
                 self._forks.answer()
-            if woken in ready:
-                os.read(woken, 4096)
-            status = self._reaped()
+            if wakeup in ready:
+                os.read(wakeup, 4096)
+            status = self._reap()
             if status is not None:
-                return {"ended": self._ended or "exited", "status": os.waitstatus_to_exitcode(status)}
+                return {"ended": self._end or "exited", "status": os.waitstatus_to_exitcode(status)}
             if self._lifeline in ready:
-                waiting.remove(self._lifeline)
+                files.remove(self._lifeline)
                 self._ask_to_end("stopped")
             if over := self._full():
-                return {"ended": self._ended or over, "status": None}
+                return {"ended": self._end or over, "status": None}
             if time.monotonic() >= self._deadline:
-                if self._ended:
-                    return {"ended": self._ended, "status": None}
+                if self._end:
+                    return {"ended": self._end, "status": None}
                 self._ask_to_end("timeout")
 
-    def _reaped(self) -> int | None:
-        """Collect what has ended; return the command's status when it has."""
+    def _reap(self) -> int | None:
+        """Collect ended processes; return the command's status if it is among them."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 child, status = os.waitpid(-1, os.WNOHANG)
@@ -299,15 +301,15 @@ class _CommandWatch:
         return None
 
     def _ask_to_end(self, why: str) -> None:
-        """Send SIGTERM to all there is, and give it a little time."""
-        self._ended = self._ended or why
+        """Send SIGTERM to all processes, and give them a little time."""
+        self._end = self._end or why
         self._deadline = time.monotonic() + self._bounds["grace_s"]
         for process in process_tree.descendants(os.getpid()) - {self._carrier}:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGTERM)
 
     def _full(self) -> str:
-        """Return what there is too much of; empty when there is not, or nobody has looked."""
+        """Return `disk` or `processes` if the command uses too much; empty otherwise, and between two checks."""
         if time.monotonic() < self._look:
             return ""
         self._look = time.monotonic() + _LOOK_S

@@ -1,12 +1,10 @@
-"""A file tree of its own: empty but for what a Python program needs, which cannot be written.
+"""Confinement, step by step for each rung: a file tree of its own, and what is done once, for each call, and right before untrusted code runs.
 
-Takes paths, changes the process that calls it. What is in the tree has the same path as outside. `/own` is empty, for each call to
-mount its own there; `/tmp` leads to it, unless something that is shown lies in `/tmp`. There is no `/proc`.
+The tree has only what a Python program needs, and cannot be written. Paths in it are the same as outside. `/own` is empty, for each call to mount its
+own folder there; `/tmp` leads to it, unless something visible lies in `/tmp`. There is no `/proc`.
 
-The steps that confine a process, by rung: what is done once, for each call, and right before untrusted code runs.
-
-`enter` gives a `ConfinedPlace`; its features are what each of its calls will have. A step that fails afterwards raises OSError: no call runs
-with less than was said.
+`enter` returns a `ConfinedPlace`, whose features each of its calls will have. A step that fails afterwards raises OSError: no call runs with less
+than its features say.
 """
 
 import contextlib
@@ -18,32 +16,32 @@ from typing import Any
 
 from dsa.edge.sandbox.inside import seccomp, system_calls
 
-#: Where the tree is put together, where only this process sees it: on top of the first of these in which nothing lies that is shown.
+#: Where the tree is built, seen by this process alone: on top of the first of these folders that has no visible path in it.
 _PLACES = ("/tmp", "/mnt", "/media", "/srv", "/opt", "/var/tmp", "/home")  # noqa: S108
 OWN = "/own"
-_FIXED = system_calls.READ_ONLY_ATTR | system_calls.NO_SUID_ATTR
+_FIXED_ATTR = system_calls.READ_ONLY_ATTR | system_calls.NO_SUID_ATTR
 FOLDERS = (OWN, "/dev")  # in every tree
 
 
 def become_its_root(visible: Iterable[str], links: Mapping[str, str]) -> None:
-    """Put the tree together and make it this process's: mounts must be its own already. Raises OSError."""
-    shown = tuple(visible)
-    at = next(place for place in _PLACES if _is_free(place, shown))
+    """Build the tree and make it this process's root. The process must have its own mounts already. Raises OSError."""
+    paths = tuple(visible)
+    at = next(place for place in _PLACES if _is_free(place, paths))
     system_calls.mount("none", "/", None, system_calls.RECURSIVE | system_calls.PRIVATE)
     system_calls.mount("tree", at, "tmpfs", system_calls.NO_SUID | system_calls.NO_DEVICES, "mode=0755,size=1m")
     for folder in FOLDERS:
         os.makedirs(f"{at}{folder}", exist_ok=True)  # noqa: PTH103  # pathlib is slow to import
-    for path in shown:
+    for path in paths:
         _show(path, f"{at}{path}")
     for path, target in links.items():
         os.makedirs(os.path.dirname(f"{at}{path}"), exist_ok=True)  # noqa: PTH103, PTH120
         os.symlink(target, f"{at}{path}")  # noqa: PTH211
     system_calls.make_root(at)
-    system_calls.protect("/", _FIXED | system_calls.NO_DEVICES_ATTR)
+    system_calls.protect("/", _FIXED_ATTR | system_calls.NO_DEVICES_ATTR)
 
 
-def _is_free(place: str, shown: Iterable[str]) -> bool:
-    return os.path.isdir(place) and not any(f"{path}/".startswith(f"{place}/") for path in shown)  # noqa: PTH112
+def _is_free(place: str, paths: Iterable[str]) -> bool:
+    return os.path.isdir(place) and not any(f"{path}/".startswith(f"{place}/") for path in paths)  # noqa: PTH112
 
 
 def _show(path: str, place: str) -> None:
@@ -55,11 +53,11 @@ def _show(path: str, place: str) -> None:
         os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
     system_calls.mount(path, place, None, system_calls.BIND | system_calls.RECURSIVE)
     is_device = stat.S_ISCHR(mode)
-    system_calls.protect(place, _FIXED | (0 if is_device else system_calls.NO_DEVICES_ATTR), recursive=True)
+    system_calls.protect(place, _FIXED_ATTR | (0 if is_device else system_calls.NO_DEVICES_ATTR), recursive=True)
 
 
 def mount_own_folder(size_bytes: int, files: int) -> None:
-    """Return the process that calls it an empty folder of bounded size, gone with its last process, and go there."""
+    """Mount an empty folder of bounded size, which is gone with its last process, and go there."""
     options = f"mode=0777,size={size_bytes},nr_inodes={files}"
     system_calls.mount("own", OWN, "tmpfs", system_calls.NO_SUID | system_calls.NO_DEVICES, options)
     os.chdir(OWN)
@@ -67,7 +65,7 @@ def mount_own_folder(size_bytes: int, files: int) -> None:
 
 Setup = dict[str, Any]
 
-#: Users that nobody is: above all that are given out; else, where a container maps few, those that systemd gives to services for a while.
+#: User ids that nobody has: above all that are assigned; or, where a container maps few, those that systemd lends to services.
 _FREE_USERS = (range(2_000_000_000, 2_016_000_000), range(61_184, 65_520))
 _OWN = (
     system_calls.NEW_MOUNTS
@@ -81,7 +79,7 @@ _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 class ConfinedPlace:
-    """Where calls are made: the rung, what all calls there have, and what must be opened before the view narrows."""
+    """Where calls run: the rung, the features of all its calls, and files that must be opened before the view narrows."""
 
     def __init__(self, setup: Setup) -> None:
         self.rung: str = setup["rung"]
@@ -99,7 +97,7 @@ class ConfinedPlace:
 
 
 def enter(setup: Setup) -> ConfinedPlace:
-    """Do what is done once: see only the tree, open what is needed later, find out what calls will have."""
+    """Do the steps that are done once: enter the tree, open what is needed later, and find out the features of calls."""
     place = ConfinedPlace(setup)
     if place.rung == "landlock" and not system_calls.abi():
         raise OSError("the kernel has no Landlock, or it is switched off")
@@ -119,8 +117,8 @@ def enter(setup: Setup) -> ConfinedPlace:
     if place.has_tree:
         _choose_namespaces(place)
     place.gap = seccomp.fault() if _LINUX else "system calls are not filtered: only Linux has it"
-    if not place.gap:  # the lowest rung keeps nobody from the network
-        place.filter = seccomp.built(seccomp.FAMILIES if place.rung == "limits" else ())
+    if not place.gap:  # the lowest rung does not close the network
+        place.filter = seccomp.build_filter(seccomp.FAMILIES if place.rung == "limits" else ())
     place.features = _features(place)
     if not place.has_tree:  # what a call changed here, the next ones would trust
         place.is_warm = bool({"own user", "own processes"} & set(place.features))
@@ -128,9 +126,9 @@ def enter(setup: Setup) -> ConfinedPlace:
 
 
 def _choose_namespaces(place: ConfinedPlace) -> None:
-    """Find out how calls get namespaces of their own: as an ordinary user, by root, or, with bubblewrap's, not at all.
+    """Find out how calls get namespaces of their own: as an ordinary user, by root, or not at all.
 
-    The last is how it is where only bwrap may make user namespaces; then bwrap is started for each call.
+    Where only bwrap may make user namespaces they get none; then bwrap is started for each call.
     """
     small = {"disk_bytes": 1 << 20, "disk_files": 64}
 
@@ -146,27 +144,27 @@ def _choose_namespaces(place: ConfinedPlace) -> None:
 
 
 def _features(place: ConfinedPlace) -> list[str]:
-    """Name what every call will have."""
-    found = ["bounded processor time", "bounded files", "bounded open files"]
-    if place.filter:  # without it memory can be had that no process has: System V's
-        found += ["bounded memory", "filtered system calls"]
+    """Return the features of every call."""
+    features = ["bounded processor time", "bounded files", "bounded open files"]
+    if place.filter:  # without it, System V memory belongs to no process and has no bound
+        features += ["bounded memory", "filtered system calls"]
         if place.rung != "limits":
-            found.append("no network")
+            features.append("no network")
     if place.drops_root:
-        found += ["own user", "no environments"]
+        features += ["own user", "no environments"]
     if os.geteuid() != 0 or place.drops_root:
-        found.append("bounded processes")
+        features.append("bounded processes")
     if _LINUX:
-        found.append("no privileges")
+        features.append("no privileges")
     if place.has_tree:
-        found += ["own file tree", "no files outside", "own processes", "no network", "no environments"]
+        features += ["own file tree", "no files outside", "own processes", "no network", "no environments"]
         if place.is_warm:  # the folder that bubblewrap mounts may have any number of files
-            found.append("bounded disk")
+            features.append("bounded disk")
     elif place.rung == "landlock":
-        found += ["no files outside", "no environments"]
+        features += ["no files outside", "no environments"]
         if system_calls.abi() >= system_calls.SIGNALS_ABI:
-            found.append("own processes")
-    return sorted(set(found))
+            features.append("own processes")
+    return sorted(set(features))
 
 
 # -- each call, before the worker is forked ---------------------------------------------------------------------------
@@ -209,7 +207,7 @@ def _tasks_of(user: int) -> int:
 
 
 def _unshare_as_this_user(proc: int, flags: int) -> None:
-    """Have a user namespace too, in which this user is mapped to itself (user_namespaces(7)); another one it cannot be."""
+    """Make namespaces with a user namespace in which this user, and no other, is mapped to itself (user_namespaces(7))."""
     user, group = os.geteuid(), os.getegid()
     system_calls.unshare(system_calls.NEW_USER | flags)
     for name, number in (("uid_map", user), ("setgroups", None), ("gid_map", group)):
@@ -221,7 +219,7 @@ def _unshare_as_this_user(proc: int, flags: int) -> None:
 
 
 def _drop_root(folder: str) -> None:
-    """Become a user who owns nothing but the working directory: its own, so that limits count and signals reach nobody else."""
+    """Become a user of its own, who owns only the working directory: so limits count, and signals reach no other process."""
     for users in _FREE_USERS:
         user = users[int.from_bytes(os.urandom(4), "big") % len(users)]
         with contextlib.suppress(OSError):
@@ -267,7 +265,7 @@ def _write(folder: int, name: str, what: bytes) -> None:
 
 
 def _in_a_fork(trial: Any) -> bool:  # noqa: ANN401  # a function; `Callable` costs an import
-    """Return whether something works, tried in a process that ends with it."""
+    """Return whether a trial works, in a process that ends with it."""
     child = os.fork()
     if child == 0:
         try:
@@ -287,21 +285,21 @@ def _can_drop_root() -> bool:
 
 
 def _opened_library() -> Any:  # noqa: ANN401  # an iterator
-    """Open the library's folders: they may lie in a home that only root can enter (pyenv), and are then reached through these."""
+    """Open the library's folders. They may lie in a home that only root can enter (pyenv); modules are then read through these files."""
     for path in sys.path:
         with contextlib.suppress(OSError):  # the zipped library is on the path without being there
             yield path, os.open(path, _READ_FOLDER | os.O_CLOEXEC)
 
 
 def _move_library(place: ConfinedPlace) -> None:
-    """Look modules up through open folders where their paths cannot be entered, those of packages already imported too."""
-    moved = {path: f"/proc/self/fd/{fd}" for path, fd in place.library if not os.access(path, os.R_OK | os.X_OK)}
-    if not moved:
+    """Find modules through open folders where their paths cannot be entered, also those of packages already imported."""
+    new_paths = {path: f"/proc/self/fd/{fd}" for path, fd in place.library if not os.access(path, os.R_OK | os.X_OK)}
+    if not new_paths:
         return
-    sys.path[:] = [moved.get(path, path) for path in sys.path]
+    sys.path[:] = [new_paths.get(path, path) for path in sys.path]
     sys.path_importer_cache.clear()
     for module in list(sys.modules.values()):
-        for old, new in moved.items() if hasattr(module, "__path__") else ():
+        for old, new in new_paths.items() if hasattr(module, "__path__") else ():
             module.__path__ = [
                 new + path.removeprefix(old) if path.startswith(f"{old}/") else path for path in module.__path__
             ]

@@ -1,6 +1,6 @@
-"""The processes that one has started, and theirs: told when a child ends, found, killed.
+"""The tree of processes below this one: signals when a child ends, descendants, and their end.
 
-Where there is no `/proc` none is found: in a process namespace of its own the end of the first has ended all others.
+Without `/proc` no descendants are found. In a process namespace of its own this does not matter: the end of the first process ends all others.
 """
 
 import contextlib
@@ -11,28 +11,28 @@ import time
 _SWEEP_S = 1.5
 
 
-def woken() -> int:
-    """Return a file that can be read from whenever a child has ended; who watches is not to be interrupted by those it watches."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+def wakeup_file() -> int:
+    """Return a file that is readable whenever a child has ended. SIGINT is ignored from here on: children could send it."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return reading
+    return reader
 
 
 def sweep() -> None:
-    """Kill all that is left of what this process has started: children of a dead parent are ours now (subreaper).
+    """Kill all processes that this one has started; it has adopted children of dead parents (subreaper).
 
-    All are stopped before any is killed: what goes on forking would otherwise be ahead for ever.
+    All are stopped before any is killed: otherwise a process that goes on forking could stay ahead for ever.
     """
-    stopped: set[int] = set()
+    stopped_ids: set[int] = set()
     give_up = time.monotonic() + _SWEEP_S
-    while (running := descendants(os.getpid()) - stopped) and time.monotonic() < give_up:
-        for child in running:
+    while (running_ids := descendants(os.getpid()) - stopped_ids) and time.monotonic() < give_up:
+        for child in running_ids:
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGSTOP)
-        stopped |= running
+        stopped_ids |= running_ids
     while time.monotonic() < give_up:
         for child in descendants(os.getpid()):
             with contextlib.suppress(OSError):
@@ -46,22 +46,22 @@ def sweep() -> None:
 
 
 def descendants(process: int) -> set[int]:
-    """Return the children of a process, and theirs."""
-    found: set[int] = set()
-    open_ = of(process)
-    while open_:
-        child = open_.pop()
-        if child not in found:
-            found.add(child)
-            open_ += of(child)
-    return found
+    """Return the children of a process, and all their descendants."""
+    ids: set[int] = set()
+    unvisited_ids = of(process)
+    while unvisited_ids:
+        child = unvisited_ids.pop()
+        if child not in ids:
+            ids.add(child)
+            unvisited_ids += of(child)
+    return ids
 
 
 def of(process: int) -> list[int]:
     """Return the children of all threads of a process."""
-    found: list[int] = []
+    ids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # pathlib is slow to import
             with open(f"/proc/{process}/task/{task}/children", "rb") as file:  # noqa: PTH123
-                found += [int(pid) for pid in file.read().split()]
-    return found
+                ids += [int(pid) for pid in file.read().split()]
+    return ids

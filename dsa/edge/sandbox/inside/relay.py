@@ -1,6 +1,6 @@
-"""Hand connections of a sandbox that has no network on to a proxy outside, through a Unix socket that is shown in it.
+"""A relay of connections, from a sandbox without a network to a proxy outside, through a Unix socket that is visible in it.
 
-It decides nothing: the proxy does. It is a process of its own, which ends with the sandbox.
+It decides nothing; the proxy does. It is a process of its own, which ends with the sandbox.
 """
 
 import contextlib
@@ -13,22 +13,22 @@ from typing import NoReturn
 _PIECE_BYTES = 65_536
 
 
-def listening() -> socket.socket:
-    """Return a socket on which the sandbox's programs find the proxy."""
+def open_listener() -> socket.socket:
+    """Return the socket where the sandbox's programs reach the proxy."""
     return socket.create_server(("127.0.0.1", 0))
 
 
 def serve(listener: socket.socket, proxy: str) -> NoReturn:
-    """Join every connection to one to the proxy, until this process is ended."""
+    """Join every connection to one of the proxy, until this process is ended."""
     while True:
         try:
-            found = listener.accept()[0]
+            connection = listener.accept()[0]
         except OSError:
             os._exit(0)
-        threading.Thread(target=_joined, args=(found, proxy), daemon=True).start()
+        threading.Thread(target=_join_proxy, args=(connection, proxy), daemon=True).start()
 
 
-def _joined(one: socket.socket, proxy: str) -> None:
+def _join_proxy(one: socket.socket, proxy: str) -> None:
     # One side is gone: so is the connection.
     with contextlib.suppress(OSError), one, socket.socket(socket.AF_UNIX) as other:
         other.connect(proxy)
@@ -36,7 +36,7 @@ def _joined(one: socket.socket, proxy: str) -> None:
 
 
 def join(one: socket.socket, other: socket.socket) -> None:
-    """Carry bytes both ways until both sides have said all. Raises OSError when one is gone."""
+    """Carry bytes both ways until both sides have finished. Raises OSError when one is gone."""
     across = {one: other, other: one}
     with selectors.DefaultSelector() as selector:
         for each in across:

@@ -22,8 +22,8 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data;
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 #: What came with Linux 5.1 and later has numbers from here on, the same everywhere.
 _YOUNG = 424
-#: What everybody may call: name, number on x86-64, number on 64-bit ARM.
-ALLOWED = {
+#: The allowed calls: name, number on x86-64, number on 64-bit ARM.
+ALLOWED_CALLS = {
     "files": """
         read 0 63  write 1 64  open 2 -  close 3 57  stat 4 -  fstat 5 80  lstat 6 -  lseek 8 62  pread64 17 67
         pwrite64 18 68  readv 19 65  writev 20 66  access 21 -  pipe 22 -  dup 32 23  dup2 33 -  sendfile 40 71  fcntl 72 25
@@ -82,16 +82,16 @@ ALLOWED = {
         getpeername 52 205  setsockopt 54 208  getsockopt 55 209  recvmmsg 299 243  sendmmsg 307 269
     """,
 }  # fmt: skip
-#: What code may call besides where it may have sockets: of its own without these it has pairs of streams only.
+#: Further calls for code that may have sockets. Without these it has only pairs of streams.
 WITH_SOCKETS = "bind 49 200  connect 42 203  listen 50 201  accept 43 202  accept4 288 242"
-#: What is decided by an argument, or asked about.
-DECIDED = """
+#: Calls that depend on an argument, or that wait for an answer.
+DECIDED_CALLS = """
     clone 56 220  fork 57 -  vfork 58 -  ioctl 16 29  mmap 9 222  prctl 157 167  prlimit64 302 261  socket 41 198
     socketpair 53 199
 """
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
-#: Families of sockets where code may have some: others lead to the host or to rare parts of the kernel (AF_VSOCK, AF_ALG, AF_PACKET ..).
+#: Families of sockets that code may have. Others lead to the host or to rare parts of the kernel (AF_VSOCK, AF_ALG, AF_PACKET ..).
 FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
 _UNIX, _STREAM, _KIND_OF_SOCKET = 1, 1, 0xF
 _NAMESPACES = 0x7E020000  # CLONE_NEW..: linux/sched.h
@@ -113,8 +113,10 @@ def fault() -> str:
     """Return why there is no filter here; empty where there is one."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:  # noqa: PLR2004  # bytes of a pointer
-        known = ", ".join(_ARCHITECTURES)
-        return f"system calls are not filtered: their numbers are known for {known} (64 bits), not for {machine}"
+        architectures = ", ".join(_ARCHITECTURES)
+        return (
+            f"system calls are not filtered: their numbers are known for {architectures} (64 bits), not for {machine}"
+        )
     try:
         system_calls.control(system_calls.SECCOMP, _FILTER, None)
     except OSError as error:
@@ -123,73 +125,75 @@ def fault() -> str:
     return ""
 
 
-def built(families: tuple[int, ...] = (), *, asking: bool = False) -> Filter:
-    """Build a filter for this architecture. Sockets may be of these families; with `asking`, each fork waits: see `install_asking`."""
-    code = ctypes.create_string_buffer(program(platform.machine(), families, _ASK if asking else _ALLOW))
-    made = Filter((len(code) - 1) // 8, ctypes.cast(code, ctypes.c_void_p))
-    made.code = code
-    return made
+def build_filter(families: tuple[int, ...] = (), *, asks_on_fork: bool = False) -> Filter:
+    """Build a filter for this architecture that allows sockets of these families. With `asks_on_fork` each fork waits: see `install_asking`."""
+    code = ctypes.create_string_buffer(program(platform.machine(), families, _ASK if asks_on_fork else _ALLOW))
+    call_filter = Filter((len(code) - 1) // 8, ctypes.cast(code, ctypes.c_void_p))
+    call_filter.code = code
+    return call_filter
 
 
-def install(made: Filter) -> None:
-    """Filter the calls of this process and of all it starts, for good; it must have given up new privileges."""
-    system_calls.control(system_calls.SECCOMP, _FILTER, ctypes.byref(made))
+def install(call_filter: Filter) -> None:
+    """Filter the calls of this process and of all that it starts, for good. It must have given up new privileges."""
+    system_calls.control(system_calls.SECCOMP, _FILTER, ctypes.byref(call_filter))
 
 
-def install_asking(made: Filter) -> int:
-    """Do the same, and have each fork wait until somebody has allowed it by the file that this returns: see `command.Forks`.
+def install_asking(call_filter: Filter) -> int:
+    """Do the same, and make each fork wait for an answer through the file that this returns: see `command_process.Forks`.
 
-    Raises OSError where the kernel cannot ask (before Linux 5.5), or asks somebody else already.
+    Raises OSError where the kernel cannot ask (before Linux 5.5), or already asks another process.
     """
-    return system_calls.system_call("seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(made))
+    return system_calls.system_call(
+        "seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(call_filter)
+    )
 
 
 def numbers(machine: str, text: str) -> dict[str, int]:
-    """Return the calls of a list that there are on an architecture, by name."""
+    """Return the numbers of a list's calls on an architecture, by name."""
     words = text.split()
-    found = words[1 + list(_ARCHITECTURES).index(machine) :: 3]
-    return {name: int(number) for name, number in zip(words[::3], found, strict=True) if number != "-"}
+    values = words[1 + list(_ARCHITECTURES).index(machine) :: 3]
+    return {name: int(number) for name, number in zip(words[::3], values, strict=True) if number != "-"}
 
 
-def program(machine: str, families: tuple[int, ...] = (), forking: int = _ALLOW) -> bytes:
-    """Return the filter as the kernel runs it (classic BPF, 8 bytes a step): what it answers to a fork is `forking`."""
-    decided = numbers(machine, DECIDED)
+def program(machine: str, families: tuple[int, ...] = (), fork_answer: int = _ALLOW) -> bytes:
+    """Return the filter as the kernel runs it (classic BPF, 8 bytes a step). A fork gets `fork_answer`."""
+    decided_numbers = numbers(machine, DECIDED_CALLS)
     steps = [
         _step(_LOAD, _ARCHITECTURE), _step(_EQUAL, _ARCHITECTURES[machine], 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER),
     ]  # fmt: skip
     for name in ("fork", "vfork"):
-        if name in decided:
-            steps += [_step(_EQUAL, decided[name], 0, 1), _step(_RETURN, forking)]
-    steps += _by_argument(decided["clone"], 0, _step(_ANY_BIT, _NAMESPACES, 1, 0), otherwise=forking)
-    steps += _by_argument(decided["mmap"], 3, _step(_ANY_BIT, _HUGE_PAGES, 1, 0))
-    steps += _by_argument(decided["ioctl"], 1, *_none_of(_TERMINALS))
-    steps += _by_argument(decided["prctl"], 0, *_none_of(_CONTROLS))
-    steps += _by_argument(decided["prlimit64"], 0, *_one_of(_ITSELF))
-    allowed = " ".join(ALLOWED.values())
+        if name in decided_numbers:
+            steps += [_step(_EQUAL, decided_numbers[name], 0, 1), _step(_RETURN, fork_answer)]
+    steps += _by_argument(decided_numbers["clone"], 0, _step(_ANY_BIT, _NAMESPACES, 1, 0), otherwise=fork_answer)
+    steps += _by_argument(decided_numbers["mmap"], 3, _step(_ANY_BIT, _HUGE_PAGES, 1, 0))
+    steps += _by_argument(decided_numbers["ioctl"], 1, *_none_of(_TERMINALS))
+    steps += _by_argument(decided_numbers["prctl"], 0, *_none_of(_CONTROLS))
+    steps += _by_argument(decided_numbers["prlimit64"], 0, *_one_of(_ITSELF))
+    allowed_calls = " ".join(ALLOWED_CALLS.values())
     if families:
-        steps += _by_argument(decided["socket"], 0, *_one_of(families))
-        steps += _by_argument(decided["socketpair"], 0, *_one_of(families))
-        allowed += f" {WITH_SOCKETS}"
-    else:  # a datagram socket out of a pair could be connected to another, by sendmsg too, which nobody can look into
+        steps += _by_argument(decided_numbers["socket"], 0, *_one_of(families))
+        steps += _by_argument(decided_numbers["socketpair"], 0, *_one_of(families))
+        allowed_calls += f" {WITH_SOCKETS}"
+    else:  # a datagram socket of a pair could reach another one, even by sendmsg, whose address no filter can read
         kind = (_step(_LOAD, _ARGUMENTS + 8), _step(_AND, _KIND_OF_SOCKET), _step(_EQUAL, _STREAM, 0, 1))
-        steps += _by_argument(decided["socketpair"], 0, _step(_EQUAL, _UNIX, 0, 4), *kind)
-    return b"".join([*steps, *_ranges(sorted(numbers(machine, allowed).values()))])
+        steps += _by_argument(decided_numbers["socketpair"], 0, _step(_EQUAL, _UNIX, 0, 4), *kind)
+    return b"".join([*steps, *_ranges(sorted(numbers(machine, allowed_calls).values()))])
 
 
-def _ranges(allowed: list[int]) -> list[bytes]:
-    """Allow these numbers, by ranges from below; each step is reached by what is above the range before it."""
+def _ranges(call_numbers: list[int]) -> list[bytes]:
+    """Allow these numbers, by ranges from the lowest up. A number above a range goes on to the next step."""
     steps: list[bytes] = []
-    lows = [number for number in allowed if number - 1 not in allowed]
-    highs = [number for number in allowed if number + 1 not in allowed]
+    lows = [number for number in call_numbers if number - 1 not in call_numbers]
+    highs = [number for number in call_numbers if number + 1 not in call_numbers]
     for low, high in zip(lows, highs, strict=True):
-        refused = _UNKNOWN if low > _YOUNG else _REFUSE
+        refusal = _UNKNOWN if low > _YOUNG else _REFUSE
         steps += [_step(_AT_LEAST, high + 1, 3, 0), _step(_AT_LEAST, low, 0, 1), _step(_RETURN, _ALLOW)]
-        steps.append(_step(_RETURN, refused))
+        steps.append(_step(_RETURN, refusal))
     return [*steps, _step(_RETURN, _UNKNOWN)]
 
 
 def _by_argument(number: int, argument: int, *tests: bytes, otherwise: int = _ALLOW) -> list[bytes]:
-    """Decide a call by one argument: refused when the last of `tests` jumps over one step."""
+    """Decide a call by one argument. It is refused when the last of `tests` jumps over one step."""
     where = _step(_LOAD, _ARGUMENTS + 8 * argument)
     return [_step(_EQUAL, number, 0, len(tests) + 3), where, *tests, _step(_RETURN, otherwise), _step(_RETURN, _REFUSE)]
 

@@ -1,11 +1,8 @@
-"""System calls of Linux for which Python's library has no words, by ctypes. What fails raises OSError with the call's name.
+"""System calls of Linux that Python's library does not have, by ctypes; Landlock; and limits of a process.
 
-Landlock: a process gives up reaching files, TCP and other processes, for good (landlock(7)).
-
-It bounds what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner,
-changeable; UDP and Unix sockets are not covered.
-
-Limits of one process, which it hands down to all that it starts (setrlimit(2)).
+What fails raises OSError with the call's name. With Landlock a process gives up access to files, TCP and other processes, for good (landlock(7)). It
+bounds what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner, changeable; UDP and Unix
+sockets are not covered. Limits pass to all processes that this one starts (setrlimit(2)).
 """
 
 import ctypes
@@ -32,7 +29,7 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(name: str, answer: int) -> int:
+def _check_answer(name: str, answer: int) -> int:
     if answer < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -41,54 +38,54 @@ def _checked(name: str, answer: int) -> int:
 
 def system_call(name: str, number: int, *arguments: object) -> int:
     """Make a system call by its number."""
-    return _checked(name, _libc.syscall(number, *arguments))
+    return _check_answer(name, _libc.syscall(number, *arguments))
 
 
 def unshare(flags: int) -> None:
-    """Return this process namespaces of its own (unshare(2))."""
-    _checked("unshare", _libc.unshare(flags))
+    """Move this process to new namespaces (unshare(2))."""
+    _check_answer("unshare", _libc.unshare(flags))
 
 
 def control(option: int, value: object, extra: object = 0) -> None:
-    """Change something of this process (prctl(2))."""
-    _checked("prctl", _libc.prctl(option, value, extra, 0, 0))
+    """Change a setting of this process (prctl(2))."""
+    _check_answer("prctl", _libc.prctl(option, value, extra, 0, 0))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Mount (mount(2))."""
+    """Mount a file system or a path (mount(2))."""
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
-    _checked(f"mount {target}", _libc.mount(*texts, ctypes.c_ulong(flags), options and options.encode()))
+    _check_answer(f"mount {target}", _libc.mount(*texts, ctypes.c_ulong(flags), options and options.encode()))
 
 
 def protect(path: str, attributes: int, *, recursive: bool = False) -> None:
     """Set attributes of a mount, and of all below it (mount_setattr(2), Linux 5.12)."""
-    wanted = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    request = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     system_call(
         f"mount_setattr {path}", _MOUNT_SETATTR, _HERE, os.fsencode(path), _RECURSIVELY if recursive else 0,
-        ctypes.byref(wanted), ctypes.sizeof(wanted),
+        ctypes.byref(request), ctypes.sizeof(request),
     )  # fmt: skip
 
 
 def make_root(path: str) -> None:
-    """Make a mount the root of all files, and let go of the old one (pivot_root(2), its section "pivot_root(".", ".")")."""
+    """Make a mount the root of all files, and unmount the old root (pivot_root(2), its section "pivot_root(".", ".")")."""
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
         raise OSError(f"pivot_root: its number on {platform.machine()} is not known")
     os.chdir(path)
     system_call("pivot_root", number, b".", b".")
-    _checked("umount", _libc.umount2(b".", _DETACH))
+    _check_answer("umount", _libc.umount2(b".", _DETACH))
     os.chdir("/")
 
 
 def name_host(name: str) -> None:
     """Change the host's name, in a namespace of its own."""
-    _checked("sethostname", _libc.sethostname(name.encode(), len(name)))
+    _check_answer("sethostname", _libc.sethostname(name.encode(), len(name)))
 
 
 def drop_capabilities() -> None:
     """Give up all capabilities: the first process of a user namespace, and root, have them all."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
-    _checked("capset", _libc.capset(header, (ctypes.c_uint32 * 6)()))
+    _check_answer("capset", _libc.capset(header, (ctypes.c_uint32 * 6)()))
 
 
 SIGNALS_ABI = 6  #: from this version on signals to others, and abstract Unix sockets, can be kept in too
@@ -114,16 +111,18 @@ def abi() -> int:
 
 
 def restrict(readable: Iterable[int], writable: Iterable[int]) -> None:
-    """Leave this process, and all it starts, only what lies below these open files; it must have given up new privileges."""
+    """Restrict this process, and all that it starts, to what lies below these open files. It must have given up new privileges."""
     version = abi()
-    files = _SINCE[max(known for known in _SINCE if known <= version)]
-    wanted = (ctypes.c_uint64 * 3)(files, _TCP if version >= _TCP_ABI else 0, _SIGNALS if version >= SIGNALS_ABI else 0)
+    files = _SINCE[max(since for since in _SINCE if since <= version)]
+    request = (ctypes.c_uint64 * 3)(
+        files, _TCP if version >= _TCP_ABI else 0, _SIGNALS if version >= SIGNALS_ABI else 0
+    )
     size = 8 * (1 + (version >= _TCP_ABI) + (version >= SIGNALS_ABI))
-    ruleset = system_call("landlock_create_ruleset", _CREATE, ctypes.byref(wanted), ctypes.c_size_t(size), 0)
-    for granted, openings in ((_READ, readable), (files, writable)):
-        for opened in openings:
-            fits = files if stat.S_ISDIR(os.fstat(opened).st_mode) else _FILE & files
-            rule = _Rule(granted & fits, opened)
+    ruleset = system_call("landlock_create_ruleset", _CREATE, ctypes.byref(request), ctypes.c_size_t(size), 0)
+    for rights, openings in ((_READ, readable), (files, writable)):
+        for file in openings:
+            fits = files if stat.S_ISDIR(os.fstat(file).st_mode) else _FILE & files
+            rule = _Rule(rights & fits, file)
             system_call("landlock_add_rule", _ADD, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
     system_call("landlock_restrict_self", _RESTRICT, ruleset, 0)
     os.close(ruleset)
@@ -137,22 +136,18 @@ _BY_BOUND = {
     "open_files": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
 }
-#: Nobody needs these: core files, locked memory, message queues, and being ahead of others. macOS has not all of them.
+#: No call needs these: core files, locked memory, message queues, and priority over others. macOS lacks some of them.
 _NONE = ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO")
 
 
-class LimitError(OSError):
-    """A limit that cannot be set: says which, why, and what to do."""
-
-
-def lowered(bounds: dict[str, Any]) -> dict[str, int]:
-    """Return the bounds that are less than was asked for, by name: this process may not have more itself."""
+def lowered_bounds(bounds: dict[str, Any]) -> dict[str, int]:
+    """Return the bounds that are lower than requested, by name, because this process may not have more itself."""
     most = {name: resource.getrlimit(kind)[1] for name, kind in _BY_BOUND.items()}
-    return {name: bound for name, bound in most.items() if bound != resource.RLIM_INFINITY and bound < bounds[name]}
+    return {name: limit for name, limit in most.items() if limit != resource.RLIM_INFINITY and limit < bounds[name]}
 
 
 def set_all(bounds: dict[str, Any]) -> None:
-    """Bound the process; no bound may be raised again, and none is above what this process has itself. Raises LimitError."""
+    """Set the limits of this process, for good; none is above what it has already. Raises OSError, which names the limit."""
     for name, kind in _BY_BOUND.items():
         _set(name, kind, bounds[name])
     for name in _NONE:
@@ -160,11 +155,11 @@ def set_all(bounds: dict[str, Any]) -> None:
             _set(name, getattr(resource, name), 0)
 
 
-def _set(name: str, kind: int, bound: int) -> None:
+def _set(name: str, kind: int, limit: int) -> None:
     most = resource.getrlimit(kind)[1]
-    least = bound if most == resource.RLIM_INFINITY else min(bound, most)
+    least = limit if most == resource.RLIM_INFINITY else min(limit, most)
     try:
         resource.setrlimit(kind, (least, least))
     except (OSError, ValueError, OverflowError) as error:
         if _LINUX:  # macOS refuses some
-            raise LimitError(f"the limit {name} = {bound} cannot be set: {error}; ask for another one") from error
+            raise OSError(f"the limit {name} = {limit} cannot be set: {error}; ask for another one") from error

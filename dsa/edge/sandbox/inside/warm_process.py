@@ -1,7 +1,7 @@
-"""The process that is kept warm: confined once, with the library imported; it forks a process for each call and never runs one itself.
+"""The warm process of the sandbox: confined once, with the library imported. It forks a process for each call and never runs one itself.
 
-It is started as `python -P -s -S`, without an environment, with its setup on standard input, says hello on its control socket, and then takes calls: one byte each,
-with the open files of the call. It ends when the other side of the socket is closed.
+It is started as `python -P -s -S`, without an environment, with its setup on standard input. It says hello on its control socket, and then takes calls:
+one byte each, with the open files of the call. It ends when the other side closes the socket.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _LINUX = sys.platform == "linux"
 
 
 class SandboxCall:
-    """What one call is given: pipes, bounds, and the program with its payload in an open file."""
+    """One call: its pipes, its bounds, and the program with its payload in an open file."""
 
     def __init__(self, header: dict[str, Any], files: list[int], code: Any) -> None:  # noqa: ANN401  # a code object
         self.bounds: dict[str, Any] = header["bounds"]
@@ -34,25 +34,25 @@ class SandboxCall:
 def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
     """Make the call, report on it, and end this process.
 
-    It sees the worker's end, the deadline, or that whoever asked has closed the lifeline; it kills all that is left, and writes one JSON object
-    to the status pipe as the last thing it does.
+    It waits for the worker's end, the deadline, or the end of the lifeline, which the caller closes. Then it kills all that is left, and last
+    of all writes one JSON object to the status pipe.
     """
     if _LINUX:
         system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
-    woken = process_tree.woken()
+    wakeup = process_tree.wakeup_file()
     fault = ""
-    ended: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
+    report: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
     try:
         confinement.begin_call(place, call.folder, call.bounds)
         if _LINUX:  # changing the user has cleared it
             system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
-        ended["lowered"] = system_calls.lowered(call.bounds)
+        report["lowered"] = system_calls.lowered_bounds(call.bounds)
         worker, fault = _fork_worker(place, call)
         if not fault:
-            ended |= _wait(worker, call.lifeline, woken, call.bounds["timeout_s"])
+            report |= _wait(worker, call.lifeline, wakeup, call.bounds["timeout_s"])
     except OSError as error:
         fault = str(error)
-    os.write(call.status, json.dumps(ended | {"fault": fault}).encode())
+    os.write(call.status, json.dumps(report | {"fault": fault}).encode())
     os._exit(0)
 
 
@@ -64,13 +64,13 @@ def _fork_worker(place: confinement.ConfinedPlace, call: SandboxCall) -> tuple[i
         _work(place, call, gate[1])
     for file in (gate[1], call.result, call.payload):
         os.close(file)
-    said = os.read(gate[0], 1000).decode()
+    message = os.read(gate[0], 1000).decode()
     os.close(gate[0])
-    return worker, "" if said == "ready" else said or "the worker was lost"
+    return worker, "" if message == "ready" else message or "the worker was lost"
 
 
 def _work(place: confinement.ConfinedPlace, call: SandboxCall, gate: int) -> NoReturn:
-    """Run the program, which is ours; it runs the code, which is not."""
+    """Run the program, which is trusted; it runs the code, which is not."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -93,15 +93,15 @@ def _work(place: confinement.ConfinedPlace, call: SandboxCall, gate: int) -> NoR
     try:
         exec(call.code, namespace)  # noqa: S102  # the package's own text
         namespace["run"](payload, call.result)
-    except BaseException:  # noqa: BLE001  # a fault of the program's own: told like Python does
+    except BaseException:  # noqa: BLE001  # a fault of the program itself: printed as Python does
         sys.excepthook(*sys.exc_info())
         os._exit(1)
     os._exit(0)  # whatever the code left behind (exit handlers, threads) does not run
 
 
-def _close_all_but(kept: set[int]) -> None:
+def _close_all_but(open_files: set[int]) -> None:
     low = 3
-    for file in sorted(kept):
+    for file in sorted(open_files):
         os.closerange(low, file)
         low = file + 1
     os.closerange(low, 4096)
@@ -110,32 +110,32 @@ def _close_all_but(kept: set[int]) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-def _wait(worker: int, lifeline: int, woken: int, timeout_s: float) -> dict[str, Any]:
-    """Wait for the worker's end, the deadline or the end of the lifeline; kill all that is left; tell how it ended."""
+def _wait(worker: int, lifeline: int, wakeup: int, timeout_s: float) -> dict[str, Any]:
+    """Wait for the worker's end, the deadline or the end of the lifeline; kill all that is left; return how the call ended."""
     deadline = time.monotonic() + timeout_s
-    ended = ""
+    end = ""
     wait_status = 0
-    while not ended:
+    while not end:
         left_s = deadline - time.monotonic()
-        ready = select.select([lifeline, woken], [], [], max(0, left_s))[0]
-        if woken in ready:
-            os.read(woken, 4096)
-        reaped, wait_status, usage = os.wait4(worker, os.WNOHANG)
-        if reaped:
-            ended = "signalled" if os.WIFSIGNALED(wait_status) else "exited"
+        ready = select.select([lifeline, wakeup], [], [], max(0, left_s))[0]
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        child, wait_status, usage = os.wait4(worker, os.WNOHANG)
+        if child:
+            end = "signalled" if os.WIFSIGNALED(wait_status) else "exited"
         elif lifeline in ready or left_s <= 0:
-            ended = "stopped" if lifeline in ready else "timeout"
+            end = "stopped" if lifeline in ready else "timeout"
             os.kill(worker, signal.SIGKILL)
             _, wait_status, usage = os.wait4(worker, 0)
         else:
             _reap_others(worker)
     process_tree.sweep()
     code = os.waitstatus_to_exitcode(wait_status)
-    return {"ended": ended, "code": abs(code), "cpu_s": usage.ru_utime + usage.ru_stime}
+    return {"ended": end, "code": abs(code), "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
 def _reap_others(worker: int) -> None:
-    """Collect what ended among the processes that the worker left to us, but not the worker itself."""
+    """Collect the ended processes that the worker left behind, but not the worker itself."""
     for child in set(process_tree.of(os.getpid())) - {worker}:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)
@@ -148,7 +148,7 @@ _MOST_PROGRAMS = 16
 
 
 def main(setup: dict[str, Any]) -> NoReturn:
-    """Serve calls until nobody asks any more."""
+    """Serve calls until the socket is closed."""
     os.environ.clear()  # bubblewrap, or the C library, may have put something there
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):
@@ -161,7 +161,7 @@ def main(setup: dict[str, Any]) -> NoReturn:
             for name in setup["preload"]:
                 importlib.import_module(name)
             exec(setup["prepare"], {"__name__": "prepare"})  # noqa: S102  # the package's own text
-    except Exception as error:  # noqa: BLE001  # whatever it is, nobody else is there to tell it
+    except Exception as error:  # noqa: BLE001  # nothing else would report it
         control.sendall(
             json.dumps({"fault": str(error) or repr(error), "features": [], "gap": "", "warm": False}).encode() + b"\n"
         )
@@ -176,8 +176,8 @@ def main(setup: dict[str, Any]) -> NoReturn:
 def _serve(place: confinement.ConfinedPlace, control: socket.socket) -> NoReturn:
     programs: dict[str, Any] = {}
     while True:
-        asked, files, _, _ = socket.recv_fds(control, 1, _FILES)
-        if not asked:
+        request, files, _, _ = socket.recv_fds(control, 1, _FILES)
+        if not request:
             os._exit(0)
         header = json.loads(_read(files[0]))
         text = header["program"]
@@ -194,7 +194,7 @@ def _serve(place: confinement.ConfinedPlace, control: socket.socket) -> NoReturn
 
 
 def _fork(status: int) -> int:
-    """Fork; a machine that has no process left is told like any other fault."""
+    """Fork; a lack of processes is reported like any other fault."""
     try:
         return os.fork()
     except OSError as error:

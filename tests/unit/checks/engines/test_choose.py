@@ -12,7 +12,7 @@ from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.checks.search.exploration import automatic
 from dsa.declarations import Variable
 from dsa.edge.processes import CompileError
-from dsa.edge.processes import compiled as compile_c
+from dsa.edge.processes import compile_library as compile_c
 from dsa.expr import Integer
 from dsa.ground_system import Ground, ground
 from dsa.machine import Machine

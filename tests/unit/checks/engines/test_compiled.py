@@ -9,7 +9,7 @@ import pytest
 from dsa.checks.search import c_engine
 from dsa.checks.search.c_engine import TooWideError, source
 from dsa.checks.search.engine import SearchLimits, SearchResult
-from dsa.edge.processes import compiled as compile_c
+from dsa.edge.processes import compile_library as compile_c
 from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.system import closed_system

@@ -75,11 +75,11 @@ def test_a_byte_order_mark_is_passed_over_and_bad_utf_8_is_replaced():
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"<html>\n<p>x</p>", "no JSON"),
-        (b"data: nonsense\n\n", "no JSON: 'nonsense'"),
-        (b"data: [1]\n\n", "no JSON object"),
-        (b'{"a": 1}\n{"b": \n', "no JSON"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", "no JSON"),
+        (b"<html>\n<p>x</p>", "not valid JSON"),
+        (b"data: nonsense\n\n", "not valid JSON: 'nonsense'"),
+        (b"data: [1]\n\n", "not a JSON object"),
+        (b'{"a": 1}\n{"b": \n', "not valid JSON"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "not valid JSON"),
     ],
 )
 def test_what_is_none_of_the_three_is_told(data, told):
@@ -90,7 +90,7 @@ def test_what_is_none_of_the_three_is_told(data, told):
 def test_nothing_is_nothing():
     decoder = StreamDecoder()
     assert decoder.feed(b": ping\n\ndata: [DONE]\n\n") + decoder.close() == []
-    assert not decoder.begun
+    assert not decoder.has_begun
 
 
 def test_a_line_has_a_limit():

@@ -3,7 +3,7 @@ import json
 import pytest
 from each_row import each_row
 
-from dsa.edge.http.model_server import Retries, ServerName, reason_of, refused, refused_within, said_to_wait_s
+from dsa.edge.http.model_server import Retries, ServerName, reason_of, refusal, refusal_within, said_to_wait_s
 
 ASKED = ServerName("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 
@@ -54,7 +54,7 @@ def test_a_status_or_a_code_has_one_reason(status, detail, reason):
     ],
 )
 def test_what_the_server_says_is_in_the_message(body, said):
-    message = str(refused(ASKED, 418, body))
+    message = str(refusal(ASKED, 418, body))
     assert said in message
     assert "much" not in message
     assert "\n" not in message
@@ -66,7 +66,7 @@ def test_no_secret_gets_into_a_message(monkeypatch):
     body = (
         b"k3y! very-secret-1 http://x/y?key=AIzaSecret&a=b http://me:secret3@h Authorization: Bearer abcSecret {braces}"
     )
-    message = str(refused(ASKED, 401, body))
+    message = str(refusal(ASKED, 401, body))
     assert "secret" not in message.lower().replace("[secret some_api_key]", "")
     assert "k3y!" not in message
     assert "&a=b" in message
@@ -74,8 +74,8 @@ def test_no_secret_gets_into_a_message(monkeypatch):
 
 
 def test_a_redirection_is_told():
-    error = refused(ASKED, 302, b"")
-    assert (error.reason, "sends elsewhere" in str(error)) == ("bad_answer", True)
+    error = refusal(ASKED, 302, b"")
+    assert (error.reason, "redirects" in str(error)) == ("bad_answer", True)
 
 
 @each_row(
@@ -115,13 +115,13 @@ def test_a_wait_is_said_in_seconds_or_as_a_date(headers, wait_s):
     ],
 )
 def test_an_error_with_a_good_status_has_its_reason(error, reason):
-    found = refused_within(ServerName("m", "http://h/v1", "K"), {"error": error})
+    found = refusal_within(ServerName("m", "http://h/v1", "K"), {"error": error})
     assert (found.reason, (error if isinstance(error, str) else error["message"]) in str(found)) == (reason, True)
 
 
 def test_an_answer_is_no_error():
-    assert refused_within(ServerName("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
-    assert refused_within(ServerName("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None
+    assert refusal_within(ServerName("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
+    assert refusal_within(ServerName("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None
 
 
 USED_UP = [
@@ -144,7 +144,7 @@ BACK_SOON = [
 @pytest.mark.parametrize(("bodies", "used_up"), [(USED_UP, True), (BACK_SOON, False)])
 def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
     for body in bodies:
-        error = refused(ASKED, 429, json.dumps(body).encode())
+        error = refusal(ASKED, 429, json.dumps(body).encode())
         assert (error.reason, error.again, Retries(3).pause_s(error, 0)) == (
             "rate_limit",
             *((False, None) if used_up else (True, 0.5)),
@@ -153,10 +153,10 @@ def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
 
 
 def test_a_server_that_says_when_its_quota_is_back_is_asked_again():
-    assert refused(ASKED, 429, json.dumps(USED_UP[0]).encode(), 2.0).again
+    assert refusal(ASKED, 429, json.dumps(USED_UP[0]).encode(), 2.0).again
 
 
 def test_a_quota_that_is_used_up_is_not_asked_for_again_whatever_the_status():
     error = {"message": "no", "code": "insufficient_quota"}
-    found = refused_within(ASKED, {"error": error})
+    found = refusal_within(ASKED, {"error": error})
     assert (found.reason, found.again) == ("rate_limit", False)

@@ -27,7 +27,7 @@ def test_a_server_is_waited_for_as_long_as_it_asks_within_what_is_left():
     assert retries.pause_s(busy(40), 1, 20.0) == 40
     assert retries.pause_s(busy(40), 1, 21.0) is None
     assert str(retries.last(busy(40), 2, 21.0)) == (
-        "it is busy. It was tried 2 times. It was not tried again: the server asks to wait 40 s, and 60 s are the most that is waited in all."
+        "it is busy. It was tried 2 times. It was not tried again: the server asks to wait 40 s, and 60 s is the longest wait in all."
     )
 
 

@@ -74,9 +74,7 @@ def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again():
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, requests):
         _, error = chunks(address, retries=5)
     assert (error.reason, len(requests)) == ("rate_limit", 1)
-    assert str(error).endswith(
-        "It was not tried again: the server asks to wait 3600 s, and 30 s are the most that is waited."
-    )
+    assert str(error).endswith("It was not tried again: the server asks to wait 3600 s, and 30 s is the longest wait.")
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, _):
         _, error = chunks(address)
     assert "not tried again" not in str(error), "nobody wanted it to be"
@@ -234,7 +232,7 @@ def test_a_key_that_cannot_be_sent_is_told(monkeypatch):
         (answered(b"data: [DONE]\n\n"), "empty answer"),
         (answered(), "empty answer"),
         (answered(b"no gzip", headers=["content-encoding: gzip"]), "cannot be unpacked"),
-        (refusing(302, {}, "location: http://127.0.0.1:9/"), "sends elsewhere"),
+        (refusing(302, {}, "location: http://127.0.0.1:9/"), "redirects"),
     ],
     ids=["HTML", "half an event", "only the end", "nothing", "no gzip", "elsewhere"],
 )

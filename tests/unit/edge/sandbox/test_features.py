@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.sandbox import ALWAYS, FEATURES, RUNGS, Confinement, SandboxError, limits, probed, reached
+from dsa.edge.sandbox import ALWAYS, FEATURES, RUNGS, Confinement, SandboxError, choose_rung, limits, probe
 
 
 def test_what_is_required_is_named_when_it_is_missing():
@@ -16,13 +16,13 @@ def test_what_is_required_is_named_when_it_is_missing():
 
 @pytest.mark.parametrize("names", [{"no newtork"}, {""}, {"No network"}])
 def test_a_name_that_means_nothing_is_refused(names):
-    with pytest.raises(ValueError, match="nothing that a sandbox can be required to have: no files outside, "):
+    with pytest.raises(ValueError, match="neither a feature nor a rung of the sandbox: no files outside, "):
         Confinement(names)
 
 
 def test_a_rung_that_there_is_not_is_refused():
     with pytest.raises(
-        ValueError, match="'docker' is no rung of the sandbox: bubblewrap, namespaces, landlock, limits"
+        ValueError, match="'docker' is not a rung of the sandbox: bubblewrap, namespaces, landlock, limits"
     ):
         Confinement(rung="docker")
 
@@ -35,7 +35,7 @@ def test_each_feature_that_is_missing_adds_what_can_be_done_without_it():
 
 def test_each_rung_can_stop_at_least_what_the_next_one_can():
     had = None
-    for found in map(probed, RUNGS):
+    for found in map(probe, RUNGS):
         if not found.fault:
             assert had is None or found.features <= had
             had = found.features
@@ -43,7 +43,7 @@ def test_each_rung_can_stop_at_least_what_the_next_one_can():
 
 def test_the_error_says_what_is_missing():
     with pytest.raises(SandboxError, match=r"'limits' lacks what is required: no network$"):
-        reached(Confinement({"no network"}, "limits"))
+        choose_rung(Confinement({"no network"}, "limits"))
 
 
 def test_the_page_says_what_the_rungs_do_here():
@@ -58,7 +58,7 @@ def test_the_page_says_what_the_rungs_do_here():
     cells = {row[0]: row[1:] for row in rows if row[0] in FEATURES}
     assert {name: row[-1] for name, row in cells.items()} == FEATURES
     assert all(f"- {sentence}" in page for sentence in ALWAYS)
-    for at, rung in enumerate(map(probed, RUNGS)):
+    for at, rung in enumerate(map(probe, RUNGS)):
         if not rung.fault:
             wanted = {"yes", "root"} if os.geteuid() == 0 else {"yes"}
             assert {name for name, row in cells.items() if row[at] in wanted} == rung.features

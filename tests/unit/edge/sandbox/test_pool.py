@@ -78,7 +78,7 @@ def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
         found.append(run_confined(SandboxProgram(text, hash_seed=seed), "").results)
     assert found[0] == found[1]
     assert len(set(found)) == 3
-    with pytest.raises(ValueError, match="hash_seed = -1 is none"):
+    with pytest.raises(ValueError, match="hash_seed = -1 is not a seed"):
         SandboxProgram(text, hash_seed=-1)
 
 
@@ -155,6 +155,6 @@ def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, 
     with sandbox_runner.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
         first = threads.submit(run_confined, slow, "")
         outcome = run_confined(hang, "", Bounds(timeout_s=timeout_s, cpu_s=timeout_s))
-        assert (outcome.ended, outcome.cpu_s < 30) == (ended, True)
+        assert (outcome.end, outcome.cpu_s < 30) == (ended, True)
         assert first.result().results == b"slow"
         assert before.is_there()

@@ -12,8 +12,8 @@ import pytest
 from conftest import NOT_TESTED
 from hostile_programs import SECRETS
 
-from dsa.edge.sandbox import FEATURES, RUNGS, best, ladder, probed, rungs
-from dsa.edge.sandbox.command_sandbox import probed as probed_commands
+from dsa.edge.sandbox import FEATURES, RUNGS, best, ladder, probe, rungs
+from dsa.edge.sandbox.command_sandbox import probe_commands as probed_commands
 from dsa.edge.sandbox.inside.seccomp import fault
 from dsa.edge.sandbox.trials import FAMILIES, OLD_CALLS
 
@@ -32,11 +32,11 @@ def test_the_ladder_has_each_rung_and_the_best_is_the_first_that_is_reached():
 
 
 def test_a_rung_is_tried_once():
-    assert probed("limits") is probed("limits")
+    assert probe("limits") is probe("limits")
 
 
 def test_without_bwrap_the_next_rung_is_taken_and_the_reason_is_told(tmp_path):
-    code = "from dsa.edge.sandbox import *; print(probed('bubblewrap').fault, best().name != 'bubblewrap')"
+    code = "from dsa.edge.sandbox import *; print(probe('bubblewrap').fault, best().name != 'bubblewrap')"
     said = in_another_process(code, env={"PATH": str(tmp_path)})
     assert said == "bwrap is not installed (apt install bubblewrap) True\n"
 
@@ -44,7 +44,7 @@ def test_without_bwrap_the_next_rung_is_taken_and_the_reason_is_told(tmp_path):
 def test_a_bwrap_that_does_not_work_is_told_with_its_own_words(tmp_path):
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho bwrap: not permitted here >&2\nexit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
-    code = "from dsa.edge.sandbox import *; print(probed('bubblewrap').fault)"
+    code = "from dsa.edge.sandbox import *; print(probe('bubblewrap').fault)"
     assert "bwrap: not permitted here" in in_another_process(code, env={"PATH": f"{tmp_path}:/bin"})
 
 
@@ -52,17 +52,17 @@ def test_a_bwrap_that_confines_nothing_is_found_out(tmp_path):
     """It runs the command as it is, with the file tree, network and processes of everybody."""
     (tmp_path / "bwrap").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
     (tmp_path / "bwrap").chmod(0o755)
-    code = "from dsa.edge.sandbox import *; print(probed('bubblewrap').fault)"
+    code = "from dsa.edge.sandbox import *; print(probe('bubblewrap').fault)"
     said = in_another_process(code, env={"PATH": f"{tmp_path}:/bin"})
     unreachable = "No module named" in said  # the library in root's home, for the user that root has become
     incomplete = "No such file or directory: '/own'" in said  # there is no such folder outside
-    assert unreachable or incomplete or "it promises what did not hold when tried: " in said
+    assert unreachable or incomplete or "its promises did not hold when tried: " in said
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_what_cannot_be_had_says_why_and_no_promise_is_broken(name):
-    assert probed(name).features or len(probed(name).fault) > 10
-    assert "did not hold" not in probed(name).fault
+    assert probe(name).features or len(probe(name).fault) > 10
+    assert "did not hold" not in probe(name).fault
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux")
@@ -84,7 +84,7 @@ def test_what_other_programs_can_have_is_reached(name, command):
     if not all(map(shutil.which, (command[0], "unshare"))):
         pytest.skip(f"{NOT_TESTED} whether the sandbox's rung '{name}' is reached: {command[0]} is not installed")
     permitted = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    assert (not probed(name).fault) or not permitted, probed(name).fault
+    assert (not probe(name).fault) or not permitted, probe(name).fault
 
 
 def without_nesting(folder):
@@ -145,8 +145,8 @@ FEW = (
     ids=["bubblewrap", "namespaces, few users"],
 )
 def test_root_does_without_user_namespaces_where_they_are_forbidden(rung, users):
-    if probed(rung).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    if probe(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     tests = Path(ordinary_user.__file__).parent
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tests.parent}:{tests}", "SECRET": SECRETS[1]}
     command = [sys.executable, "-c", FORBIDDEN, tests / "attacked.py", rung, *FEW]
@@ -167,9 +167,9 @@ def test_root_does_without_user_namespaces_where_they_are_forbidden(rung, users)
 ANOTHER_INSIDE = """
 import json, sys
 from pathlib import Path
-from dsa.edge.sandbox import RUNGS, command_sandbox, probed, rungs
+from dsa.edge.sandbox import RUNGS, command_sandbox, probe, rungs
 rungs.INSIDE = Path(sys.argv[1])
-found = [probed(name) for name in RUNGS] + [command_sandbox.probed()]
+found = [probe(name) for name in RUNGS] + [command_sandbox.probe_commands()]
 print(json.dumps([[rung.fault, sorted(rung.features), rung.notes] for rung in found]))
 """
 
@@ -189,20 +189,18 @@ def found_with(tmp_path, old, new):
 
 def here(found):
     """What this machine has of it."""
-    rungs = {name: probed(name) for name in RUNGS} | {"commands": probed_commands()}
+    rungs = {name: probe(name) for name in RUNGS} | {"commands": probed_commands()}
     return {name: each for name, each in found.items() if not rungs[name].fault}
 
 
 @pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
 def test_a_filter_that_holds_nothing_is_found_out_on_every_rung_family_by_family(tmp_path):
-    start = "    decided = numbers(machine, DECIDED)\n"
+    start = "    decided_numbers = numbers(machine, DECIDED_CALLS)\n"
     found = here(found_with(tmp_path, start, f"    return _step(_RETURN, _ALLOW)\n{start}"))
     alien = {"limits of other processes", "calls of the x32 ABI"}  # of another user's; few kernels have it
     assert len(found) >= 2
     for name, (said, *_) in found.items():
-        assert said.startswith("it promises what did not hold when tried: bounded memory (System V memory: shmget, "), (
-            name
-        )
+        assert said.startswith("its promises did not hold when tried: bounded memory (System V memory: shmget, "), name
         assert {family for family in FAMILIES if f"{family}: " not in said} <= alien, name
 
 
@@ -228,10 +226,10 @@ def test_a_filter_with_one_hole_is_found_out(old, new, by, tmp_path):
 
 @pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
 def test_a_pair_of_datagram_sockets_is_found_out_where_the_network_is_shared(tmp_path):
-    if probed("landlock").fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung 'landlock': {probed('landlock').fault}")
+    if probe("landlock").fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung 'landlock': {probe('landlock').fault}")
     found = found_with(tmp_path, "_step(_EQUAL, _STREAM, 0, 1)", "_step(_EQUAL, 2, 0, 1)")
-    assert found["landlock"][0] == "it promises what did not hold when tried: no network"
+    assert found["landlock"][0] == "its promises did not hold when tried: no network"
 
 
 def test_without_a_filter_rungs_promise_less_say_why_and_commands_are_refused(tmp_path):
@@ -245,7 +243,7 @@ def test_without_a_filter_rungs_promise_less_say_why_and_commands_are_refused(tm
     )
     for name, (said, features, notes) in found.items():
         assert (said, notes) == ("", [why]), name
-        assert set(features) == probed(name).features - {"bounded memory", "filtered system calls"} - (
+        assert set(features) == probe(name).features - {"bounded memory", "filtered system calls"} - (
             {"no network"} if name == "landlock" else set()
         )
 

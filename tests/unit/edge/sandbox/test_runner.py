@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox import RUNGS, Bounds, Confinement, SandboxError, SandboxProgram, probed, reached, run_confined
+from dsa.edge.sandbox import RUNGS, Bounds, Confinement, SandboxError, SandboxProgram, choose_rung, probe, run_confined
 
 REPORT = SandboxProgram("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
 
@@ -19,8 +19,8 @@ def program(body):
 @pytest.fixture(params=RUNGS)
 def rung(request):
     """Each rung that this machine has."""
-    if probed(request.param).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{request.param}': {probed(request.param).fault}")
+    if probe(request.param).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{request.param}': {probe(request.param).fault}")
     return Confinement(rung=request.param)
 
 
@@ -40,9 +40,9 @@ def reported(body, bounds=None, confinement=None):
 
 def test_gives_what_was_reported_how_it_ended_and_how_it_was_confined(rung):
     outcome = run_confined(REPORT, "héllo \ud800 ok".replace("\ud800", ""), None, rung)
-    assert (outcome.ended, outcome.code, outcome.results.decode()) == ("exited", 0, "héllo  ok")
+    assert (outcome.end, outcome.code, outcome.results.decode()) == ("exited", 0, "héllo  ok")
     assert outcome.rung == rung.rung
-    assert outcome.features == probed(rung.rung).features
+    assert outcome.features == probe(rung.rung).features
 
 
 def test_prints_are_kept_apart_from_the_report(rung):
@@ -55,7 +55,7 @@ def test_prints_are_kept_apart_from_the_report(rung):
 def test_the_exit_status_and_the_signal_are_told(rung):
     assert run_confined(program("os._exit(7)"), "", None, rung).code == 7
     outcome = run_confined(program("import ctypes\nctypes.string_at(0)"), "", None, rung)
-    assert (outcome.ended, outcome.code) == ("signalled", 11)
+    assert (outcome.end, outcome.code) == ("signalled", 11)
 
 
 def test_a_program_of_ours_that_fails_shows_its_traceback(rung):
@@ -106,7 +106,7 @@ def test_removes_directories_of_any_depth_and_mode(rung, scratch):
 )
 def test_stops_what_goes_on(rung, bounds, body, ended):
     outcome = run_confined(program(body), "", bounds, rung)
-    assert outcome.ended == ended
+    assert outcome.end == ended
     assert len(outcome.results) <= bounds.result_bytes + 1
 
 
@@ -145,7 +145,7 @@ def test_limits_hold(rung, body, error):
 
 
 def test_a_disk_of_its_own_is_bounded(rung):
-    if "bounded disk" not in probed(rung.rung).features:
+    if "bounded disk" not in probe(rung.rung).features:
         pytest.skip("this rung has no disk of its own")
     body = (
         "total = 0\ntry:\n    for n in range(99): total += open(f'f{n}', 'wb', 0).write(b'x' * 100_000)\n"
@@ -201,7 +201,7 @@ def _tasks():
 def test_a_watching_process_that_was_stopped_is_killed_with_the_call(scratch):
     body = "os.kill(os.getppid(), signal.SIGSTOP)\nos.write(fd, json.dumps([os.getpid(), os.getppid()]).encode())\ntime.sleep(600)"
     outcome = run_confined(program(body), "", Bounds(timeout_s=0.2), Confinement(rung="limits"))
-    assert outcome.ended == "timeout"
+    assert outcome.end == "timeout"
     for process in json.loads(outcome.results):
         while _state(process) not in "ZX":  # killed, perhaps not yet gone
             os.sched_yield()
@@ -216,11 +216,11 @@ def _state(process):
 
 
 def test_less_than_is_required_is_refused_before_anything_is_started(rung):
-    have = probed(rung.rung).features
+    have = probe(rung.rung).features
     assert run_confined(REPORT, "x", None, Confinement(have, rung.rung)).results == b"x"
     for lacking in {"own file tree", "no network", "own processes"} - have:
         with pytest.raises(SandboxError, match=f"'{rung.rung}' lacks what is required: {lacking}") as refused:
-            reached(Confinement({lacking}, rung.rung))
+            choose_rung(Confinement({lacking}, rung.rung))
         assert refused.value.missing == (lacking,)
 
 

@@ -60,12 +60,12 @@ def machine(request):
 
 
 def lists():
-    return {**seccomp.ALLOWED, "with sockets": seccomp.WITH_SOCKETS, "decided": seccomp.DECIDED}
+    return {**seccomp.ALLOWED_CALLS, "with sockets": seccomp.WITH_SOCKETS, "decided": seccomp.DECIDED_CALLS}
 
 
 def test_what_is_on_the_list_is_allowed(machine):
     judged = Filter(machine)
-    for text in seccomp.ALLOWED.values():
+    for text in seccomp.ALLOWED_CALLS.values():
         assert {
             name: judged(number) for name, number in seccomp.numbers(machine, text).items() if judged(number) != ALLOW
         } == {}
@@ -98,7 +98,7 @@ def test_calls_by_the_numbers_of_another_architecture_end_the_process(machine):
 
 def test_what_an_argument_decides(machine):
     plain, social = Filter(machine), Filter(machine, seccomp.FAMILIES)
-    call = seccomp.numbers(machine, seccomp.DECIDED)
+    call = seccomp.numbers(machine, seccomp.DECIDED_CALLS)
     assert plain(call["clone"], 0x003D0F00) == ALLOW
     assert {plain(call["clone"], 1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)} == {EPERM}
     assert (plain(call["mmap"], 0, 4096, 3, 0x22), plain(call["mmap"], 0, 4096, 3, 0x40022)) == (ALLOW, EPERM)
@@ -124,7 +124,7 @@ def test_what_an_argument_decides(machine):
 
 
 def test_forks_are_asked_about_where_that_is_wanted(machine):
-    judged, call = Filter(machine, forking=ASK), seccomp.numbers(machine, seccomp.DECIDED)
+    judged, call = Filter(machine, forking=ASK), seccomp.numbers(machine, seccomp.DECIDED_CALLS)
     forks = [judged(call[name], 17) for name in ("clone", "fork", "vfork") if name in call]
     assert set(forks) == {ASK}
     assert judged(call["clone"], 0x10000011) == EPERM

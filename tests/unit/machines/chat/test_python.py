@@ -9,7 +9,7 @@ import pytest
 from conftest import NOT_TESTED
 from each_row import each_row
 
-from dsa.edge.sandbox import Confinement, probed
+from dsa.edge.sandbox import Confinement, probe
 from machines.chat.python import CODES, REQUIRED_FEATURES, FrameSource, Interpreter, PythonError
 
 pytest.importorskip("pandas", reason=f"{NOT_TESTED}: pandas is not installed")
@@ -220,8 +220,8 @@ def test_a_machine_that_cannot_confine_runs_nothing():
     "rung", ["bubblewrap", pytest.param("namespaces", marks=pytest.mark.full), "landlock", "limits"]
 )
 def test_every_rung_gives_the_same(interpreter, rung):
-    if probed(rung).fault:
-        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    if probe(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     code = "print('out')\ndf.plot(x='day', y='price')\ndf.to_csv('x.csv')\n6 * 7"
     result, expected = Interpreter(Confinement(rung=rung)).run(code, SALES), interpreter.run(code, SALES)
     assert (result.rung, result.output, result.value) == (rung, expected.output, expected.value)

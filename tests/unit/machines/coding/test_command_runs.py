@@ -20,12 +20,12 @@ from dsa.edge.sandbox.command_sandbox import (
     KEPT_FROM,
     ShellCommand,
     StopSwitch,
-    probed,
+    probe_commands,
     run_command,
     stop,
     visible_paths,
 )
-from dsa.edge.sandbox.host_proxy import serving
+from dsa.edge.sandbox.host_proxy import serve_proxy
 from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import python, run
 from machines.coding.tools.program_rules import Rules
@@ -36,7 +36,7 @@ CODE = Rules(code=True)
 
 @pytest.fixture
 def workspace(tmp_path):
-    if why := probed().fault:
+    if why := probe_commands().fault:
         assert "promises" not in why
         pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
     return tmp_path
@@ -354,7 +354,7 @@ def test_only_named_hosts_are_reached(workspace, server):
         "http://other:80/",
     ]
     ran = run(("python", "fetch.py", *urls), root=workspace, network=(f"localhost:{server}",))
-    only = f"is not reached from here; allowed: localhost:{server}"
+    only = f"cannot be reached from here; allowed: localhost:{server}"
     assert ran.output.splitlines() == [
         f"/a?b localhost:{server}", f"403 127.0.0.1:{server} {only}", f"/c localhost.:{server}", f"403 localhost:1 {only}", f"403 other:80 {only}",
     ]  # fmt: skip
@@ -380,7 +380,7 @@ def test_connections_are_carried_for_named_hosts(server):
                     said += piece
             return said
 
-    with serving([f"localhost:{server}"]) as path:
+    with serve_proxy([f"localhost:{server}"]) as path:
         assert connected(f"localhost:{server}").endswith(b"/x y")
         for target in (
             f"127.0.0.1:{server}",
@@ -400,7 +400,7 @@ def test_connections_are_carried_for_named_hosts(server):
 
 @each_row("host", ["", "*", "*.example.org", "a/b", "http://a", "a:0", "a:99999", "a:b", "u@a"])
 def test_what_names_no_host_is_told(host):
-    with pytest.raises(ValueError, match="names no host"), serving([host]):
+    with pytest.raises(ValueError, match="names no host"), serve_proxy([host]):
         pass
 
 

@@ -100,7 +100,7 @@ def test_nobody_waits_longer_than_is_wanted(monkeypatch):
 def test_a_server_that_asks_for_too_long_a_wait_is_told():
     with serving(refusing(429, {}, "retry-after: 31")) as (address, requests), pytest.raises(GenerationError) as error:
         asked(address)
-    assert str(error.value).endswith("asks to wait 31 s, and 30 s are the most that is waited in all.")
+    assert str(error.value).endswith("asks to wait 31 s, and 30 s is the longest wait in all.")
     assert len(requests) == 1
 
 

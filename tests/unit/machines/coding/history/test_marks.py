@@ -214,7 +214,7 @@ def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
 
 
 def test_something_else_in_the_place_of_the_history(tmp_path, root):
-    with pytest.raises(ArtifactStoreError, match="no bare git repository"):
+    with pytest.raises(ArtifactStoreError, match="not a bare git repository"):
         WorkspaceHistory(root, root)
 
 
