@@ -67,10 +67,10 @@ def command(
     given = parse_parameters(parameters)
     graph = graph_of(load(file).at(given))
     if complete:
-        suite = complete_suite(graph, extra or 0, observed=_observed(graph.machine, observe), max_tests=max_tests)
+        suite = complete_suite(graph, extra or 0, observation=_observed(graph.machine, observe), max_tests=max_tests)
         tests, about, title = suite.tests, suite.claim, "complete"
     else:
-        tests, title = tour(graph, refused=refused), "tour"
+        tests, title = tour(graph, refusals=refused), "tour"
         about = _about_tour(graph, tests)
     say(about, err=True)
     warn_of_errors(file, graph.machine, "the tests ask for what the table does, faults too")
@@ -131,7 +131,7 @@ def _write(made: _TestFile, file: str, output: Path | None) -> None:
 
 def _pytest(made: _TestFile, file: str, output: Path) -> str:
     return as_pytest(
-        made.machine, made.tests, document=_named_from(output, file), shipped=not Path(file).is_file(),
+        made.machine, made.tests, document=_named_from(output, file), is_shipped=not Path(file).is_file(),
         about=made.about, parameters=made.parameters,
     )  # fmt: skip
 

@@ -23,15 +23,15 @@ def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class Texts(GeneratorInterface):
-    """Give the listed texts one after the other; raise those that are exceptions. `asked` holds every context."""
+    """Give the listed texts one after the other; raise those that are exceptions. `calls` holds every context."""
 
     def __init__(self, texts: Iterable[str | Exception]) -> None:
         self._texts = iter(texts)
-        self.asked: list[tuple[Context, PromptTemplate | None]] = []
+        self.calls: list[tuple[Context, PromptTemplate | None]] = []
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Return the next text. AssertionError when there is none left."""
-        self.asked.append((context, template))
+        self.calls.append((context, template))
         text = next(self._texts, None)
         assert text is not None, "the list of texts has come to its end"
         if isinstance(text, Exception):
@@ -40,18 +40,18 @@ class Texts(GeneratorInterface):
 
 
 class Verdicts(GuardInterface):
-    """Give the listed results one after the other; raise those that are exceptions. `judged` holds every call.
+    """Give the listed results one after the other; raise those that are exceptions. `calls` holds every call.
 
     A text is a rejection with that feedback, an empty text a pass.
     """
 
     def __init__(self, results: Iterable[GuardResult | str | Exception]) -> None:
         self._results = iter(results)
-        self.judged: list[tuple[Artifact, dict[str, Artifact]]] = []
+        self.calls: list[tuple[Artifact, dict[str, Artifact]]] = []
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Return the next result. AssertionError when there is none left."""
-        self.judged.append((artifact, dependencies))
+        self.calls.append((artifact, dependencies))
         result = next(self._results, None)
         assert result is not None, "the list of results has come to its end"
         if isinstance(result, Exception):
@@ -82,7 +82,7 @@ class StillClock:
         await future
 
     @property
-    def waiting(self) -> int:
+    def sleeper_count(self) -> int:
         """How many sleep."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
@@ -98,9 +98,9 @@ class StillClock:
 
     async def quiet(self) -> None:
         """Let everything run that can run without time, guards in the threads of this loop included."""
-        loop, begun = asyncio.get_running_loop(), -1
-        while begun != CallerThread.begun or _calls_of(loop):  # what follows a call may have another one made
-            begun = CallerThread.begun
+        loop, call_count = asyncio.get_running_loop(), -1
+        while call_count != CallerThread.begun or _calls_of(loop):  # what follows a call may have another one made
+            call_count = CallerThread.begun
             while _calls_of(loop):  # noqa: ASYNC110  (threads tell no Event)
                 await asyncio.sleep(0)
             await self.settle()

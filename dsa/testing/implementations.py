@@ -61,12 +61,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _frozen(given: Iterable[str] | None) -> frozenset[str] | None:
-    return None if given is None else frozenset(given)
+def _frozenset_of(names: Iterable[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
 
 
-def _dated(given: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, object] | None:
-    return given if given is None or isinstance(given, Mapping) else dict.fromkeys(given)
+def _deadlines_of(timers: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, object] | None:
+    return timers if timers is None or isinstance(timers, Mapping) else dict.fromkeys(timers)
 
 
 @attrs.frozen(field_transformer=immutable)
@@ -83,9 +83,9 @@ class View:
 
     state: str | None = None
     values: Mapping[str, Value] = attrs.field(factory=dict)
-    pending: frozenset[str] | None = attrs.field(default=None, converter=_frozen)
+    pending: frozenset[str] | None = attrs.field(default=None, converter=_frozenset_of)
     keys: Mapping[str, str] | None = None
-    timers: Mapping[str, object] | None = attrs.field(default=None, converter=_dated)
+    timers: Mapping[str, object] | None = attrs.field(default=None, converter=_deadlines_of)
 
 
 @attrs.frozen(field_transformer=immutable)
@@ -147,9 +147,9 @@ class SteppedMachine:
 
     def start(self, parameters: Mapping[str, Value], /) -> None:
         """Begin at the start."""
-        known = {name: value for name, value in parameters.items() if name in self._machine.constants}
-        if known != {name: self._machine.constants[name] for name in known}:
-            self._machine = self._machine.at(known)
+        values = {name: value for name, value in parameters.items() if name in self._machine.constants}
+        if values != {name: self._machine.constants[name] for name in values}:
+            self._machine = self._machine.at(values)
         self._here = start(self._machine)
 
     def feed(self, occurrence: Occurrence, /) -> Answer:
@@ -209,15 +209,15 @@ class ReplayedMachine:
 
     def start(self, parameters: Mapping[str, Value], /) -> None:
         """Begin a run at the start."""
-        known = {name: value for name, value in parameters.items() if name in self._machine.constants}
-        if known != {name: self._machine.constants[name] for name in known}:
-            self._machine = self._machine.at(known)
+        values = {name: value for name, value in parameters.items() if name in self._machine.constants}
+        if values != {name: self._machine.constants[name] for name in values}:
+            self._machine = self._machine.at(values)
         self._begin()
 
     def feed(self, occurrence: Occurrence, /) -> Answer:
         """Record an occurrence and what comes of it; what is malformed is refused as such, and is no event of the run."""
         try:
-            expected = step(self._machine, self._run.configuration, occurrence)
+            result = step(self._machine, self._run.configuration, occurrence)
         except OccurrenceError:
             return RefusedAction("malformed")
         origin = "" if occurrence.source else self._machine.event_named[occurrence.event].origin
@@ -227,17 +227,17 @@ class ReplayedMachine:
         self._now_ms += 1
         self._run, commands = self._run.feed(occurrence, key, at_ms=self._now_ms)
         self._obey(commands)
-        return RefusedAction(expected.reason) if isinstance(expected, Refusal) else expected.effects
+        return RefusedAction(result.reason) if isinstance(result, Refusal) else result.effects
 
     def view(self) -> View:
         """Show everything."""
         run, left = self._run, unfinished_work(self._run)
-        awaited = [intent for intent, _ in left.answers] + [flying.intent for flying in left.in_flight]
-        seen = view_of(self._machine, run.configuration)
-        keys = {intent.effect: intent.key for intent in awaited}
+        intents = [intent for intent, _ in left.answers] + [call.intent for call in left.in_flight]
+        view = view_of(self._machine, run.configuration)
+        keys = {intent.effect: intent.key for intent in intents}
         due = left.timers.items()
         timers = {show_occurrence(Occurrence(event, source=source)): at for (source, event), at in due}
-        return View(seen.state, seen.values, keys.keys(), keys, timers)
+        return View(view.state, view.values, keys.keys(), keys, timers)
 
     @property
     def text(self) -> str:
@@ -263,7 +263,7 @@ class ReplayedMachine:
 def _result(key: str, effect: str, occurrence: Occurrence) -> ResultEntry:
     """Return the record of what an effect's policy gave when the effect is answered so."""
     if occurrence.event == f"{effect}.failed":
-        given = error_step(effect, "FAILED", "it failed")
+        policy_step = error_step(effect, "FAILED", "it failed")
     else:
-        given = event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
-    return ResultEntry(key, (given.without_id(),))
+        policy_step = event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
+    return ResultEntry(key, (policy_step.without_id(),))

@@ -43,8 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     least = config.getoption("--machine-coverage-min")
     if config.getoption("--machine-coverage") or least is not None:
         # Imported here: who does not ask for coverage pays nothing for it.
-        watching = importlib.import_module("dsa.testing.machine_items")
-        config.pluginmanager.register(watching.MachineCoverage(config, least), _PLUGIN)
+        module = importlib.import_module("dsa.testing.machine_items")
+        config.pluginmanager.register(module.MachineCoverage(config, least), _PLUGIN)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -53,9 +53,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     items = importlib.import_module("dsa.testing.machine_items")  # the reader of documents: only where there is one
     collector: Any = items.MachineFile.from_parent(parent, path=file_path)
-    watching: MachineCoverage | None = parent.config.pluginmanager.get_plugin(_PLUGIN)
-    if watching is not None:
-        watching.documents.append(collector.shown)
+    coverage: MachineCoverage | None = parent.config.pluginmanager.get_plugin(_PLUGIN)
+    if coverage is not None:
+        coverage.documents.append(collector.relative_path)
     return collector  # type: ignore[no-any-return]  # a MachineFile
 
 

@@ -43,7 +43,7 @@ class File:
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self.synced = 0
+        self.synced_length = 0
         self.read: Any = None
 
     def write(self, data: bytes) -> None:
@@ -52,30 +52,30 @@ class File:
 
     def sync(self) -> None:
         """Have everything on the disk for good."""
-        self.synced = len(self.content)
+        self.synced_length = len(self.content)
 
     def cut(self, length: int) -> None:
         """Leave off what stands behind a length."""
         if length < len(self.content):
             del self.content[length:]
-            self.synced = min(self.synced, length)
+            self.synced_length = min(self.synced_length, length)
             self.read = None
 
     def lose_power(self, chance: Chance) -> None:
         """Lose, tear or keep what was not synced; then what is there is on the disk."""
-        torn = self.content[self.synced :]
-        if torn:
+        tail = self.content[self.synced_length :]
+        if tail:
             match chance.below(4, "power"):
                 case 0:
-                    torn.clear()
+                    tail.clear()
                 case 1:
-                    del torn[chance.below(len(torn), "torn") :]
+                    del tail[chance.below(len(tail), "torn") :]
                 case 2:  # a later sector came before an earlier one
-                    at = _SECTOR * chance.below(1 + len(torn) // _SECTOR, "sector")
-                    torn[at : at + _SECTOR] = bytes(len(torn[at : at + _SECTOR]))
+                    at = _SECTOR * chance.below(1 + len(tail) // _SECTOR, "sector")
+                    tail[at : at + _SECTOR] = bytes(len(tail[at : at + _SECTOR]))
                 case _:  # everything was written back in time
                     pass
-            self.content[self.synced :] = torn
+            self.content[self.synced_length :] = tail
             self.read = None
         self.sync()
 
@@ -103,25 +103,25 @@ class Owner(Protocol):
     def may_release(self) -> bool:
         """Return whether it lives and its store has not failed."""
 
-    def before(self, entries: Sequence[Entry]) -> None:
+    def before_write(self, entries: Sequence[Entry]) -> None:
         """Entries are about to be written; none of them is."""
 
-    def refused(self) -> None:
+    def on_refusal(self) -> None:
         """Somebody else holds the run: this process is told so."""
 
-    def unsynced(self, entries: Sequence[Entry]) -> None:
+    def after_write(self, entries: Sequence[Entry]) -> None:
         """They are written and not synced."""
 
-    def durable(self, epoch: int, entries: Sequence[Entry]) -> None:
+    def after_sync(self, epoch: int, entries: Sequence[Entry]) -> None:
         """They are on the disk for good: whoever wrote them is about to hear of it."""
 
-    def holding(self, stage: Stage, epoch: int) -> None:
+    def on_hold(self, stage: Stage, epoch: int) -> None:
         """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
 
-    def held(self, recorded: StoredRun) -> None:
+    def on_run_read(self, stored_run: StoredRun) -> None:
         """The run is held and read: whoever asked for it is about to go on with it."""
 
-    def releasing(self, stage: Stage) -> None:
+    def on_release(self, stage: Stage) -> None:
         """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
 
 
@@ -157,7 +157,7 @@ class DiskStore:
         file = self._files.setdefault(run, File())
         if file.content and contents(run, file) is not None:
             raise StoreError("there is a run of that id already")
-        self._owner.before(entries)
+        self._owner.before_write(entries)
         file.cut(0)
         link = _first_link(run, text)
         file.read = Contents(text, link, 1, self._owner.name)
@@ -166,42 +166,42 @@ class DiskStore:
         return journal
 
     def hold(
-        self, run: str, *, take: bool = False, known: StoredRun | None = None  # noqa: ARG002  (all is read)
+        self, run: str, *, take: bool = False, snapshot: StoredRun | None = None  # noqa: ARG002  (all is read)
     ) -> tuple["DiskJournal", StoredRun]:  # fmt: skip
         """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
-        file, found = self._found(run)
-        if found.holder is not None and self._is_alive(found.holder) and not take:
-            raise HeldError(run, found.holder)
-        epoch = found.epoch + 1
-        self._owner.holding("before", epoch)
-        file.cut(found.length)
+        file, current = self._read_file(run)
+        if current.holder is not None and self._is_alive(current.holder) and not take:
+            raise HeldError(run, current.holder)
+        epoch = current.epoch + 1
+        self._owner.on_hold("before", epoch)
+        file.cut(current.length)
         file.sync()  # nothing is built upon what may be gone
         file.write(_frame(f"hold {epoch} {self._owner.name}"))
-        found.epoch, found.holder, found.length = epoch, self._owner.name, len(file.content)
-        self._owner.holding("unsynced", epoch)
+        current.epoch, current.holder, current.length = epoch, self._owner.name, len(file.content)
+        self._owner.on_hold("unsynced", epoch)
         file.sync()
-        journal = DiskJournal(file, self._owner, run, found.link, epoch)
-        self._owner.holding("durable", epoch)
-        recorded = StoredRun(run, found.text, Ledger(found.entries), epoch, self._owner.name)
-        self._owner.held(recorded)
-        return journal, recorded
+        journal = DiskJournal(file, self._owner, run, current.link, epoch)
+        self._owner.on_hold("durable", epoch)
+        stored_run = StoredRun(run, current.text, Ledger(current.entries), epoch, self._owner.name)
+        self._owner.on_run_read(stored_run)
+        return journal, stored_run
 
     def read(self, run: str) -> StoredRun:
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
-        _, found = self._found(run)
-        holder = found.holder if found.holder is not None and self._is_alive(found.holder) else None
-        return StoredRun(run, found.text, Ledger(found.entries), found.epoch, holder)
+        _, current = self._read_file(run)
+        holder = current.holder if current.holder is not None and self._is_alive(current.holder) else None
+        return StoredRun(run, current.text, Ledger(current.entries), current.epoch, holder)
 
     def runs(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order they were begun."""
         return tuple(run for run, file in self._files.items() if contents(run, file) is not None)
 
-    def _found(self, run: str) -> tuple[File, Contents]:
+    def _read_file(self, run: str) -> tuple[File, Contents]:
         file = self._files.get(run)
-        found = None if file is None else contents(run, file)
-        if file is None or found is None:
+        current = None if file is None else contents(run, file)
+        if file is None or current is None:
             raise UnknownRunError(f"there is no run {run}")
-        return file, found
+        return file, current
 
 
 class DiskJournal:
@@ -215,38 +215,38 @@ class DiskJournal:
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:  # noqa: ARG002  (not kept)
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
         if entries:
-            self._owner.before(entries)
+            self._owner.before_write(entries)
             self.require_lease()
             self.write(f"rows {self.epoch}\n", entries)
 
     def write(self, head: str, entries: Sequence[Entry]) -> None:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
-        lines, link, known = [], self.head, self._known
+        lines, link, current = [], self.head, self._current_contents
         for line in map(dump_line, entries):
             link = _next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
         self._end = len(self._file.content)
-        if known is not None and known.link == self.head:
-            known.unread += lines
-            known.link, known.epoch, known.length = link, self.epoch, self._end
+        if current is not None and current.link == self.head:
+            current.unread += lines
+            current.link, current.epoch, current.length = link, self.epoch, self._end
         self.head = link
-        self._owner.unsynced(entries)
+        self._owner.after_write(entries)
         self._file.sync()
-        self._owner.durable(self.epoch, entries)
+        self._owner.after_sync(self.epoch, entries)
 
     @property
-    def _known(self) -> Contents | None:
+    def _current_contents(self) -> Contents | None:
         """What was read of the file, where that is all that there is."""
-        known: Contents | None = self._file.read
-        return known if known is not None and known.length == len(self._file.content) else None
+        current: Contents | None = self._file.read
+        return current if current is not None and current.length == len(self._file.content) else None
 
     def require_lease(self) -> None:
         """Raise LeaseLostError when somebody else holds the run."""
         if len(self._file.content) != self._end:
             for _, body in frames(self._file.content, self._end):
                 if body.startswith("hold ") and int(body.split(" ")[1]) > self.epoch:
-                    self._owner.refused()
+                    self._owner.on_refusal()
                     raise LeaseLostError(self.run)
             self._end = len(self._file.content)
 
@@ -254,19 +254,19 @@ class DiskJournal:
         """Give up the right to write; somebody else's is not touched. Raises StoreError."""
         if not self._owner.may_release:
             return  # whoever comes next finds this holder dead
-        self._owner.releasing("before")
+        self._owner.on_release("before")
         try:
             self.require_lease()
         except LeaseLostError:
             return
-        known = self._known
+        current = self._current_contents
         self._file.write(_frame(f"free {self.epoch}"))
-        if known is not None:
-            known.epoch, known.holder, known.length = self.epoch, None, len(self._file.content)
-        self._owner.releasing("unsynced")
+        if current is not None:
+            current.epoch, current.holder, current.length = self.epoch, None, len(self._file.content)
+        self._owner.on_release("unsynced")
         self._file.sync()
         self._end = len(self._file.content)
-        self._owner.releasing("durable")
+        self._owner.on_release("durable")
 
 
 def _frame(body: str) -> bytes:
@@ -293,38 +293,38 @@ def _body(content: bytearray, at: int) -> bytes | None:
 
 def contents(run: str, file: File) -> Contents | None:
     """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read of the same bytes before is not read again."""
-    found: Contents = file.read or Contents()
-    found.read_lines()
+    result: Contents = file.read or Contents()
+    result.read_lines()
     file.read = None  # whatever comes of what is read now
-    for end, body in frames(file.content, found.length):
+    for end, body in frames(file.content, result.length):
         head, _, rest = body.partition("\n")
-        word, number, *said = head.split(" ", 2)
-        found.epoch = int(number)
+        word, number, *fields = head.split(" ", 2)
+        result.epoch = int(number)
         if word == "new":
-            size, _, found.holder = said[0].partition(" ")
-            found.text, rest = rest[: int(size)], rest[int(size) :]
-            found.link = _first_link(run, found.text)
+            size, _, result.holder = fields[0].partition(" ")
+            result.text, rest = rest[: int(size)], rest[int(size) :]
+            result.link = _first_link(run, result.text)
         if word in _WITH_ENTRIES:
-            *lines, written = rest.split("\n")
+            *lines, stored_link = rest.split("\n")
             for line in lines:
-                found.link = _next_link(found.link, found.epoch, line)
-            found.unread = lines
-            found.read_lines()
-            require_chain(run, len(found.entries), found.link, written)
+                result.link = _next_link(result.link, result.epoch, line)
+            result.unread = lines
+            result.read_lines()
+            require_chain(run, len(result.entries), result.link, stored_link)
         else:
-            found.holder = said[0] if word == "hold" else None
-        found.length = end
-    if found.length < len(file.content):
-        heads = _HEAD.finditer(file.content, found.length)
+            result.holder = fields[0] if word == "hold" else None
+        result.length = end
+    if result.length < len(file.content):
+        heads = _HEAD.finditer(file.content, result.length)
         if any(_body(file.content, head.start()) is not None for head in heads):
-            raise DamageError("it is not what was written", run, len(found.entries))
-    file.read = found
-    return found if found.entries else None
+            raise DamageError("it is not what was written", run, len(result.entries))
+    file.read = result
+    return result if result.entries else None
 
 
-def require_chain(run: str, count: int, link: bytes, written: str) -> None:
+def require_chain(run: str, count: int, link: bytes, stored_link: str) -> None:
     """Raise DamageError unless the chain is the one that was written."""
-    if link.hex() != written:
+    if link.hex() != stored_link:
         raise DamageError("it is not what was written", run, count)
 
 

@@ -45,21 +45,21 @@ _MS = 1000
 class Deeds:
     """What happened in the world, whatever any ledger says of it; effects by their keys.
 
-    `begun` and `happened` count, `begun_s` is when an effect was begun last; `given` are the answers and the codes of failures that came back, `said` what guards said while
-    an effect was performed (the empty key: while an event arrived), `sent` the events from outside, `decided` what a person
-    said of effects in doubt. `excused` are codes of failures with which a run may stop. `unplanned` tells that something
+    `begin_count` and `done_count` count, `begin_s` is when an effect was begun last; `outcomes` are the answers and the codes of failures that came back, `guard_outcomes` what guards said while
+    an effect was performed (the empty key: while an event arrived), `sent_count` the events from outside, `decisions` what a person
+    said of effects in doubt. `excused_codes` are codes of failures with which a run may stop. `is_unplanned` tells that something
     happened which a run without faults would not have met.
     """
 
-    begun: Counter[str] = attrs.field(factory=Counter)
-    happened: Counter[str] = attrs.field(factory=Counter)
-    begun_s: dict[str, float] = attrs.field(factory=dict)
-    given: dict[str, list[str]] = attrs.field(factory=dict)
-    said: dict[tuple[str, str], str] = attrs.field(factory=dict)
-    sent: Counter[str] = attrs.field(factory=Counter)
-    decided: dict[str, list[str]] = attrs.field(factory=dict)
-    excused: set[str] = attrs.field(factory=set)
-    unplanned: bool = False
+    begin_count: Counter[str] = attrs.field(factory=Counter)
+    done_count: Counter[str] = attrs.field(factory=Counter)
+    begin_s: dict[str, float] = attrs.field(factory=dict)
+    outcomes: dict[str, list[str]] = attrs.field(factory=dict)
+    guard_outcomes: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    sent_count: Counter[str] = attrs.field(factory=Counter)
+    decisions: dict[str, list[str]] = attrs.field(factory=dict)
+    excused_codes: set[str] = attrs.field(factory=set)
+    is_unplanned: bool = False
     was_taken: bool = False
 
 
@@ -68,7 +68,7 @@ class RunFacts:
 
     def __init__(self, subject: Subject, time: Time, limits: tuple[BudgetLimit, ...] = ()) -> None:
         self.subject, self.machine, self.time, self.limits = subject, subject.machine, time, limits
-        self.intended: Intention | None = None
+        self.intention: Intention | None = None
         self.deeds = Deeds()
         self.entries: list[Entry] = []
         self.being_written: tuple[Entry, ...] = ()
@@ -78,26 +78,26 @@ class RunFacts:
         self.epoch = 0
         self.configuration = start(self.machine)
         self.seq = 0
-        self.fed: Counter[str] = Counter()
+        self.fed_count: Counter[str] = Counter()
         self.keys: dict[str, str] = {}
         self.intents = Intents()
         self.row_of_key: dict[str, int] = {}
         self.results: dict[str, list[ResultEntry]] = {}
-        self._answered: set[str] = set()
+        self._answered_keys: set[str] = set()
         self.doubts: dict[str, list[Handling]] = {}
-        self.settled: set[str] = set()
+        self.settled_keys: set[str] = set()
         self.latest: dict[str, str] = {}
-        self.cancelled: list[Intent] = []
+        self.cancelled_intents: list[Intent] = []
         self.due_s: dict[Timer, float] = {}
         self.overdue: set[Timer] = set()
         self.deadlines: dict[Timer, int] = {}
-        self.expected: deque[Entry] = deque()
+        self.expected_entries: deque[Entry] = deque()
         #: How many rows were taken, and which was the last one.
         self.position = 0
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
-        self.heard: dict[str, list[Taken | Refusal]] = {}
+        self.event_outcomes: dict[str, list[Taken | Refusal]] = {}
         self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
 
     @property
@@ -142,7 +142,7 @@ class RunFacts:
         elif type(entry) is ResultEntry:
             self.results.setdefault(entry.key, []).append(entry)
             if not entry.has_failed:
-                self._answered.add(entry.key)
+                self._answered_keys.add(entry.key)
         elif type(entry) is ArtifactEntry:
             self.latest[entry.step] = entry.artifact_id
         elif type(entry) is ResumedEntry:
@@ -154,33 +154,33 @@ class RunFacts:
         elif type(entry) is MachineEntry:
             self.read_ms = entry.at_ms
             self._arm((), tuple(self.due_s), entry.at_ms)
-        if self.expected and type(self.expected[0]) is type(entry):
-            self.expected.popleft()
+        if self.expected_entries and type(self.expected_entries[0]) is type(entry):
+            self.expected_entries.popleft()
 
     def _settle(self, key: str, handling: Handling) -> None:
         """Note that an effect in doubt is not performed again."""
         if handling in {"fail", "done"}:
-            self.settled.add(key)
+            self.settled_keys.add(key)
 
     def _happen(self, event: EventEntry) -> None:
         """Take an event: note what must stand behind it."""
         self.seq, self.read_ms = event.seq, event.at_ms
-        self.fed[event.event] += event.key is None
+        self.fed_count[event.event] += event.key is None
         outcome = self.outcome_of(event)
         if event.key is None:
-            self.heard.setdefault(event.event, []).append(outcome)
+            self.event_outcomes.setdefault(event.event, []).append(outcome)
         if isinstance(outcome, Refusal):
             accepted = accepted_events(self.machine, self.configuration.state)
-            self.expected.append(RefusalEntry(outcome.reason, "", accepted))
+            self.expected_entries.append(RefusalEntry(outcome.reason, "", accepted))
             return
         self.row = self.row_of(outcome)
         before, after, row = self.configuration, outcome.configuration, outcome.transition
         line = row.span.line if row.span else None
-        self.expected.append(RowEntry(line, before.state, after.state, self._changed(after)))
+        self.expected_entries.append(RowEntry(line, before.state, after.state, self._changes(after)))
         origin = None if event.source is not None else self.machine.event_named[event.event].origin
         for effect in outcome.cancelled:
             if effect != origin and effect in self.keys:
-                self.cancelled.append(self.intents[self.keys[effect]])
+                self.cancelled_intents.append(self.intents[self.keys[effect]])
         self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
         self._expect_effects(event.seq, outcome)
         self.configuration = after
@@ -189,7 +189,7 @@ class RunFacts:
         self.taken.append(outcome)
         self._arm_timers(before.state, row, event.at_ms)
 
-    def _changed(self, after: Configuration) -> tuple[tuple[str, object], ...]:
+    def _changes(self, after: Configuration) -> tuple[tuple[str, object], ...]:
         before, values = self.configuration.values, after.values
         if before == values:
             return ()
@@ -204,7 +204,7 @@ class RunFacts:
             key = f"{seq}/{ordinal}"
             if effect in answers:
                 self.keys[effect] = key
-            self.expected.append(EffectEntry(key, effect))
+            self.expected_entries.append(EffectEntry(key, effect))
 
     def _arm_timers(self, before: str, row: Transition, at_ms: int) -> None:
         """Start the timers that the row starts, and forget those that are dropped (S11)."""
@@ -212,29 +212,29 @@ class RunFacts:
             return
         after = self.configuration.state
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
-        kept = frozenset(self.machine.ancestry(before)) - left
-        armed = self.machine.armed(after)
-        again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.is_finished else []
-        self.due_s = {timer: due for timer, due in self.due_s.items() if timer in armed and timer[0] in kept}
-        self._arm(again, (timer for timer in armed if timer[0] not in kept), at_ms)
+        sources = frozenset(self.machine.ancestry(before)) - left
+        timers = self.machine.armed(after)
+        again = [(row.source, row.event)] if row.is_timer and row.source in sources and not self.is_finished else []
+        self.due_s = {timer: due for timer, due in self.due_s.items() if timer in timers and timer[0] in sources}
+        self._arm(again, (timer for timer in timers if timer[0] not in sources), at_ms)
 
-    def _arm(self, again: Iterable[Timer], entered: Iterable[Timer], at_ms: int) -> None:
-        for timer in (*entered, *again):
+    def _arm(self, again: Iterable[Timer], new_timers: Iterable[Timer], at_ms: int) -> None:
+        for timer in (*new_timers, *again):
             self.overdue.discard(timer)
             duration_ms = self.machine.rows_from[timer][0].duration_ms
             self.due_s[timer] = self._written_s + duration_ms / _MS
             self.deadlines[timer] = at_ms + duration_ms
 
-    def resumed(self) -> None:
+    def resume(self) -> None:
         """Reckon anew when timers are due: by the clock on the wall, as a process that takes the run up must (S11)."""
         for timer in self.due_s:
             self.due_s[timer] = self.time.now_s + max(0, self.deadlines[timer] - self.time.wall_ms()) / _MS
         self.overdue = {timer for timer in self.due_s if self.deadlines[timer] < self.time.wall_ms()}
 
-    def restarted(self) -> None:
+    def restart(self) -> None:
         """Forget timers of a run that was begun and never became durable."""
         self.writes(())
-        self.expected.clear()
+        self.expected_entries.clear()
         self.due_s.clear()
         self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
 
@@ -242,23 +242,23 @@ class RunFacts:
 
     def is_answered(self, key: str) -> bool:
         """Return whether an effect has a result that is no failure."""
-        return key in self._answered
+        return key in self._answered_keys
 
-    def spent(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
+    def call_count(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
         """Return how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
 
         With doubts, what was in doubt counts even though it may never have begun.
         """
         effects = {limit.effect} if limit.effect else set(self.machine.answers)
-        cancelled = {intent.key for intent in self.cancelled}
-        spent = 0
+        cancelled_keys = {intent.key for intent in self.cancelled_intents}
+        count = 0
         for key in (key for key, intent in self.intents.items() if intent.effect in effects):
-            recorded = sum(is_try(result) for result in self.results.get(key, ()))
-            recorded += sum(handling != "again" for handling in self.doubts.get(key, ()))
-            begun = self.deeds.begun[key]
-            under_way = bool(begun) and not self.is_answered(key)
-            spent += recorded + under_way if with_doubts else min(begun, recorded) if key in cancelled else begun
-        return spent
+            records = sum(is_try(result) for result in self.results.get(key, ()))
+            records += sum(handling != "again" for handling in self.doubts.get(key, ()))
+            begins = self.deeds.begin_count[key]
+            under_way = bool(begins) and not self.is_answered(key)
+            count += records + under_way if with_doubts else min(begins, records) if key in cancelled_keys else begins
+        return count
 
     def is_outside(self, event: EventEntry) -> bool:
         """Return whether an event comes from outside."""
@@ -342,7 +342,7 @@ class Violation:
 def oracle(cites: str) -> Callable[[Judge], Oracle]:
     """Make an oracle of a function; its name, with spaces, is the rule in words."""
 
-    def named(judge: Judge) -> Oracle:
+    def make_oracle(judge: Judge) -> Oracle:
         return Oracle(judge.__name__.replace("_", " "), cites, judge)
 
-    return named
+    return make_oracle

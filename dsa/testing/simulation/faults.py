@@ -43,7 +43,7 @@ BOUNDARIES: dict[Boundary, str] = {
     "after resumed": "it has said what it does about the effects under way, on the disk, and does it next",
 }
 #: The faults that make sense at each.
-FITTING: dict[Boundary, tuple[Fault, ...]] = {
+FAULTS_AT: dict[Boundary, tuple[Fault, ...]] = {
     "before": (*_ENDS, "write fails", "takeover", "doubled answer"),
     "unsynced": (*_ENDS, "sync fails"),
     "durable": _ENDS,
@@ -95,26 +95,26 @@ class RowFacts:
     moves: tuple[GraphEdge, ...]
 
     @cached_property
-    def starting(self) -> tuple[GraphEdge, ...]:
+    def starting_moves(self) -> tuple[GraphEdge, ...]:
         """The moves at which some effect is begun."""
-        return tuple(move for move in self.moves if started(self.graph, move))
+        return tuple(move for move in self.moves if started_effects(self.graph, move))
 
     @cached_property
-    def cancelling(self) -> tuple[GraphEdge, ...]:
+    def cancelling_moves(self) -> tuple[GraphEdge, ...]:
         """The moves at which an effect is cancelled and the run goes on."""
-        return tuple(move for move in self.moves if not self._is_final(move) and _cancelled(self.graph, move))
+        return tuple(move for move in self.moves if not self._is_final(move) and _cancelled_effects(self.graph, move))
 
     @cached_property
-    def resting(self) -> tuple[GraphEdge, ...]:
+    def resting_moves(self) -> tuple[GraphEdge, ...]:
         """The moves after which none of the row's effects is awaited."""
         answers = self.graph.machine.answers
-        return tuple(m for m in self.moves if not answers.keys() & set(started(self.graph, m)))
+        return tuple(m for m in self.moves if not answers.keys() & set(started_effects(self.graph, m)))
 
     @cached_property
-    def releasing(self) -> tuple[GraphEdge, ...]:
+    def releasing_moves(self) -> tuple[GraphEdge, ...]:
         """The moves after which a run rests, so that its process lets go of it."""
-        graph, resting = self.graph, set(self.resting)
-        return tuple(m for m in self.moves if m in resting and _rests(graph, graph.configurations[m.target]))
+        graph, resting_moves = self.graph, set(self.resting_moves)
+        return tuple(m for m in self.moves if m in resting_moves and _rests(graph, graph.configurations[m.target]))
 
     @property
     def is_answer(self) -> bool:
@@ -127,13 +127,13 @@ class RowFacts:
     def moves_for(self, boundary: Boundary, fault: Fault) -> tuple[GraphEdge, ...]:
         """Return the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
         if boundary in _WITH_EFFECTS:
-            moves = self.starting
+            moves = self.starting_moves
         elif boundary == "resting":
-            moves = self.cancelling if fault == "late answer" else self.resting
+            moves = self.cancelling_moves if fault == "late answer" else self.resting_moves
             if fault.startswith("clock"):
                 moves = tuple(move for move in moves if not self._is_final(move))
         elif boundary == "releasing":
-            moves = self.releasing
+            moves = self.releasing_moves
         else:
             moves = self.moves
         if fault == "doubled answer" and not self.is_answer:
@@ -154,7 +154,7 @@ def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
 def possible(rows: dict[int, RowFacts]) -> Iterator[Triple]:
     """Yield every triple that there is, row by row."""
     for row, facts in rows.items():
-        for boundary, faults in FITTING.items():
+        for boundary, faults in FAULTS_AT.items():
             yield from (Triple(row, boundary, fault) for fault in faults if facts.moves_for(boundary, fault))
 
 
@@ -163,13 +163,13 @@ def outside_events(machine: Machine) -> tuple[str, ...]:
     return tuple(event.name for event in machine.events if event.origin == OUTSIDE)
 
 
-def started(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
+def started_effects(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
     """Return the effects that a move begins: not those that it cancels itself, or that a final state does."""
     after = graph.configurations[move.target].outstanding
     return tuple(e for e in move.effects if e not in graph.machine.answers or e in after)
 
 
-def _cancelled(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
+def _cancelled_effects(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
     before, after = graph.configurations[move.source].outstanding, graph.configurations[move.target].outstanding
     return before - after - {_origin(graph.machine, move)}
 

@@ -160,12 +160,12 @@ class Court:
         if self.violation is None:
             facts = self._facts
             for each in oracles:
-                said = each.judge(facts, about)
-                if said is not None:
-                    self.violation = Violation(each, said)
+                message = each.judge(facts, about)
+                if message is not None:
+                    self.violation = Violation(each, message)
                     return
 
-    def read(self, entries: Sequence[Entry], epoch: int) -> None:
+    def judge_read(self, entries: Sequence[Entry], epoch: int) -> None:
         """A process has read the run as it took it up: what was not acknowledged before is durable now."""
         facts = self._facts
         self._judge(AT_READ, LedgerRead(tuple(entries)))
@@ -175,9 +175,9 @@ class Court:
         facts.being_written = ()
         if entries and self.violation is None:
             facts.epoch = epoch
-            facts.resumed()
+            facts.resume()
 
-    def wrote(self, process: Process, entries: Sequence[Entry], epoch: int) -> None:
+    def judge_write(self, process: Process, entries: Sequence[Entry], epoch: int) -> None:
         """Entries became durable."""
         self._judge(AT_WRITE, LedgerWrite(tuple(entries), epoch, process.may_write))
         self._take(entries)
@@ -188,9 +188,9 @@ class Court:
         facts = self._facts
         self._tell(entries)
         for entry in entries:
-            asked = ASKED_OF.get(type(entry), ())
-            if asked or facts.expected:
-                self._judge((*WHILE_EXPECTED, *asked) if facts.expected else asked, entry)
+            oracles = ASKED_OF.get(type(entry), ())
+            if oracles or facts.expected_entries:
+                self._judge((*WHILE_EXPECTED, *oracles) if facts.expected_entries else oracles, entry)
             if self.violation is not None:
                 return
             if type(entry) is ResultEntry and entry.has_failed:
@@ -201,39 +201,39 @@ class Court:
 
     def _excuse(self, code: str) -> None:
         """A failure that was found to be in order, and that a run without faults might not have met, may stop the run."""
-        self._facts.deeds.excused.add(code)
-        self._facts.deeds.unplanned = self._facts.deeds.unplanned or code in {IN_DOUBT, TIMED_OUT, BUDGET}
+        self._facts.deeds.excused_codes.add(code)
+        self._facts.deeds.is_unplanned = self._facts.deeds.is_unplanned or code in {IN_DOUBT, TIMED_OUT, BUDGET}
 
-    def began(self, process: Process, key: str, effect: str) -> None:
+    def judge_begin(self, process: Process, key: str, effect: str) -> None:
         """A policy is called."""
         self._judge(AT_BEGIN, EffectBegin(key, effect, process.may_write, process.is_stale))
 
-    def shown(self, process: Process, entry: Entry) -> None:
+    def judge_show(self, process: Process, entry: Entry) -> None:
         """The driver shows an entry."""
-        if process.seen >= len(self._facts.entries) or self._facts.entries[process.seen] is not entry:
-            self._judge(AT_SHOW, (process.seen, entry))
+        if process.seen_count >= len(self._facts.entries) or self._facts.entries[process.seen_count] is not entry:
+            self._judge(AT_SHOW, (process.seen_count, entry))
 
-    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+    def judge_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
         """Somebody who sent an event is told what became of it."""
         self._judge(AT_ANSWER, ReplyFact(occurrence.event, answer))
 
-    def idle(self, under_way: Sequence[str]) -> None:
+    def judge_idle(self, under_way: Sequence[str]) -> None:
         """Nothing can run before the world does something; effects are under way under these keys."""
         self._judge(AT_IDLE, under_way)
 
-    def wakes(self, until_s: float) -> None:
+    def judge_wake(self, until_s: float) -> None:
         """Time is about to pass until a process wakes."""
         self._judge(AT_WAKE, until_s)
 
-    def rested(self, rest: Rest) -> None:
+    def judge_rest(self, rest: Rest) -> None:
         """A process says that its run rests."""
         code = rest.failure.code if rest.failure is not None else ""
         self._judge(AT_REST, RestFact(rest.kind, code, rest.run, rest.in_doubt))
 
-    def failed(self, fault: BaseException | str) -> None:
+    def judge_fault(self, fault: BaseException | str) -> None:
         """Something happened that never may: a process ended in a way of its own, a run does not go on."""
         self._judge(AT_FAULT, fault)
 
-    def ended(self) -> None:
+    def judge_end(self) -> None:
         """The story is over."""
         self._judge(AT_END, None)

@@ -27,7 +27,7 @@ from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
-MADE = "MADE"
+WORLD_FAILURE = "MADE"
 #: After so many rows, and at the end of what is planned, effects wait for their turn though nothing goes wrong: a long way is told from a
 #: loop that never ends, and a table that asks for ever meets who ends its story.
 _AT_ONCE = 100
@@ -42,7 +42,7 @@ class CallingProcess(Protocol):
     is_alive: bool
     is_stale: bool
 
-    def begins(self, key: str, effect: str) -> None:
+    def on_begin(self, key: str, effect: str) -> None:
         """Record that a policy is called."""
 
 
@@ -93,10 +93,10 @@ class World:
 
     def binding(self, caller: CallingProcess) -> Bindings:
         """Return what a process binds to the names of the table."""
-        effects = dict.fromkeys(self._facts.subject.emitted, partial(self._perform, caller))
+        effects = dict.fromkeys(self._facts.subject.emitted_effects, partial(self._perform, caller))
         return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
-    def waiting(self, caller: CallingProcess) -> list[WorldCall]:
+    def waiting_calls(self, caller: CallingProcess) -> list[WorldCall]:
         """Return the calls of a process that can be let go on; those that are over are forgotten."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
@@ -105,20 +105,20 @@ class World:
         key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try
         call, deeds = WorldCall(caller, key, effect), self._deeds
         if caller.is_alive:
-            caller.begins(key, effect)
-            deeds.begun[key] += 1
-            deeds.begun_s[key] = self._facts.time.now_s
+            caller.on_begin(key, effect)
+            deeds.begin_count[key] += 1
+            deeds.begin_s[key] = self._facts.time.now_s
         if not self._is_over_at_once(call):
             call.turn = asyncio.get_running_loop().create_future()
             if caller.is_alive:
                 self.calls.append(call)
             await call.turn
         if call.fate == "fails":
-            return self._gave(key, MADE, [error_step(effect, MADE, "it failed, as the seed has it")])
-        deeds.happened[key] += 1
+            return self._gave(key, WORLD_FAILURE, [error_step(effect, WORLD_FAILURE, "it failed, as the seed has it")])
+        deeds.done_count[key] += 1
         self._tell(f"{effect} {key} happens")
         if call.fate == "garbled":
-            return self._gave(key, BAD_ANSWER, self._garbled(effect, key))
+            return self._gave(key, BAD_ANSWER, self._garbled_steps(effect, key))
         if call.fate == "lost":
             await asyncio.get_running_loop().create_future()
         steps = await self._steps(call, action, context)
@@ -134,14 +134,14 @@ class World:
             return False
         if answers is None:
             return True
-        intended = self._plan.intended(facts.position, facts.configuration)
-        if intended is None or (facts.keys.get(call.effect) != call.key):
+        intention = self._plan.next_occurrence(facts.position, facts.configuration)
+        if intention is None or (facts.keys.get(call.effect) != call.key):
             return False
-        call.comes_back(intended.event)
-        return intended.event in answers or call.fate == "fails"
+        call.comes_back(intention.event)
+        return intention.event in answers or call.fate == "fails"
 
-    def _gave(self, key: str, said: str, steps: list[Step]) -> list[Step]:
-        self._deeds.given.setdefault(key, []).append(said)
+    def _gave(self, key: str, outcome: str, steps: list[Step]) -> list[Step]:
+        self._deeds.outcomes.setdefault(key, []).append(outcome)
         return steps
 
     async def _steps(self, call: WorldCall, action: Action, context: PolicyContext) -> list[Step]:
@@ -155,7 +155,7 @@ class World:
                 _KEY.reset(token)
         if call.event is None:
             return []
-        tries = self._deeds.begun[call.key]
+        tries = self._deeds.begin_count[call.key]
         verdicts = self._verdicts_with(call)
         data = _with_paths({"key": call.key, "tries": tries}, _paths_read(self._machine, call.event))
         return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
@@ -165,10 +165,10 @@ class World:
         facts = self._facts
         if self._plan.chance.happens(50, "verdicts", call.key):
             return {}
-        intended = self._plan.intended(facts.position, facts.configuration)
-        return {} if intended is None or intended.event != call.event else dict(intended.verdicts)
+        intention = self._plan.next_occurrence(facts.position, facts.configuration)
+        return {} if intention is None or intention.event != call.event else dict(intention.verdicts)
 
-    def _garbled(self, effect: str, key: str) -> list[Step]:
+    def _garbled_steps(self, effect: str, key: str) -> list[Step]:
         """Return what is no answer."""
         answers = self._machine.answers.get(effect, ())
         strange: list[Any] = [[None], "steps", None]
@@ -177,23 +177,27 @@ class World:
             odd = Step("", effect, "event", {"event": event, "verdicts": ["odd"]})
             strange += [[], [event_step(effect, "gossip")], [odd], [event_step(effect, event)] * 2]
             strange += [[event_step(effect, event, verdicts={"gossip": "passed"})]]
-        given: list[Step] = self._plan.chance.one_of(strange, "garbled", key)
-        return given
+        steps: list[Step] = self._plan.chance.one_of(strange, "garbled", key)
+        return steps
 
     # -- models and guards ------------------------------------------------------------------------------------------
 
     def text(self) -> str:
         """Return what the model writes now."""
         key = _KEY.get()
-        return f"text of {key}, try {self._deeds.begun[key]}"
+        return f"text of {key}, try {self._deeds.begin_count[key]}"
 
     def judge(self, guard: str) -> GuardResult:
         """Return what a guard says now: what is intended, else something by chance."""
         facts, outcomes = self._facts, self._machine.guard_named[guard].outcomes
-        intended: Occurrence | None = self._plan.intended(facts.position, facts.configuration)
-        said = {} if intended is None else dict(intended.verdicts)
-        outcome = said[guard] if guard in said else self._plan.chance.one_of(outcomes, "verdict", guard, facts.position)
-        self._deeds.said[_KEY.get(), guard] = outcome
+        intention: Occurrence | None = self._plan.next_occurrence(facts.position, facts.configuration)
+        verdicts = {} if intention is None else dict(intention.verdicts)
+        outcome = (
+            verdicts[guard]
+            if guard in verdicts
+            else self._plan.chance.one_of(outcomes, "verdict", guard, facts.position)
+        )
+        self._deeds.guard_outcomes[_KEY.get(), guard] = outcome
         return GuardResult(outcome == "passed", f"because it is {outcome}", outcome == "fatal")
 
 
