@@ -19,7 +19,7 @@ import attrs
 from dsa.edge.http.http_stream import ModelServer, StreamLimits
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
 from dsa.errors import GenerationError
-from dsa.generators.model_options import require_bounds, seed_for, waited_for
+from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.immutable import immutable
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, messages_of
@@ -92,13 +92,13 @@ def ollama_body(
 
 def _window_for(body: Mapping[str, Any], max_tokens: int | None) -> int:
     """Return the room that a request and its answer need, doubled step by step: another one has Ollama load the model anew."""
-    said = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
-    return _SMALLEST_WINDOW << max(0, (said - 1) // _SMALLEST_WINDOW).bit_length()
+    tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
+    return _SMALLEST_WINDOW << max(0, (tokens - 1) // _SMALLEST_WINDOW).bit_length()
 
 
 def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     names: dict[str, str] = {}
-    turned = []
+    converted_messages = []
     for message in messages:
         one = dict(message) | {"content": message.get("content") or ""}
         if calls := message.get("tool_calls"):
@@ -106,8 +106,8 @@ def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             one["tool_calls"] = [_call_for_ollama(call) for call in calls]
         if message.get("tool_call_id") in names:
             one["tool_name"] = names[message["tool_call_id"]]
-        turned.append(one)
-    return turned
+        converted_messages.append(one)
+    return converted_messages
 
 
 def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,10 +120,10 @@ def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
     """Return the body without the parameter that a refusal names, or by the name that is wanted; None when it names none."""
-    for name, wanted in REFUSABLE.items():
+    for name, other_name in REFUSABLE.items():
         if name in body and name in refusal:
-            kept = {key: value for key, value in body.items() if key != name}
-            return kept | {wanted: body[name]} if wanted else kept
+            rest = {key: value for key, value in body.items() if key != name}
+            return rest | {other_name: body[name]} if other_name else rest
     return None
 
 
@@ -197,21 +197,21 @@ class ChatClient:
         on_retry: _Show | None = None,
     ) -> StreamResult:
         """Do the same in a thread's own time; inside a running event loop too, which stands still meanwhile."""
-        return waited_for(lambda: self.ask(messages, tools, settings, on_text, on_retry))
+        return run_blocking(lambda: self.ask(messages, tools, settings, on_text, on_retry))
 
     async def _ask(
         self, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], on_text: _Show | None, on_retry: _Show | None
     ) -> StreamResult:
         reconciler = StreamReconciler(tools)
-        begun = False
+        has_begun = False
         try:
             async with aclosing(self._server.chunks(body, on_retry)) as chunks:
                 async for chunk in chunks:
-                    begun = True
+                    has_begun = True
                     if (text := reconciler.feed(chunk)) and on_text:
                         on_text(text)
         except GenerationError as error:
-            if not begun:
+            if not has_begun:
                 raise
             codes = {"timeout": "timeout", "bad_answer": "bad_chunk"}
             reconciler.fail(codes.get(error.reason, "interrupted"), str(error))
@@ -223,13 +223,13 @@ class ChatClient:
 
     def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
         """Return the error of a stream as GenerationError, for those who want the whole answer or none."""
-        asked = self._server.asked
+        server = self._server.asked
         if error.code == "provider_error":
             reason = reason_of(error.status, error.message)
-            told = f"{asked.model} at {asked.where} broke off with an error: {error.message}"
-            return GenerationError(told, reason, usage)
-        told = f"The answer of {asked.model} at {asked.where} is not whole: {error.message}"
-        return GenerationError(told, _REASONS.get(error.code, "interrupted"), usage)
+            message = f"{server.model} at {server.where} broke off with an error: {error.message}"
+            return GenerationError(message, reason, usage)
+        message = f"The answer of {server.model} at {server.where} is not whole: {error.message}"
+        return GenerationError(message, _REASONS.get(error.code, "interrupted"), usage)
 
 
 class OpenAICompatibleGenerator(AsyncGeneratorInterface):
@@ -272,7 +272,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
 
         Raises PromptTooLong before anything is asked, ModelUnavailable without httpx, GenerationError when no whole answer came.
         """
-        return waited_for(lambda: self.agenerate(context, template, on_text))
+        return run_blocking(lambda: self.agenerate(context, template, on_text))
 
     async def agenerate(
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
@@ -280,10 +280,10 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         """Do the same in a running event loop. Cancelled, it closes the connection."""
         messages = messages_of(template, context, self._budget)
         seed = seed_for(self._seed, context, messages)
-        started, failed = time.monotonic(), list[str]()
+        start_s, failed = time.monotonic(), list[str]()
         settings = ServerSettings(self._temperature, self._max_tokens, seed)
         result = await self._client.ask(messages, (), settings, on_text, failed.append)
-        usage = self._usage(result, time.monotonic() - started, failed)
+        usage = self._usage(result, time.monotonic() - start_s, failed)
         self._require_whole(result, usage)
         return Artifact(content=result.content, usage=usage)
 
@@ -292,15 +292,15 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         if result.error is not None:
             raise self._client.failure(result.error, usage)
         if result.finish_reason == "length":
-            told = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
-            raise GenerationError(told, "cut_off", usage)
+            message = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
+            raise GenerationError(message, "cut_off", usage)
         if result.finish_reason == "content_filter":
-            told = f"A content filter stopped {name}; reword the task or use another model."
-            raise GenerationError(told, "content_filter", usage)
+            message = f"A content filter stopped {name}; reword the task or use another model."
+            raise GenerationError(message, "content_filter", usage)
         if not result.content:
             what = "an answer that is nothing but a draft" if result.reasoning else "an answer without text"
-            told = f"{name} gave {what}; try again or use another model."
-            raise GenerationError(told, "bad_answer", usage)
+            message = f"{name} gave {what}; try again or use another model."
+            raise GenerationError(message, "bad_answer", usage)
 
     def _usage(self, result: StreamResult, seconds: float, failed: Sequence[str]) -> Usage:
         return Usage(

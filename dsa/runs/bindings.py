@@ -32,7 +32,7 @@ from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
-from dsa.generators.generator_kinds import Nested, build_generator
+from dsa.generators.generator_kinds import NestedBuilder, build_generator
 from dsa.guards.guard_kinds import GeneratorOf, build_guard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -236,7 +236,7 @@ def bind(
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     secret_options: SecretOptions | None = None,
-    nested: Nested | None = None,
+    nested: NestedBuilder | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be; MachineError for an error of its table.

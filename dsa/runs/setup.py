@@ -14,7 +14,7 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.document_files import load, locate, read_text
 from dsa.expr import Value
-from dsa.generators.generator_kinds import Nested
+from dsa.generators.generator_kinds import NestedBuilder
 from dsa.generators.substitutes import ScriptedGenerator
 from dsa.immutable import immutable
 from dsa.lang import digest, dumps, loads, machine_of
@@ -128,7 +128,7 @@ class RunSetup:
 
 
 def setup_of(
-    document: MachineDocument, options: Options, nested: Nested, config: Mapping[str, Any] | None = None
+    document: MachineDocument, options: Options, nested: NestedBuilder, config: Mapping[str, Any] | None = None
 ) -> RunSetup:
     """Bind a document's names and return what a run of it needs. `config` is what policies can read beside that of the options; not recorded.
 
@@ -157,7 +157,7 @@ def bindings_for(
     machine: Machine,
     options: Options,
     path: Path | None,
-    nested: Nested,
+    nested: NestedBuilder,
     settings: Mapping[str, Any],
 ) -> Bindings:
     """Bind every name of a machine; policies read the budget beside the settings. Raises BindingError and ModelUnavailable."""

@@ -23,11 +23,11 @@ def count_in(value: object) -> int | None:
 
 
 #: Why a call must not be executed.
-TRUNCATED, INVALID, NAMELESS = "truncated_arguments", "invalid_arguments", "missing_name"
+TRUNCATED_ARGUMENTS, INVALID_ARGUMENTS, MISSING_NAME = "truncated_arguments", "invalid_arguments", "missing_name"
 CALL_ERRORS: dict[str, str] = {
-    TRUNCATED: "The arguments end before they are complete.",
-    INVALID: "The arguments are complete and no JSON object.",
-    NAMELESS: "No name came with the call.",
+    TRUNCATED_ARGUMENTS: "The arguments end before they are complete.",
+    INVALID_ARGUMENTS: "The arguments are complete and no JSON object.",
+    MISSING_NAME: "No name came with the call.",
 }
 
 #: What may be wrong with a stream as a whole: then none of its calls is executable.
