@@ -23,7 +23,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 # A model may write anything: possessive quantifiers keep the time linear in its text.
 _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^`\n]*+$", re.MULTILINE)
-_INDENTED = re.compile(r"^ ++(?:`{3}|~{3})", re.MULTILINE)
+_INDENTED_FENCE = re.compile(r"^ ++(?:`{3}|~{3})", re.MULTILINE)
 _ITEM = re.compile(r" {0,20}(?:[-*+]|\d{1,9}[.)]) {1,4}(?=\S)")
 _TICKS = re.compile(r"`{3,}+|~{3,}+")
 _LOOSE = 3  # blanks that a fence may have before it, beside those of a list
@@ -57,14 +57,14 @@ def extract_code(reply: str) -> str:
 
 def _longest(text: str, lines: list[re.Match[str]], languages: frozenset[str]) -> str:
     """Return the longest code that compiles between a fence of these languages and a line that may close it; empty when there is no choice, or none does."""
-    closing = [line for line in lines if not line["language"] and not line[0].strip(" \t`~")]
-    opening = [line for line in lines if line["language"].lower() in languages and line not in closing[-1:]]
-    found: list[tuple[int, int]] = []
-    for begin in _ends(opening):
-        behind = [end for end in closing if end.start() > begin.end() and end["ticks"].startswith(begin["ticks"])]
-        found += [(begin.end() + 1, end.start()) for end in _ends(behind)]
+    closers = [line for line in lines if not line["language"] and not line[0].strip(" \t`~")]
+    openers = [line for line in lines if line["language"].lower() in languages and line not in closers[-1:]]
+    spans: list[tuple[int, int]] = []
+    for begin in _ends(openers):
+        behind = [end for end in closers if end.start() > begin.end() and end["ticks"].startswith(begin["ticks"])]
+        spans += [(begin.end() + 1, end.start()) for end in _ends(behind)]
     left = _MOST_TRIED
-    for start, end in sorted(found, key=lambda span: span[0] - span[1]) if len(found) > 1 else ():
+    for start, end in sorted(spans, key=lambda span: span[0] - span[1]) if len(spans) > 1 else ():
         left -= end - start
         if left >= 0 and (body := text[start:end]).strip() and not syntax_fault(body):
             return body
@@ -79,14 +79,14 @@ def extract_fenced(reply: str, language: str) -> str:
     """Return the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
     text = _plain(reply)
     fences = _fences(text)
-    bodies = (body for wanted in (language, "") for written, body in fences if written == wanted)
+    bodies = (body for choice in (language, "") for fence_language, body in fences if fence_language == choice)
     return next(bodies, text)
 
 
 def _plain(reply: str) -> str:
     """Return a reply with line feeds, in which no fence is indented: one in a list is by as much as the text of its item, and what stands in it too (CommonMark)."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
-    if not _INDENTED.search(text):
+    if not _INDENTED_FENCE.search(text):
         return text
     item, indent, ticks = 0, 0, ""  # where the text of the list's item begins; of the fence that is open
     lines = text.split("\n")
@@ -98,8 +98,8 @@ def _plain(reply: str) -> str:
             ticks = "" if bare.startswith(ticks) and not bare.strip(f" \t{ticks[0]}") else ticks
         elif _CODE_LINE.match(line):  # from here on it is code without a fence
             break
-        elif found := _ITEM.match(line):
-            item = found.end()
+        elif item_match := _ITEM.match(line):
+            item = item_match.end()
         elif bare:
             opening = _TICKS.match(bare) if blanks <= item + _LOOSE else None
             if opening:
@@ -110,15 +110,15 @@ def _plain(reply: str) -> str:
 
 def _fences(text: str) -> list[tuple[str, str]]:
     """Return language and body of every fence, in order; a fence is closed by one at least as long (CommonMark)."""
-    found = []
+    fences = []
     at = 0
-    while opening := _FENCE.search(text, at):
-        ticks = opening["ticks"]
-        closing = re.compile(rf"^ {{0,3}}{ticks[0]}{{{len(ticks)},}}[ \t]*$", re.MULTILINE).search(text, opening.end())
-        end = closing.start() if closing else len(text)
-        found.append((opening["language"].lower(), text[opening.end() + 1 : end]))
-        at = closing.end() if closing else len(text)
-    return found
+    while opener := _FENCE.search(text, at):
+        ticks = opener["ticks"]
+        closer = re.compile(rf"^ {{0,3}}{ticks[0]}{{{len(ticks)},}}[ \t]*$", re.MULTILINE).search(text, opener.end())
+        end = closer.start() if closer else len(text)
+        fences.append((opener["language"].lower(), text[opener.end() + 1 : end]))
+        at = closer.end() if closer else len(text)
+    return fences
 
 
 class SyntaxGuard(GuardInterface):
@@ -195,21 +195,21 @@ class ForbiddenGuard(GuardInterface):
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
-        found = self._found(ast.parse(code))
-        if not found:
+        lines = self._forbidden_names(ast.parse(code))
+        if not lines:
             return GuardResult(passed=True)
-        named = [f"{clip(name)} is forbidden (line {line})" for name, line in list(found.items())[:_MOST_NAMED]]
-        more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        return GuardResult(passed=False, feedback=f"Security: {'; '.join(named)}{more}.", fatal=self._fatal)
+        faults = [f"{clip(name)} is forbidden (line {line})" for name, line in list(lines.items())[:_MOST_NAMED]]
+        more = f", and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
+        return GuardResult(passed=False, feedback=f"Security: {'; '.join(faults)}{more}.", fatal=self._fatal)
 
-    def _found(self, tree: ast.Module) -> dict[str, int]:
+    def _forbidden_names(self, tree: ast.Module) -> dict[str, int]:
         """Return each forbidden name with the first line where it stands, in the order of the lines."""
         names = _Names(tree)
-        found: dict[str, int] = {}
-        for name, line in sorted(names.used(), key=lambda use: use[1]):
+        lines: dict[str, int] = {}
+        for name, line in sorted(names.uses(), key=lambda use: use[1]):
             if self._is_forbidden(name):
-                found.setdefault(name, line)
-        return found
+                lines.setdefault(name, line)
+        return lines
 
     def _is_forbidden(self, name: str) -> bool:
         plain = name.removeprefix(_BUILTINS)
@@ -225,9 +225,9 @@ def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
     for name in names:
         plain = name.replace(wild, "a") if wild else name
         if not all(part.isidentifier() for part in plain.split(".")):
-            allowed = "dots and *" if wild else "dots; a module stands for all that lies in it"
+            characters = "dots and *" if wild else "dots; a module stands for all that lies in it"
             raise ValueError(
-                f"'{name}' in {option} is no name, and would forbid nothing: names have letters, digits, _ and {allowed}; commas stand between them"
+                f"'{name}' in {option} is no name, and would forbid nothing: names have letters, digits, _ and {characters}; commas stand between them"
             )
 
 
@@ -237,12 +237,12 @@ class _Names:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
         self._meanings: dict[str, set[str]] = {}
-        known = -1
-        while known != (known := sum(map(len, self._meanings.values()))):  # an alias of an alias takes another round
+        count = -1
+        while count != (count := sum(map(len, self._meanings.values()))):  # an alias of an alias takes another round
             for name, meaning in self._bindings():
                 self._meanings.setdefault(name, set()).add(meaning)
 
-    def used(self) -> Iterator[tuple[str, int]]:
+    def uses(self) -> Iterator[tuple[str, int]]:
         """Yield each thing that is imported or referred to, by its full name, with the line."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
@@ -251,7 +251,7 @@ class _Names:
                 yield node.module, node.lineno
                 yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
             elif isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
-                yield from ((name, node.lineno) for name in self._meant(node))
+                yield from ((name, node.lineno) for name in self._meanings_of(node))
 
     def _bindings(self) -> Iterator[tuple[str, str]]:
         for node in ast.walk(self._tree):
@@ -263,30 +263,30 @@ class _Names:
                     for alias in names:
                         yield alias.asname or alias.name, f"{module}.{alias.name}"
                 case ast.Assign(targets, value):
-                    yield from self._assigned(targets, value)
+                    yield from self._assignments(targets, value)
                 case ast.AnnAssign(target, value=ast.expr() as value) | ast.NamedExpr(target, value):
-                    yield from self._assigned([target], value)
+                    yield from self._assignments([target], value)
 
-    def _assigned(self, targets: Iterable[ast.expr], value: ast.expr) -> Iterator[tuple[str, str]]:
-        meanings = self._meant(value)
+    def _assignments(self, targets: Iterable[ast.expr], value: ast.expr) -> Iterator[tuple[str, str]]:
+        meanings = self._meanings_of(value)
         for target in targets:
             if isinstance(target, ast.Name):
                 yield from ((target.id, meaning) for meaning in meanings)
 
-    def _meant(self, node: ast.expr) -> set[str]:
+    def _meanings_of(self, node: ast.expr) -> set[str]:
         """Return the full names that an expression may stand for; none when it is nothing that can be named."""
         match node:
             case ast.Name(name):
-                found = self._meanings.get(name, set())
-                return found | {name} if hasattr(builtins, name) or name == "__builtins__" else found
+                meanings = self._meanings.get(name, set())
+                return meanings | {name} if hasattr(builtins, name) or name == "__builtins__" else meanings
             case ast.Attribute(value, attribute):
-                return {f"{owner}.{attribute}" for owner in self._meant(value)}
-            case ast.Call(func, [ast.Constant(str(module)), *_]) if self._meant(func) & _IMPORTERS:
+                return {f"{owner}.{attribute}" for owner in self._meanings_of(value)}
+            case ast.Call(func, [ast.Constant(str(module)), *_]) if self._meanings_of(func) & _IMPORTERS:
                 return {module}
-            case ast.Call(func, [owner, ast.Constant(str(attribute)), *_]) if self._meant(func) & _GETATTR:
-                return {f"{name}.{attribute}" for name in self._meant(owner)}
+            case ast.Call(func, [owner, ast.Constant(str(attribute)), *_]) if self._meanings_of(func) & _GETATTR:
+                return {f"{name}.{attribute}" for name in self._meanings_of(owner)}
             case ast.Subscript(value, ast.Constant(str(key))):
-                owners = self._meant(value)
+                owners = self._meanings_of(value)
                 modules = {key} if "sys.modules" in owners else set()
                 return modules | ({f"builtins.{key}"} if owners & _OF_BUILTINS else set())
         return set()
