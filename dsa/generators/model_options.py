@@ -1,8 +1,7 @@
-"""Calls of models: the bounds of their options, their seeds, and waiting for them where nobody can await.
+"""Model options: their bounds, the names that a model can have, the seeds of calls, and calls from code that is not asynchronous.
 
-What may be the name of a model: `local`, a script, an address, or what LiteLLM may know.
-
-Takes a name, says what is wrong with it. It asks nobody: whether LiteLLM or a server has the model shows when it is called.
+A model is called `local`, a script, an address, or what LiteLLM may know. `require_model_name` says what is wrong with a name. It connects to
+nothing: whether LiteLLM or a server has the model shows when it is called.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def run_blocking(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in an event loop of its own and give its result; in a thread of its own where a loop runs already, which stands still meanwhile."""
+    """Run a coroutine in an event loop of its own and return its result; in a thread of its own where a loop runs already, which stands still meanwhile."""
     if not _in_a_loop():
         return asyncio.run(begin())
     results: list[_T] = []
@@ -41,7 +40,7 @@ def run_blocking(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     def run() -> None:
         try:
             results.append(asyncio.run(begin()))
-        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+        except BaseException as error:  # noqa: BLE001  (raised in the caller)
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -76,7 +75,7 @@ def derive_seed(seed: int, step: str, attempt: int, prompt: str) -> int:
 
 
 LOCAL = "local"
-#: What a model's name begins with when a script follows.
+#: The prefix of a name that is a script.
 SCRIPT_PREFIX = "scripted:"
 FORMS = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name such as provider/model"
 _NEAR = 0.75
@@ -85,7 +84,7 @@ _HOST = re.compile(r"(localhost|\d{1,3}(\.\d{1,3}){3}|\[[\da-fA-F:]+\])([:/#]|$)
 
 
 def require_model_name(name: str) -> None:
-    """Raise ValueError, with what can be written, for what can be no model."""
+    """Raise ValueError, with the names that are allowed, for a name that no model can have."""
     before = re.split(r"[:/]", name, maxsplit=1)[0]
     if not name.strip():
         raise ValueError(f"the model has no name: it is {FORMS}")

@@ -1,8 +1,8 @@
-"""Generate with any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
+"""The generator of any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
 
-Takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
+It takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
 called or awaited. LiteLLM fills in what a provider did not say (0 tokens, or tokens that it has counted itself; `stop` for a stream that just
-ended; the model that was asked for): in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
+ended; the name of the model in the request); in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
 sentence and what to do.
 """
 
@@ -39,7 +39,7 @@ def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) 
     reconciler = StreamReconciler(list(tools))
     reconciler.feed(reply)
     result = reconciler.finish()
-    if not getattr(reply, "choices", None):  # it says nothing, and is over
+    if not getattr(reply, "choices", None):  # it is empty, and whole
         result = attrs.evolve(result, error=None, finish_reason="stop")
     counts = _counts(getattr(reply, "usage", None))
     response_model = str(getattr(reply, "model", None) or "")
@@ -49,12 +49,12 @@ def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) 
 
 
 def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: str) -> StreamResult:  # noqa: ANN401  # litellm's own types
-    """Read a stream that has ended. Who answered is not known: LiteLLM writes the model that was asked for into each chunk."""
+    """Read a stream that has ended. The model that answered is not known: LiteLLM writes the model of the request into each chunk."""
     chunks, finish = getattr(stream, "chunks", ()), stream.received_finish_reason
     if finish is not None and plain_reason(finish) not in {"stop", "tool_calls"}:  # the last chunk may say `stop`
         reconciler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     result = attrs.evolve(reconciler.finish(), model="")
-    if finish is None and result.error is None:  # the last chunk says `stop` though nobody did
+    if finish is None and result.error is None:  # the last chunk says `stop` though the provider did not
         message = "the stream ended, and nothing said that it was finished"
         result = attrs.evolve(result, error=StreamError("interrupted", message), finish_reason=None)
     if not any(getattr(chunk, "usage", None) for chunk in chunks):
@@ -68,12 +68,12 @@ def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dic
     return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "cost": cost_usd}
 
 
-#: Why an answer that has an error is no whole one, by the code of the error.
+#: Why an answer with an error is not whole, by the code of the error.
 _FAULTS = {"truncated": "cut_off", "filtered": "content_filter", "malformed": "malformed"}
 
 
 def fault_of(result: StreamResult) -> str | None:
-    """Return why this is no whole answer in words, as a reason; None when it is one."""
+    """Return why this is not a whole answer in words, as a reason; None when it is one."""
     if result.error is not None:
         text = result.content or result.reasoning or result.finish_reason
         return _FAULTS.get(result.error.code, "interrupted") if text else "nothing"
@@ -91,7 +91,7 @@ def _cost(litellm: Any, whole: Any, model: str) -> float | None:  # noqa: ANN401
     """Return the cost by LiteLLM's price list; None for a model that is not on it, which it says by many exceptions."""
     try:
         return float(litellm.completion_cost(completion_response=whole, model=model))
-    except Exception:  # noqa: BLE001  # whatever it is: the price is not known
+    except Exception:  # noqa: BLE001  # on any error the price is not known
         return None
 
 
@@ -179,7 +179,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> StreamResult:
         """Send messages and tools in OpenAI's format, once, and return what was streamed as the reconciler reads it.
 
-        What LiteLLM's own stream has lost nobody can mend; that it ended is taken from what LiteLLM keeps beside it. Raises what `generate` raises when
+        What LiteLLM's own stream has lost cannot be recovered; whether it ended is read from what LiteLLM keeps beside it. Raises what `generate` raises when
         nothing came.
         """
         await asyncio.to_thread(_litellm)
@@ -187,7 +187,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return await self._converse(request, tools, on_text)
 
     def _require_key(self) -> None:
-        """Raise GenerationError where it is plain that the provider's key is missing: some providers' clients ask without, and are refused, or not reached."""
+        """Raise GenerationError where the provider's key is surely missing: some providers' clients send the request without it, and fail in other ways."""
         if self._base()[0]:
             return
         missing = list(_litellm().validate_environment(model=self._model).get("missing_keys") or [])
@@ -241,7 +241,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
     @contextmanager
     def _translate_errors(self, tries: "_Tries") -> Iterator[None]:
-        """Yield LiteLLM's errors as ours; what `on_text` raises passes through."""
+        """Raise LiteLLM's errors as ours; what `on_text` raises passes through."""
         try:
             yield
         except GenerationError:
@@ -264,7 +264,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             "temperature": self._temperature,
             "seed": seed,
             "timeout": self._timeout_s,
-            "num_retries": 0,  # LiteLLM's own would be seen by nobody
+            "num_retries": 0,  # LiteLLM's own retries would not be counted
             "max_retries": 0,
             "drop_params": True,  # a provider without seeds is used without
         }
@@ -277,7 +277,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return request
 
     def _base(self) -> tuple[str, str]:
-        """Return the address that is asked, and where it is from; two empty texts for the provider's own."""
+        """Return the address of the request, and where it is from; two empty texts for the provider's own."""
         if self._api_base:
             return self._api_base, "api_base"
         names = _API_BASE_VARIABLES if self._model.startswith("openai/") else ()
@@ -312,7 +312,7 @@ def _is_like(variable: str, key: str) -> bool:
 
 
 async def _alone(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Await the one thing that an event loop is for, and leave no connection behind."""
+    """Await the only coroutine of an event loop, and close its connections."""
     try:
         return await coroutine
     finally:
@@ -325,7 +325,7 @@ _STREAM_OPTIONS: Mapping[str, Any] = {"stream": True, "stream_options": {"includ
 
 @attrs.define(eq=False)
 class _Tries:
-    """The tries of one call: why those before this one failed, and what of the answer has been shown."""
+    """The tries of one call: why the earlier ones failed, and whether some of the answer has been shown."""
 
     retries: Retries
     on_text: _Show | None
@@ -375,7 +375,7 @@ def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
 
 
 def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
-    """Return LiteLLM, which then warns of nothing that its users could mend: its classes are warned of as they are first used."""
+    """Return LiteLLM, without the warnings that its users cannot fix: they come as its classes are first used."""
     litellm = _import_litellm()
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\b")
     warnings.filterwarnings(
@@ -411,12 +411,12 @@ def _import_litellm() -> Any:  # noqa: ANN401  # litellm's types are not followe
 # LiteLLM reads a whole answer, a line of a stream and the body of a refusal for as long as a server writes. It makes all its connections by two functions.
 
 
-class AnswerTooLarge(Exception):  # noqa: N818  # it says what is the case
-    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of what LiteLLM makes of it."""
+class AnswerTooLarge(Exception):  # noqa: N818  # its name says it
+    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of the error that LiteLLM raises."""
 
 
 def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are not followed
-    """Have all connections that LiteLLM's `AsyncHTTPHandler` makes be bounded. AttributeError for a LiteLLM that makes them otherwise."""
+    """Bound the answers of all connections that LiteLLM's `AsyncHTTPHandler` makes. AttributeError for a LiteLLM that makes them otherwise."""
     make_transport, make_mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
 
     def direct(**how: Any) -> Any:  # noqa: ANN401  # the same
@@ -440,7 +440,7 @@ def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are
 
 
 def _bound_transport(transport: Any) -> Any:  # noqa: ANN401  # httpx's own type, imported late
-    """Have the answers of a transport of httpx be bounded, packed or not."""
+    """Bound the answers of a transport of httpx, packed or not."""
     ask = transport.handle_async_request
 
     async def ask_within_bound(request: Any) -> Any:  # noqa: ANN401  # the same
@@ -486,7 +486,7 @@ _LOOPS: "weakref.WeakValueDictionary[int, asyncio.AbstractEventLoop]" = weakref.
 
 
 def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
-    """Take out what was kept for another loop that had the number of this one, and the one client that is kept for all loops.
+    """Drop the clients of another loop that had the number of this one, and the one client that all loops share.
 
     LiteLLM (1.106.2) knows loops by a number that a later one may have again; a client of a loop that has ended fails in the next one
     (`Event loop is closed`).
@@ -500,7 +500,7 @@ def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # lite
 
 
 async def _close_clients(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
-    """Close what is kept for this loop, which is about to end."""
+    """Close the clients of this loop, which is about to end."""
     for client in _take_clients(litellm.in_memory_llm_clients_cache):
         result = client.close()
         if inspect.isawaitable(result):

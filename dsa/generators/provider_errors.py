@@ -1,7 +1,7 @@
-"""What LiteLLM raises, as few errors, each one sentence and what to do.
+"""Errors of LiteLLM as few errors of ours, each one sentence and what to do.
 
-LiteLLM has dozens of classes, and maps the same failure of two providers to two of them: so the whole chain of causes is looked at. Takes
-an exception, gives GenerationError with one of the reasons of docs/how-to/models.md. No secret gets into any.
+LiteLLM has dozens of classes, and maps the same failure of two providers to two of them; so the whole chain of causes is read.
+`ProviderName.translate` takes an exception and returns a GenerationError with one of the reasons of docs/how-to/models.md. Messages never hold a secret.
 """
 
 import json
@@ -28,17 +28,17 @@ _MOST_DETAIL = 200
 _MOST_CAUSES = 20
 _PAYMENT, _GAVE_UP = 402, 408
 _NO_PROVIDER = "LLM Provider NOT provided"
-#: What providers' clients say when no key is there to be sent, and the variable in which they look for it.
+#: The messages of providers' clients that have no key to send, and the variable in which they look for it.
 _NO_KEY = re.compile(
     r"missing (?:credentials|[\w ]*api[ _]key)|no (?:\w+ )?api[ _]key|api_key client option must be set", re.IGNORECASE
 )
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
-#: What LiteLLM says of an answer in which it finds none.
+#: The messages of LiteLLM for an answer without content.
 _NO_ANSWER = re.compile(r"invalid response (?:from LLM endpoint|object)|provider returned (?:'choices'|a response with no 'choices')|got unexpected response|unable to get json response", re.IGNORECASE)  # fmt: skip
-#: What it raises when it reads an answer and does not find what it looks for.
+#: The classes that it raises when an answer does not have what it looks for.
 _READ_ERRORS = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
 _CONNECTION = frozenset({"TransportError", "OSError"})
-#: What it raises for a stream that has begun, whatever ended it.
+#: The classes that it raises for a stream that broke off, for any cause.
 _STREAM_ERRORS = frozenset({"MidStreamFallbackError"})
 _WRAPPER = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Exception)?: )*(?:\w+Exception - )?|\.? Handle with `[^`]*`\.?$")
 _BAD_ADDRESS = frozenset({"UnsupportedProtocol", "InvalidURL"})
@@ -54,18 +54,18 @@ class ProviderName:
     timeout_s: float
 
     def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
-        """Return the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
+        """Return the error of an answer that is not usable, which took `usage`; for a malformed one with its provider's words."""
         code = "bad_answer" if reason in {"no_text", "nothing", "malformed", "too_large"} else reason
         message = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
         return GenerationError(f"{message}.", code, usage)
 
     def without_key(self, variable: str) -> GenerationError:
-        """Return the error for a key that is not there."""
+        """Return the error for a missing key."""
         message = f"{self.model} needs a key, and there is none; set {variable} in the environment."
         return GenerationError(message, "authentication")
 
     def translate(self, error: Exception) -> GenerationError:
-        """Return the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
+        """Return the error for what LiteLLM raised, with the words of the server, if there are any. An error of a server is a ServerError."""
         if _NO_PROVIDER in str(error):
             hint = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
             return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {hint}.", "not_found")
@@ -85,7 +85,7 @@ class ProviderName:
         return ServerError(message, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
 
     def _own_fault(self, causes: list[BaseException], names: set[str]) -> GenerationError | None:
-        """Return the error for what was never sent: without a key, or to what is no address."""
+        """Return the error for a request that was never sent: without a key, or to an address that is not valid."""
         text = " ".join(map(str, causes))
         if _NO_KEY.search(text):
             return self.without_key(next(iter(_VARIABLE.findall(text)), "the provider's own variable"))
@@ -141,7 +141,7 @@ _REASONS: tuple[tuple[frozenset[str], str], ...] = (
 
 
 def _reason(names: set[str], status: int | None, words: str, causes: list[BaseException]) -> str:
-    """Return the reason for what a server answered, or what became of the connection."""
+    """Return the reason for the answer of a server, or for the end of the connection."""
     if status == _PAYMENT:  # LiteLLM has several classes for it
         return reason_of(status, words)
     if status is not None and (reason := reason_of(status, words)) == "context_too_long":
@@ -176,7 +176,7 @@ def _ends_too_soon(error: BaseException) -> bool:
 
 
 def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
-    """Return the status with which a server refused, None when none did, and what it said: LiteLLM makes responses of its own, which nobody sent."""
+    """Return the status with which a server refused, None when none did, and what it said: LiteLLM also makes responses of its own, which no server sent."""
     bodies = [getattr(cause, "body", None) for cause in causes]
     words = next((message_in(_body_bytes(body)) for body in bodies if body), "")
     for cause in causes:
@@ -187,7 +187,7 @@ def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
 
 
 def _body_bytes(body: object) -> bytes:
-    """Return what OpenAI's client has read, as it was sent."""
+    """Return the body that OpenAI's client has parsed, as bytes."""
     return (body if isinstance(body, str) else json.dumps(body, default=str)).encode("utf-8", "replace")
 
 
@@ -200,17 +200,17 @@ def _content(response: Any) -> bytes:  # noqa: ANN401  # httpx's own type, impor
 
 
 def _message_detail(text: str) -> str:
-    """Put what goes into a message on one line, without secrets."""
+    """Return the beginning of a text for a message, on one line, without secrets."""
     return without_secrets(" ".join(text.split()))[:_MOST_DETAIL]
 
 
 def _plain(error: Exception) -> str:
-    """Return an error's words without what LiteLLM puts before and behind them."""
+    """Return an error's words without what LiteLLM adds around them."""
     return _WRAPPER.sub("", str(error).partition("Traceback (most recent")[0])
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return an error and all that caused it; LiteLLM keeps what broke off a stream in a field."""
+    """Return an error and all that caused it; LiteLLM has the error that broke off a stream in a field."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < _MOST_CAUSES:

@@ -1,12 +1,10 @@
-"""Generate what was written down before: for tests, and for runs without a model.
+"""Generators without a model: scripted replies, a function, or a program of your own.
 
-Takes replies, gives them one by one. `load_script` reads them from a Markdown file: every fenced block that is in no
-list or quotation is one reply, in order. Blocks under a heading `## STEP` are the replies for that step alone; all
-others are for whoever asks. A reply that holds a fence itself stands in a longer one.
+`ScriptedGenerator` returns replies that were written down before, for tests and for runs without a model. `load_script` reads them from a Markdown
+file: every fenced block outside of lists and quotations is one reply, in order. Blocks under a heading `## STEP` are the replies for that
+step alone; all others are for every other step. A reply that holds a fence itself stands in a longer one.
 
-Generate with a function or with a program of your own.
-
-Takes a function of the prompt, or a command; gives artifacts. What the program cannot do comes out as GenerationError.
+`FunctionGenerator` takes a function of the prompt, `CommandGenerator` a command. A failure of the program is a GenerationError.
 """
 
 import inspect
@@ -27,9 +25,9 @@ from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTem
 
 
 class ScriptedGenerator(GeneratorInterface):
-    """Give the replies in order, each once; GenerationError when there is none left.
+    """Returns the replies in order, each once; GenerationError when there is none left.
 
-    `steps` has replies for single steps: a step that is named there (Context.step) is given those, all others share
+    `steps` has replies for single steps: a step that is named there (Context.step) gets those, all others share
     `texts`. Safe to call from several threads.
     """
 
@@ -56,7 +54,7 @@ class ScriptedGenerator(GeneratorInterface):
         return Artifact(content=self._queues[queue][count], usage=Usage("scripted", seconds=0.0, cost_usd=0.0))
 
     def skip(self, step: str) -> None:
-        """Leave out the next reply for a step: a run that goes on was given it before."""
+        """Leave out the next reply for a step: a resumed run has used it before."""
         queue = step if step in self._queues else ""
         with self._lock:
             self._used_counts[queue] = min(self._used_counts[queue] + 1, len(self._queues[queue]))
@@ -96,7 +94,7 @@ _MEANT_ASYNC = (
 
 
 class FunctionGenerator(GeneratorInterface):
-    """Give what a function makes of the rendered prompt: a text, or a whole Artifact.
+    """Calls a function with the rendered prompt; it returns a text, or a whole Artifact.
 
     TypeError for anything else, and for an async function: what is to be awaited is an AsyncGeneratorInterface.
     """
@@ -127,7 +125,7 @@ def _is_async(function: object) -> bool:
 
 
 class CommandGenerator(GeneratorInterface):
-    """Give the rendered prompt to a program on its standard input; the artifact's content is what it writes to its standard output.
+    """Runs a program with the rendered prompt on its standard input; the artifact's content is what it writes to its standard output.
 
     `command` is split as a shell does, and no shell is started; a program without a slash is looked up in PATH, one with a slash from
     `document_folder`, or the working folder. It is yours and runs as you do. `timeout_s` bounds one call, `most_bytes` what it may write.
@@ -171,7 +169,9 @@ class CommandGenerator(GeneratorInterface):
         try:
             content = run.output.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise GenerationError(f"{program} wrote what is no UTF-8 (byte {error.start}).", "bad_answer") from error
+            raise GenerationError(
+                f"{program} wrote text that is not UTF-8 (byte {error.start}).", "bad_answer"
+            ) from error
         if not content.strip():
             raise GenerationError(f"{program} wrote nothing.", "bad_answer")
         return Artifact(content, usage=Usage(model=program, seconds=time.monotonic() - began_s))

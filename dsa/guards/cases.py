@@ -1,7 +1,7 @@
-"""Judge code by calls and the values that they must give.
+"""The guard of cases: it judges code by calls and the values that they must give.
 
-Takes calls with expected values, gives a guard. The code runs in the sandbox (`dsa.edge.sandbox`), in a process that
-reports what each call gave; the expected values stay here. Neither exit status nor printed text means anything.
+It takes calls with expected values. The code runs in the sandbox (`dsa.edge.sandbox`), in a process that
+reports what each call gave; the expected values stay in this one. Neither exit status nor printed text means anything.
 """
 
 import ast
@@ -37,7 +37,7 @@ class CasesGuard(GuardInterface):
     the table; anything else is the value itself. Calls are trusted text; floats must match exactly. The feedback
     names the first wrong calls and what they gave, never what was expected unless `show_expected`. `require` names
     features of the sandbox, or a rung, without which nothing is run; `rung` takes that one instead of the best. Raises ValueError
-    for no cases, a call that is no expression, an expected text that is no literal, a time limit that is none, unknown names.
+    for no cases, a call that is not an expression, an expected text that is not a literal, a time limit that is not valid, unknown names.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ def _read_case(case: Case | tuple[str, object]) -> tuple[str, object]:
 
 @attrs.frozen
 class _Report:
-    """What could be read: it is `is_whole` when every record is there, in order, once, and nothing else."""
+    """The report as read. It `is_whole` when every record is there, in order, once, and nothing else."""
 
     is_loaded: bool = False
     unloadable: str = ""
@@ -171,7 +171,7 @@ def _comparable(value: object) -> object:
     return type(value), value
 
 
-# -- what is said about it ----------------------------------------------------------------------------------------
+# -- the feedback -------------------------------------------------------------------------------------------------
 
 
 def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:

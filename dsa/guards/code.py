@@ -1,11 +1,9 @@
-"""Find the code in a model's reply, and judge whether it is Python at all.
+"""Code in a model's reply, and guards that judge it without running it.
 
-Takes the text of an artifact, gives the code or a verdict. It parses; it never runs anything.
+`extract_code` finds the code in the text of an artifact; `SyntaxGuard` passes what Python parses.
 
-Judge code by the modules and calls that it names, without running it.
-
-Takes names that code must not use, gives a guard. It reads what a program says, not what it will do: names that are put together at run
-time go unseen. What code can do is bounded by the sandbox; this guard says early, and to the model, what is not wanted.
+`ForbiddenGuard` takes names that code must not use. It reads what a program says, not what it will do: it does not see names that are put
+together at run time. The sandbox bounds what code can do; this guard says early, and to the model, what is not allowed.
 """
 
 import ast
@@ -32,18 +30,18 @@ _ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
 _MOST_CODE = 500_000  # a syntax tree takes some hundred times the memory of its text
 _PYTHON = frozenset({"python", "py", "python3"})
-#: How many lines of fences are looked at; how many that open or close one, from either end; how much is tried to be compiled.
+#: The most lines of fences that are read; those that open or close one, from either end; the characters that are compiled.
 _MOST_LINES, _MOST_ENDS, _MOST_TRIED = 10_000, 20, 1_000_000
 
 
 def extract_code(reply: str) -> str:
     """Return the code of a reply.
 
-    That is what stands in a fence marked as Python; else in a fence without a language; else all from the first line
+    That is the content of a fence marked as Python; else in a fence without a language; else all from the first line
     that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
     reaches to the end. Of several fences, and of several lines that may close one (a text in the code may hold fences), it is the longest that compiles,
-    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds, and what stands in a
-    fence of a list without the blanks of the list.
+    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds, and the
+    content of a fence in a list without the blanks of the list.
     """
     text = _plain(reply)
     lines = list(islice(_FENCE.finditer(text), _MOST_LINES))
@@ -84,7 +82,7 @@ def extract_fenced(reply: str, language: str) -> str:
 
 
 def _plain(reply: str) -> str:
-    """Return a reply with line feeds, in which no fence is indented: one in a list is by as much as the text of its item, and what stands in it too (CommonMark)."""
+    """Return a reply with line feeds, in which no fence is indented: one in a list is, with its content, by as much as the text of its item (CommonMark)."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     if not _INDENTED_FENCE.search(text):
         return text
@@ -138,7 +136,7 @@ def syntax_fault(code: str, what: str = "The code") -> str:
         return f"{what} is too long: {len(code)} characters, and at most {_MOST_CODE} are read."
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape is no syntax error
+            warnings.simplefilter("ignore")  # an odd escape is not a syntax error
             ast.parse(code)
     except SyntaxError as error:
         place = f" in line {error.lineno}" if error.lineno else ""
@@ -173,11 +171,11 @@ _MOST_NAMED = 5
 
 
 class ForbiddenGuard(GuardInterface):
-    """Turn down code that imports forbidden modules or names forbidden calls; fatal, unless `fatal` is false.
+    """Reject code that imports forbidden modules or names forbidden calls; fatal, unless `fatal` is false.
 
     Names are followed through imports, `as`, plain assignments, `getattr(x, "y")`, `__import__("x")` and `sys.modules["x"]`. A module
-    stands for all that lies in it, `*` in a call for any letters. What is no Python has failed. ValueError for nothing to forbid, and
-    for what no module or call can be called: it would forbid nothing.
+    stands for all that lies in it, `*` in a call for any letters. Text that is not Python fails. ValueError for nothing to forbid, and
+    for a name that no module or call can have: it would forbid nothing.
     """
 
     def __init__(
@@ -219,7 +217,7 @@ class ForbiddenGuard(GuardInterface):
 
 
 def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
-    """Raise ValueError for the first that is no dotted name; `wild` may stand in for its letters."""
+    """Raise ValueError for the first that is not a dotted name; `wild` may stand in for its letters."""
     if isinstance(names, str):
         raise ValueError(f"{option} is one text: give a tuple of names")  # noqa: TRY004  # as for its parts
     for name in names:
@@ -227,12 +225,12 @@ def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
         if not all(part.isidentifier() for part in plain.split(".")):
             characters = "dots and *" if wild else "dots; a module stands for all that lies in it"
             raise ValueError(
-                f"'{name}' in {option} is no name, and would forbid nothing: names have letters, digits, _ and {characters}; commas stand between them"
+                f"'{name}' in {option} is not a name, and would forbid nothing: names have letters, digits, _ and {characters}; commas stand between them"
             )
 
 
 class _Names:
-    """What the names of a program stand for, and where they are used. Flow is not looked at: a name stands for all it ever stood for."""
+    """The meanings of a program's names, and where they are used. Flow is ignored: a name has all the meanings it ever has."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
@@ -274,7 +272,7 @@ class _Names:
                 yield from ((target.id, meaning) for meaning in meanings)
 
     def _meanings_of(self, node: ast.expr) -> set[str]:
-        """Return the full names that an expression may stand for; none when it is nothing that can be named."""
+        """Return the full names that an expression may stand for; none when it has no name."""
         match node:
             case ast.Name(name):
                 meanings = self._meanings.get(name, set())

@@ -1,6 +1,6 @@
-"""Put guards together: in order, all, any, at least k, at once or one after the other.
+"""Compositions of guards: in order, all, any, at least k, at once or one after the other.
 
-Takes guards by name, gives a guard. A fatal verdict of any part that is run makes the whole fatal; the feedback names the part
+They take guards by name. A fatal verdict of any part that is run makes the whole fatal; the feedback names the part
 it came from.
 """
 
@@ -37,7 +37,7 @@ class Combination(GuardInterface):
 
     The feedback is that of the parts that did not pass; a fatal part makes the whole fatal however many pass. `parallel` asks all at once, in
     threads; `timeout_s` bounds how long all of them may take: a part that has said nothing by then makes `validate` raise
-    TimeoutError, which is no verdict.
+    TimeoutError, which is not a verdict.
     """
 
     def __init__(

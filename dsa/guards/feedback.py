@@ -1,10 +1,9 @@
-"""How long feedback may be, for every guard of the library: it goes into the next prompt, and what a guard saw may be of any size.
+"""Feedback of guards: its bounds, and the calls of guards from code that is not asynchronous.
 
-Takes texts of any length, gives short ones. What was left out is said.
+Feedback goes into the next prompt, and what a guard saw may be of any size: texts of any length become short ones, which say that something
+was left out.
 
-Asking a guard from code that is not asynchronous, whoever has written the guard.
-
-A guard that is given its own data of events, and not that of the guards which judge beside it.
+`verdict_of` calls a guard, also an asynchronous one. A `UsingGuard` gets its own data of events, and not that of the guards beside it.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult, required_
 
 #: The most that a guard of the library says of one artifact.
 MOST_LINES, MOST_CHARACTERS = 20, 2_000
-#: The most of one thing that is quoted: a value, a message, a name.
+#: The most characters of a value, message or name that is quoted.
 MOST_QUOTED = 160
 _MOST_IN_A_LINE = 300
 _ENOUGH = 10 * MOST_CHARACTERS  # of a longer text only so much of each end is looked at
@@ -40,7 +39,7 @@ def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
 
 
 def bound_text(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int = MOST_CHARACTERS) -> str:
-    """Return at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
+    """Return at most `most_lines` lines (at least 4) and `most` characters (at least 200): the first and the last of a text.
 
     `end` is the end of a text of which `text` is only the beginning.
     """
@@ -70,7 +69,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def _lines_within(lines: list[str], room: int) -> list[str]:
-    """Return the first lines that have room; of the very first, what has room."""
+    """Return the first lines that fit into `room` characters; of the very first, as much as fits."""
     result = [clip(line, max(room - 4, 1)) for line in lines[:1]]
     room -= len(result[0]) + 1 if result else 0
     for line in lines[1:]:
@@ -95,7 +94,7 @@ async def _await(verdict: Awaitable[object]) -> object:
 
 
 class UsingGuard(GuardInterface):
-    """A part of a guard, in a table whose guards use data: of what comes as `PART:ARGUMENT` it is given what is its own, as `ARGUMENT`."""
+    """A part of a guard, in a table whose guards use data: of the data named `PART:ARGUMENT` it gets its own, as `ARGUMENT`."""
 
     def __init__(self, guard: GuardInterface, part: str) -> None:
         self.blocks = guard.blocks

@@ -1,6 +1,6 @@
-"""The kinds of guards there are, and the guard that a machine means by a name.
+"""The kinds of guards, and the guard that a machine means by a name.
 
-Takes a name, a machine and the user's own guards, gives a GuardInterface; every mistake is a BindingError with its
+Takes a name, a machine and the user's own guards, returns a GuardInterface; every mistake is a BindingError with its
 line. It runs no guard.
 """
 
@@ -28,7 +28,7 @@ from dsa.text import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
-#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from whoever binds.
+#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from the code that binds.
 KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
@@ -36,7 +36,7 @@ _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
 PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
 _OF, _BY = "of", "by"
 _TESTS = "test"
-#: Gives the generator of a name.
+#: Returns the generator of a name.
 GeneratorOf = Callable[[str], GeneratorInterface]
 
 
@@ -115,7 +115,7 @@ def _json(document_folder: Path, schema: str, *, show_expected: bool = False) ->
     except (OSError, ValueError) as error:
         raise ValueError(f"the schema {file} cannot be read: {_why(error)}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"the schema {file} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
+        raise ValueError(f"the schema {file} is not a JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
     return SchemaGuard(content, show_expected=show_expected)
 
 
@@ -246,7 +246,7 @@ class _Builder:
         return guard
 
     def _require_tests(self, owner: str, above: tuple[str, ...]) -> None:
-        """Raise BindingError where the step uses no tests: the guard could never pass. What is asked outside of steps is not known."""
+        """Raise BindingError where the step uses no tests: the guard could never pass. A guard outside of steps is not checked."""
         step = self.machine.step_named.get(above[0]) if above else None
         if step is not None and _TESTS not in dict(step.uses):
             message = f"{owner} of step {step.name} needs the tests of an earlier step, and the step uses nothing as '{_TESTS}'"

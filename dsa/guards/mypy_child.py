@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.tool_guards`: check one file, report what mypy printed and its exit status. Nothing of the file is run."""
+"""The sandbox's side of `dsa.guards.tool_guards`: check one file, report the output and exit status of mypy. Nothing of the file is run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.pytest_guard`: run pytest over tests and code, report what became of each test.
+"""The sandbox's side of `dsa.guards.pytest_guard`: run pytest over tests and code, report the outcome of each test.
 
 Its text is run by `dsa.edge.sandbox`, in the process that also runs the untrusted code. It reports one JSON list a line:
 `["collected", ids]` or `["unloadable", text]`; for each test `[id, outcome, faults]`, where a fault is a dict of short texts; `["end"]`.
@@ -230,7 +230,7 @@ def _equals(value: object, other: object) -> bool:
 
 
 class _TestRecorder:
-    """A plugin that notes what becomes of each test, and reports it when the test is over."""
+    """A plugin that records the outcome of each test, and reports it when the test is over."""
 
     def __init__(self, result_fd: int, job: dict[str, Any], inserted_line: int) -> None:
         self._fd = result_fd
@@ -244,13 +244,13 @@ class _TestRecorder:
         self._is_over = False
 
     def unloadable(self, text: str) -> None:
-        """Tell that there is nothing to be run."""
+        """Report that the tests cannot be loaded."""
         if not self._is_over:
             self._is_over = True
             self._report(["unloadable", text])
 
     def end(self) -> None:
-        """Tell that all is over."""
+        """Report the end."""
         if not self._is_over:
             self._report(["end"])
 
@@ -264,7 +264,7 @@ class _TestRecorder:
             self.unloadable(_crash(report.longrepr))
 
     def pytest_collection_finish(self, session: Any) -> None:  # noqa: ANN401
-        """Tell which tests there are, or what ended the search for them."""
+        """Report which tests there are, or what ended the search for them."""
         if (error := sys.exc_info()[1]) is not None:
             self.unloadable(_error_text(error))
         elif not self._is_over:
@@ -272,13 +272,13 @@ class _TestRecorder:
             self._report(["collected", names])
 
     def pytest_runtestloop(self) -> bool | None:
-        """Run nothing when tests are only collected; from here on what stands in for the code fails."""
+        """Run nothing when tests are only collected; from here on the stand-in for the code fails."""
         if self._mode == "absent":
             vars(importlib.import_module(self._module))["_dsa_any"].fails = True
         return True if self._mode == "collect" or self._is_over else None
 
     def compare(self, left: object, right: object, *flags: bool) -> None:
-        """Note whether a side of a comparison equals what equals nothing, whole or in its parts."""
+        """Record whether a side of a comparison equals what equals nothing, whole or in its parts."""
         sides = [side for side, is_looked in zip(((left, right), (right, left)), flags, strict=True) if is_looked]
         pairs = (
             (value, each)
@@ -292,7 +292,7 @@ class _TestRecorder:
         self._gave = _DUMPS([_value_text(left), _value_text(right)])
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:  # noqa: ANN401
-        """Note where and how a test failed."""
+        """Record where and how a test failed."""
         if not hasattr(node, "cls") or call.excinfo is None:
             return
         error = call.excinfo.value
@@ -327,7 +327,7 @@ class _TestRecorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note why a test was skipped: by a mark that it has whatever the code is, or for what the code gave."""
+        """Record why a test was skipped: by a mark that it has whatever the code is, or for what the code gave."""
         report = yield
         if report.outcome == "skipped":
             reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skip")]
@@ -339,7 +339,7 @@ class _TestRecorder:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:  # noqa: ANN401
-        """Tell what became of a test, after its last phase."""
+        """Report the outcome of a test, after its last phase."""
         if report.outcome != "passed":
             self._outcome = report.outcome
         if report.when == "teardown":

@@ -1,19 +1,14 @@
-"""Read what a run of tests reported, believing none of it that is not whole, and say what failed.
+"""Guards of tests: code judged by tests that pytest runs in the sandbox, and tests judged before there is code.
 
-Assertions: whether a text tests anything, and what it takes for granted, read off its syntax.
+`TestGuard` and `TDDTestGuard` take tests, given or written by an earlier step. Code and tests share a process there, so code that is made for it can
+forge a pass: a pass is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. Where that is not
+enough, `dsa.guards.cases` keeps the expected values out of the process.
 
-Takes Python that parses. It runs nothing.
+`NewTestsGuard` judges whether a text has tests that pytest can collect, and that fail as long as there is no code. Their process reports on itself:
+the guard is for models that err, not for tests that are made to deceive it.
 
-Judge code by tests that pytest runs in the sandbox.
-
-Takes tests, given or written by an earlier step; gives guards. Code and tests share a process there, so code that is made for it can
-forge a pass: what passes is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. Where that
-is not enough, `dsa.guards.cases` keeps what is expected out of the process.
-
-Judge tests of code that does not exist yet.
-
-Takes a text, gives a verdict: whether it has tests which pytest can collect, and which fail as long as there is no code. Their process
-reports on itself: the guard is for models that err, not for tests that are made to deceive it.
+`read_report` reads what a run of tests reported; a report that is not whole is not believed. `kind_of_tests` and the functions beside it
+read off the syntax whether a text tests anything, and what it takes for granted; they run nothing.
 """
 
 import ast
@@ -58,7 +53,7 @@ class TestReport:
 
     @property
     def has_tests(self) -> bool:
-        """Return whether tests were found, whatever became of them."""
+        """Return whether tests were found, whatever their outcome."""
         return self.is_collected and bool(self.test_names)
 
     @property
@@ -93,7 +88,7 @@ def failure_lines(faults: Mapping[str, dict[str, Any]], *, show_expected: bool =
 
 
 def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -> TestReport:
-    """Read the records of one run, or of collecting. What it was stopped for, or what is wrong with its records, is the `reason`."""
+    """Read the records of one run, or of collecting. The `reason` is why it was stopped, or what is wrong with its records."""
     report = TestReport()
     for record in records(outcome.results):
         report = _add_record(report, record)
@@ -108,7 +103,7 @@ def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -
 
 
 def records(results: bytes) -> Iterator[list[Any]]:
-    """Yield the lists of JSON that a child wrote, one a line; an empty one for a line that is none."""
+    """Yield the lists of JSON that a child wrote, one a line; an empty one for any other line."""
     for line in results.split(b"\n")[:-1]:  # what no line end follows was cut off
         try:
             record = json.loads(line)
@@ -158,7 +153,7 @@ def _stop_reason(outcome: SandboxOutcome, bounds: Bounds) -> str:
 
 
 def _failure_line(name: str, fault: dict[str, Any], *, show_expected: bool) -> str:
-    """Say in one line how a test failed: what the code gave, not what was expected, unless that is wanted."""
+    """Return in one line how a test failed: what the code gave, and what was expected only with `show_expected`."""
     line = fault.get("line")
     place = f" (line {line} of the tests)" if line and isinstance(line, int) else ""
     texts = {key: clip(value) for key, value in fault.items() if isinstance(value, str)}
@@ -175,7 +170,7 @@ def _failure_line(name: str, fault: dict[str, Any], *, show_expected: bool) -> s
 Kind = Literal["tests", "asserts", "none"]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
-#: What asserts something when it is called, beside all that begins with `assert`.
+#: The functions that assert something, beside all that begin with `assert`.
 _ASSERTION_NAMES = frozenset({"raises", "warns", "deprecated_call", "fail"})
 #: Modules that are often used and not imported. A module of any other name may be an object of the code.
 _OFTEN_FORGOTTEN = frozenset({"asyncio", "itertools", "json", "math", "os", "pytest", "random", "re", "sys", "time", "unittest"})  # fmt: skip
@@ -207,7 +202,7 @@ def missing_names(text: str) -> frozenset[str]:
     """Return the names that a text uses and nothing in it binds: those of the code, in tests that do not import it. Empty for what does not compile."""
     try:
         tables = [symtable.symtable(text, "the tests", "exec")]
-    except (SyntaxError, RecursionError):  # whoever runs it is told
+    except (SyntaxError, RecursionError):  # running it reports the error
         return frozenset()
     for table in tables:
         tables += table.get_children()
@@ -296,7 +291,7 @@ def _is_assertion(node: ast.AST) -> bool:
 
 
 def _function_name(node: ast.AST) -> str:
-    """Return the name by which a node may mean a function: also as an argument, which is a fixture."""
+    """Return the function name in a node: also that of an argument, which is a fixture."""
     return node.arg if isinstance(node, ast.arg) else _last_name(node)
 
 
@@ -334,7 +329,7 @@ class SandboxedTests:
     def create(cls, module: str, timeout_s: float, require: tuple[str, ...], rung: str) -> Self:
         """Return them, with `require` and `rung` of the sandbox."""
         if not module.isidentifier() or importlib.util.find_spec(module) is not None:
-            raise ValueError(f"'{module}' can be no module of the code: it is no name, or one that is installed")
+            raise ValueError(f"'{module}' cannot be the module of the code: it is not a name, or one that is installed")
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
         bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES)
@@ -354,11 +349,11 @@ class TestGuard(GuardInterface):
     Tests import the code as the module `module`, or under any name that no installed module has, or just use its names. A text without tests whose
     asserts run when it is loaded is one test, as seed 000 has it. The feedback names failed tests and what the code gave, never what was expected
     unless `show_expected`. `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. ValueError for options that mean
-    nothing, and for given tests that are no Python, or test nothing: those of a step may come later.
+    nothing, and for given tests that are not Python, or test nothing: those of a step may come later.
 
     `hardened` asks for exactly the tests that were found without the code running, for failures when every function of the code is replaced
     by one that fails, and that no side of an `assert L == R` (or `self.assertEqual`) equals what equals nothing, whole or within lists, tuples and dicts. What it
-    cannot notice: objects of the code that equal everything of some type only (all ints), or in some other comparison; code that knows it is watched.
+    does not notice: objects of the code that equal everything of some type only (all ints), or in some other comparison; code that knows it is watched.
 
     The verdict is fatal where no code could pass: there are no tests, or nothing in them tests; they cannot be loaded whatever the code is; or all that fail
     want what is not there (a fixture), or are skipped by a mark. A failed verdict would spend every retry of this step on code that may be right, and an error
@@ -426,7 +421,7 @@ class TestGuard(GuardInterface):
 class TDDTestGuard(TestGuard):
     """Pass code that passes the tests which an earlier step wrote, and which this step uses as `test`.
 
-    Otherwise as TestGuard. Without that dependency, or where it tests nothing, the verdict is fatal: the fault is none of the code.
+    Otherwise as TestGuard. Without that dependency, or where it tests nothing, the verdict is fatal: the code is not at fault.
     """
 
     def __init__(
@@ -458,7 +453,7 @@ def _unusable(why: str) -> GuardResult:
 
 
 def _fault_of(tests: str) -> str:
-    """Return why a text can judge nothing; empty where it may."""
+    """Return why a text cannot judge anything; empty where it can."""
     if not tests.strip():
         return "the tests are empty"
     if fault := syntax_fault(tests, "the code of the tests"):
@@ -540,7 +535,7 @@ class NewTestsGuard(GuardInterface):
         return GuardResult(passed=True, feedback=feedback)
 
     def _fault_of_text(self, tests: str) -> str:
-        """Return what is not there to begin with; empty when all is."""
+        """Return what the text of the tests lacks; empty when it has all."""
         kind = kind_of_tests(tests)
         if kind == "none":
             own = own_names(tests)

@@ -1,15 +1,10 @@
-"""Judge texts by their form: a pattern, a JSON schema.
+"""Guards of texts: patterns, JSON schemas, pydantic models, a person or a model.
 
-Takes what a text must look like, gives guards. They run nothing of the artifact.
+They run nothing of the artifact. Patterns and schemas are tried in a process of their own, since they can take for ever. Importing a pydantic model runs
+the code of its module, which is the user's own.
 
-Judge JSON by a pydantic model, or by any type that pydantic can check.
-
-Takes a type, or where it is found, gives a guard. Importing a model runs the code of its module, which is the user's own.
-
-Ask a person or a model whether a text is good enough.
-
-Takes a generator and a question, gives a guard. A model can be wrong, and the text that it judges can talk it round: put guards that
-know before it, and don't let its word alone release what cannot be undone.
+`ReviewGuard` and `JudgeGuard` ask a person or a model whether a text is good enough. A model can be wrong, and the text that it judges can talk
+it round: put guards that know before it, and don't let its word alone release what cannot be undone.
 """
 
 import functools
@@ -35,7 +30,7 @@ from dsa.runtime.content import AmbientEnvironment, Artifact, Context, Generator
 from dsa.runtime.event_data import as_text
 from dsa.runtime.speech import strip_drafts
 
-#: Reports whether a pattern is found; a text of the model's goes through it as data only.
+#: Reports whether a pattern is found; a text of the model is only data to it.
 _PATTERN_PROGRAM = SandboxProgram("""
 import json, os, re
 def run(payload, result_fd):
@@ -44,7 +39,7 @@ def run(payload, result_fd):
     match = (pattern.fullmatch if job["whole"] else pattern.search)(job["text"])
     os.write(result_fd, b"absent" if match is None else b"found")
 """, ("json", "re"))  # fmt: skip
-#: Reports the faults of a JSON value by a schema: all are counted, the first are told. Patterns in it may take for ever with a text made for them.
+#: Reports the faults of a JSON value by a schema: it counts all and lists the first. Patterns in a schema may take for ever with a text made for them.
 _SCHEMA_CODE = """
 import json, os
 import jsonschema, referencing
@@ -70,7 +65,7 @@ _MOST_FAULTS, _MOST_IN_PLACE = 3, 40
 _LONGEST_TOLD = 2_000
 #: Seconds for which a text is judged by a schema.
 _SCHEMA_S = 5.0
-#: The keywords whose message has the values that would have been right, and what is said instead.
+#: The keywords whose message has the right values, and the message instead.
 _TELL_VALUES = {"const": "not the value that is wanted", "enum": "none of the values that are allowed"}
 
 
@@ -79,7 +74,7 @@ class RegexGuard(GuardInterface):
 
     `hint` is the feedback; without it the pattern is shown. `.` matches line feeds too. A pattern can take for ever with a text that is made for it,
     and would let nothing else go on meanwhile: it is tried in a process of its own, for `timeout_s` seconds; a text that takes longer has failed. ValueError
-    for what is no pattern.
+    for what is not a pattern.
     """
 
     def __init__(
@@ -88,7 +83,7 @@ class RegexGuard(GuardInterface):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"'{pattern}' is no regular expression: {error}") from error
+            raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
         if not timeout_s > 0:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
         self._pattern, self._whole, self._absent = pattern, whole, absent
@@ -116,7 +111,7 @@ class SchemaGuard(GuardInterface):
 
     The JSON may stand in a fence. The feedback names the first faults with their places; the values of `const` and `enum` only with
     `show_expected`. References to other documents are not followed (ValueError). It is judged in a process of its own: a text that takes longer than 5 s, or is nested
-    too deeply, has failed. ValueError for what is no schema.
+    too deeply, has failed. ValueError for what is not a schema.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, show_expected: bool = False) -> None:
@@ -126,7 +121,7 @@ class SchemaGuard(GuardInterface):
         try:
             kind.check_schema(schema)
         except jsonschema.SchemaError as error:
-            raise ValueError(f"this is no JSON schema: {error.message}") from error
+            raise ValueError(f"this is not a JSON schema: {error.message}") from error
         self._schema, self._bounds = dict(schema), Bounds(_SCHEMA_S, cpu_s=round(_SCHEMA_S) + 1)
         self._show_expected = show_expected
 
@@ -167,7 +162,7 @@ def _schema_program() -> SandboxProgram:
 def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON
     """Read the JSON of a reply: the first fence's, else all of it. ValueError with the line where it cannot be read.
 
-    Numbers that JSON does not have, or that are too large to be read, are no JSON.
+    Numbers that JSON does not have, or that are too large to be read, are errors too.
     """
     body = extract_fenced(text, "json")
     try:
@@ -179,7 +174,7 @@ def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _no_json(name: str) -> None:
-    raise ValueError(f"This is not JSON: {name} is no number.")
+    raise ValueError(f"This is not JSON: {name} is not a number.")
 
 
 def _finite(digits: str) -> float:
@@ -197,7 +192,7 @@ def _whole(digits: str) -> int:
 
 
 def faults_text(faults: Iterable[tuple[Iterable[str | int], str]], count: int | None = None) -> str:
-    """Say the first few faults in a text, each with its place (`ages[1]`), and how many there are besides; empty without any. `count`: how many in all."""
+    """Return the first few faults as text, each with its place (`ages[1]`), and how many more there are; empty without any. `count` is the number of all."""
     all_faults = list(faults)
     lines = [f"{_place(path)}: {clip_middle(message)}" for path, message in all_faults[:_MOST_FAULTS]]
     more = (len(all_faults) if count is None else count) - _MOST_FAULTS
@@ -213,7 +208,7 @@ def _result_of(feedback: str) -> GuardResult:
     return GuardResult(passed=not feedback, feedback=feedback)
 
 
-#: Faults whose message has the values that would have been right.
+#: The faults whose message has the right values.
 _TELLS_VALUES = frozenset({"enum", "literal_error", "union_tag_invalid"})
 _FROM_FILE = "dsa_model_"
 
@@ -222,14 +217,14 @@ class PydanticGuard(GuardInterface):
     """Pass a text that is JSON and that a pydantic model accepts, or any type that pydantic can check, such as `list[int]`.
 
     The JSON may stand in a fence. The feedback names the first faults with their places and pydantic's messages; the values of an enumeration are
-    named only with `show_expected`. What is no JSON, NaN among it, has failed. ToolMissingError where pydantic is not installed, ValueError for
+    named only with `show_expected`. Text that is not valid JSON, NaN included, fails. ToolMissingError where pydantic is not installed, ValueError for
     what it cannot check.
     """
 
     def __init__(self, model: Any, *, show_expected: bool = False) -> None:  # noqa: ANN401  # a type, of any kind
         if inspect.isroutine(model) or isinstance(model, functools.partial | str):
             name = getattr(model, "__qualname__", repr(model))
-            raise ValueError(f"{name} is a {type(model).__name__}, and no type that JSON could be of")
+            raise ValueError(f"{name} is a {type(model).__name__}, and not a type that JSON can have")
         if importlib.util.find_spec("pydantic") is None:
             raise ToolMissingError(f"pydantic is not installed: {install_hint('pydantic')}")
         import pydantic
@@ -237,7 +232,7 @@ class PydanticGuard(GuardInterface):
         try:
             self._type: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(model)
         except pydantic.errors.PydanticUserError as error:
-            raise ValueError(f"{model!r} is nothing that pydantic can check: {error.message}") from error
+            raise ValueError(f"{model!r} is not a type that pydantic can check: {error.message}") from error
         self._fault = pydantic.ValidationError
         self._show_expected = show_expected
 
@@ -329,7 +324,7 @@ _RUN_OF_TICKS = re.compile("`{3,}")
 class JudgeGuard(GuardInterface):
     """Ask a model `question` about the text; it passes when the model says PASS.
 
-    An answer that is neither PASS nor FAIL is asked for once more; then it is a ValueError, and no verdict. The feedback is the model's
+    After an answer that is neither PASS nor FAIL the model is asked once more; then it is a ValueError, and not a verdict. The feedback is the model's
     reason. What its calls cost is not counted in the run's totals and budgets.
     """
 
@@ -353,7 +348,7 @@ class JudgeGuard(GuardInterface):
         return result
 
     def _prompt(self, artifact: Artifact, inputs: dict[str, Any]) -> str:
-        """Write what the model is asked."""
+        """Return the prompt for the model."""
         parts = [f"## {name}, which it is based on\n{_put_in_fence(_text(each))}" for name, each in inputs.items()]
         return "\n\n".join(
             (
@@ -367,7 +362,7 @@ class JudgeGuard(GuardInterface):
 
 
 def _verdict(reply: str) -> GuardResult | None:
-    """Read an answer; None when it is none, also when it has both words, as one that repeats the question has."""
+    """Read an answer; None when it is not one, also when it has both words, as one that repeats the question has."""
     answer = _ANSWER.match(reply)
     if answer is None:
         return None

@@ -1,19 +1,12 @@
-"""Run a program that is no Python of ours over a text, in the sandbox.
+"""Guards that run a tool over a text in the sandbox: a command of your own, the linter ruff, the type checker mypy.
 
-Takes a command, gives how it ended and what it printed. It knows no guard; what an exit status means is the caller's matter.
+`ToolProgram` runs a command and returns how it ended and what it printed; what an exit status means is the caller's matter.
 
-Judge a text by a program that is run over it in the sandbox.
+`CommandGuard` passes a text when the program ends with 0. A program that runs what a model wrote has its exit status from there, so a
+pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
 
-Takes a command, gives a guard: the text passes when the program ends with 0. A program that runs what a model wrote has its exit status from
-there, so a pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
-
-Judge code by the linter ruff, which reads it and runs nothing of it.
-
-Takes rules, gives a guard. No configuration is read but what is given here, and no comment in the code can switch a rule off.
-
-Judge code by the type checker mypy, which reads it and runs nothing of it.
-
-Takes options, gives a guard. No configuration and no plugin is read; comments that would silence mypy are faults.
+`RuffGuard` and `MypyGuard` read code and run nothing of it. They read no configuration and no plugin but what they are given here, and
+comments in the code cannot switch off a rule: those that would silence mypy are faults.
 """
 
 import ast
@@ -47,7 +40,7 @@ _NOT_RUN, _LOAD_ERROR = 127, ": error while loading shared libraries: "
 _HINTS = {
     errno.EACCES: "it runs there as a user who may not read it, or enter a folder above it: install it where everybody can read it",
     errno.ENOENT: "its interpreter, or a library that it is linked to, cannot be seen there: name the files or folders in the option `read`",
-    errno.ENOEXEC: "it is no program for this machine, or a script without a first line #!",
+    errno.ENOEXEC: "it is not a program for this machine, or a script without a first line #!",
     errno.ENOMEM: "it needs more memory than it is given",
     errno.EPERM: "this system does not let it be run there",
 }
@@ -58,7 +51,7 @@ class ToolMissingError(DsaError):
 
 
 class ToolFailedError(DsaError):
-    """Raised when a tool ended in a way that says nothing of the text: a fault of its own."""
+    """Raised when a tool failed by a fault of its own, which says nothing of the text."""
 
 
 @attrs.frozen
@@ -75,7 +68,7 @@ class ToolProgram:
     environment: Mapping[str, str] = attrs.field(factory=dict)
 
     def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> SandboxOutcome:
-        """Run it with the text in a file of that name in its working folder, or on its standard input where there is no name.
+        """Run it with the text in a file of that name in its working folder, or, without a name, on its standard input.
 
         Raises SandboxError where it cannot be confined as is required, or not be started there.
         """
@@ -85,7 +78,7 @@ class ToolProgram:
         }  # fmt: skip
         outcome = run_confined(_program(self._visible()), json.dumps(payload), bounds, confinement)
         prefix = f"{self.program}{_LOAD_ERROR}".encode()
-        # The system's loader says so: nothing of the program has run.
+        # The system's loader writes this: nothing of the program has run.
         if outcome.code == _NOT_RUN and outcome.output.startswith(prefix):
             message = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
             raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, message))
@@ -379,7 +372,7 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
     """Yield the places where code switches its type checker off."""
     for line, text in comments(code):
         if _IGNORE.search(text):
-            yield line, "`# type: ignore` is not allowed: mend what it hides."
+            yield line, "`# type: ignore` is not allowed: fix what it hides."
     for line, text in enumerate(code.split("\n"), start=1):  # mypy reads these in strings too
         if _SETTING.match(text.lstrip()):
             yield line, "`# mypy:` is not allowed: the code does not set up its type checker."
@@ -387,11 +380,11 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else {name}
         if isinstance(node, ast.Attribute | ast.Name | ast.ImportFrom) and names & _SILENCER_NAMES:
-            yield node.lineno, "`no_type_check` is not allowed: mend what it hides."
+            yield node.lineno, "`no_type_check` is not allowed: fix what it hides."
 
 
 def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
-    """Return the lines with what mypy says of them. Raises ToolFailedError for what is no report on the code."""
+    """Return the lines with what mypy says of them. Raises ToolFailedError for an output that is not a report on the code."""
     try:
         status, output, complaints = json.loads(outcome.results)
     except ValueError:

@@ -1,17 +1,13 @@
-"""The explored machine as a graph: every configuration it can reach, and what each occurrence does there.
+"""The explored machine as a graph, the coverage of its rows, and transition tours.
 
-Takes a machine at its parameters' values. Tours and complete suites walk over this graph; it is small enough to be held
-whole, or `GraphTooLargeError` says so.
+`graph_of` explores a machine at its parameters' values: every configuration it can reach, and what each occurrence does there.
+The graph is held whole; `GraphTooLargeError` says when it is too large for that.
 
-What tests have taken of a machine: rows, states, verdicts; and the gate that asks for enough of it.
+`Coverage` records which rows, states and verdicts tests have taken, and reports what is missing. Rows that cannot be taken at these
+parameters are not required; they are listed apart.
 
-Takes what happened step by step, gives figures and what is missing. What cannot be reached at the machine's parameters is not
-asked for; it is listed apart.
-
-Transition tours: few long runs that together take every row, and then every transition, of the explored machine.
-
-Takes a machine or its graph, gives sequences of occurrences from the start; the same machine the same tour. Greedy: from where
-a run is, the nearest thing not yet covered comes next. A transition is a row taken in one configuration on one occurrence.
+A transition tour is a few long runs that together take every row, and then every transition. A transition is a row taken in one
+configuration on one occurrence. The walk is greedy: it goes to the nearest thing not yet covered. The same machine gives the same tour.
 """
 
 from collections import deque
@@ -28,7 +24,7 @@ from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start
 from dsa.system import closed_system, location_of
 
-#: More configurations than this are not laid out unless asked for.
+#: A graph has at most this many configurations, unless the caller allows more.
 MAX_CONFIGURATIONS = 50_000
 
 
@@ -77,7 +73,7 @@ class ExploredGraph:
 
     @cached_property
     def index(self) -> dict[Configuration, int]:
-        """Where each configuration stands."""
+        """The number of each configuration."""
         return {configuration: place for place, configuration in enumerate(self.configurations)}
 
     @cached_property
@@ -133,7 +129,7 @@ class ExploredGraph:
 
 
 def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> ExploredGraph:
-    """Explore a machine at its parameters' values. Raises TooLargeError."""
+    """Explore a machine at its parameters' values. Raises GraphTooLargeError."""
     system, step = closed_system(machine), compiled_step(machine).step
     possible: list[dict[Occurrence, None]] = [{} for _ in system.locations]
     for command in system.commands:
@@ -168,7 +164,7 @@ class CoverageError(AssertionError):
 
 @attrs.define
 class Coverage:
-    """What has been taken so far: indexes of rows, names of leaves, pairs of guard and verdict. It grows in place."""
+    """The rows taken so far by their indexes, leaves by their names, pairs of guard and verdict. It grows in place."""
 
     machine: Machine = attrs.field(repr=False)
     rows: set[int] = attrs.field(factory=set)
@@ -225,12 +221,12 @@ def _lines_of(title: str, items: Iterable[str]) -> list[str]:
 
 
 def row_label(row: Transition, number: int) -> str:
-    """Name a row for people: its line, or its place when it has none, then source, event and target."""
+    """Return a row's name for people: its line, or its number when it has none, then source, event and target."""
     place = f"line {row.span.line}" if row.span else f"row {number + 1}"
     return f"{place} ({row})"
 
 
-#: Is told the machine, what happened, the row taken, and the state after it: `pytest --machine-coverage` listens.
+#: Called with the machine, the occurrence, the row taken, and the state after it; `pytest --machine-coverage` registers one.
 Listener = Callable[[Machine, Occurrence, Transition, str], None]
 
 _listeners: list[Listener] = []
@@ -247,7 +243,7 @@ def forget_listener(listener: Listener) -> None:
 
 
 def tell_listeners(machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
-    """Say that a row was taken."""
+    """Call every listener with a row that was taken."""
     for listener in _listeners:
         listener(machine, occurrence, row, state)
 
@@ -258,7 +254,7 @@ Test = tuple[Occurrence, ...]
 def tour(machine: Machine | ExploredGraph, *, refusals: bool = False) -> tuple[Test, ...]:
     """Return runs that take every transition which can be taken; the first of them take every row.
 
-    With `refusals`, each configuration is also given every occurrence that it refuses, once. Raises TooLargeError when there are
+    With `refusals`, the runs also feed each configuration every occurrence that it refuses, once. Raises GraphTooLargeError when there are
     too many configurations.
     """
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
@@ -289,7 +285,7 @@ class _Walker:
         return tuple(tests)
 
     def _walk(self, *, rows_only: bool) -> Test:
-        """Go on as long as something uncovered can be reached: rows first."""
+        """Walk as long as something uncovered can be reached, rows first."""
         place, test = 0, self._arrive(0)
         while True:
             way = self._nearest(place, lambda move: move.row in self._rows)

@@ -1,15 +1,13 @@
-"""An implementation and its table side by side: each occurrence goes to both, and what they answer and show is compared.
+"""Lockstep tests and Hypothesis walks: an implementation and its table get the same occurrences, and their answers are compared.
 
-Takes a machine, an implementation and occurrences; raises `DisagreementError` at the first difference. Implementations may be
-asynchronous: one event loop for each test, which is closed with it. Where a loop is running already, call from a thread.
+`play` takes a machine, an implementation and sequences of occurrences; `DisagreementError` is raised at the first difference.
+Implementations may be asynchronous: each test has an event loop of its own. Where a loop is running already, call from a thread.
 
-A Hypothesis state machine for any machine and any implementation: random walks over rows, refusals and faults.
-
-Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine` class. A counterexample, once shrunk, reads as rows:
-`state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
-that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
-hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
-different rules would mostly be cut. An implementation may be slow: it is asked for so many seconds, and to shrink a counterexample for as many.
+`state_machine_test` makes a Hypothesis `RuleBasedStateMachine` that walks over rows, refusals and faults at random. A counterexample, once shrunk,
+reads as rows: `state.happens(row='line 49: validating, verdict g.failed')`. Half of the time a walk aims at a row that it has not
+taken, and follows a shortest way there, so that deep rows are taken as often as others (plain random walks hardly reach them). There is
+one rule for all rows, not one for each: Hypothesis leaves rules out at random, and would mostly cut a way of k different rules.
+An implementation may be slow: it is walked for `LONGEST_S` seconds, and a counterexample is shrunk for as many.
 """
 
 import asyncio
@@ -57,7 +55,7 @@ class DisagreementError(AssertionError):
 
 
 class Lockstep:
-    """One test: a machine and an implementation, both begun anew. `configuration` is where the table is."""
+    """One test: a machine and an implementation, both at the start. `configuration` is where the table is."""
 
     def __init__(
         self,
@@ -83,10 +81,10 @@ class Lockstep:
             raise
 
     def feed(self, occurrence: Occurrence) -> Taken | Refusal:
-        """Return an occurrence to both and compare effects or refusal, then what can be seen.
+        """Feed an occurrence to both and compare effects or refusal, then what can be seen.
 
-        Gives the table's answer. Raises DisagreementError; OccurrenceError when the occurrence is malformed here; what the
-        implementation raises, with a note of what led there.
+        Returns the table's answer. Raises DisagreementError; OccurrenceError when the occurrence is malformed here; what the
+        implementation raises, with the history as a note.
         """
         result = step(self.machine, self.configuration, occurrence)
         self._step_count += 1
@@ -104,11 +102,11 @@ class Lockstep:
 
     @property
     def can_restart(self) -> bool:
-        """Return whether the implementation offers a way to come back from what it has kept."""
+        """Return whether the implementation can be restarted from what it has saved."""
         return getattr(self._implementation, "restart", None) is not None
 
     def restart(self) -> None:
-        """Have the implementation come back from what it has kept; nothing that can be seen may differ. Raises as `feed` does."""
+        """Restart the implementation from what it has saved; nothing that can be seen may differ. Raises as `feed` does."""
         self._history_lines.append("     restart")
         with self._note_history():
             self._await(self._implementation.restart())  # type: ignore[attr-defined]  # `can_restart` says that it is there
@@ -116,7 +114,7 @@ class Lockstep:
 
     @contextmanager
     def _note_history(self) -> Iterator[None]:
-        """Yield what has led to whatever the implementation raises."""
+        """Add the history as a note to what the implementation raises."""
         try:
             yield
         except DisagreementError:
@@ -166,7 +164,7 @@ class Lockstep:
             same = isinstance(result, Refusal) and answer.reason in {None, result.reason}
             actual_text = f"refused: {answer.reason}" if answer.reason else "refused"
         elif isinstance(answer, str) or not isinstance(answer, Iterable):
-            raise TypeError(f"feed gave {answer!r}, not a sequence of effects' names nor Refused()")
+            raise TypeError(f"feed gave {answer!r}, not a sequence of effects' names nor RefusedAction()")
         else:
             effects = tuple(answer)
             same, actual_text = isinstance(result, Taken) and effects == result.effects, _join_names(effects)
@@ -274,7 +272,7 @@ def play_into(
 
 
 class _ShownNames:
-    """What a table has no names for, as an implementation has shown it so far: keys of effects (S7) and deadlines of timers (S11)."""
+    """What an implementation has shown so far that the table does not know: keys of effects and deadlines of timers."""
 
     def __init__(self) -> None:
         self._keys: Mapping[str, str] = {}
@@ -282,7 +280,7 @@ class _ShownNames:
         self._deadlines: Mapping[str, object] = {}
 
     def differences(self, view: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
-        """Yield what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
+        """Yield what differs, what it must be, and what it is; `taken` is the row taken since the last view, None when there was none."""
         yield from self._keys_that_differ(view.keys or {}, frozenset(taken.effects if taken else ()))
         if taken is None:
             for timer, due in sorted((view.timers or {}).items()):
@@ -303,15 +301,15 @@ class _ShownNames:
 
 
 DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
-#: For so many seconds an implementation is walked; a counterexample that was found is shrunk for as many.
+#: The seconds for which an implementation is walked, and for which a counterexample is shrunk.
 LONGEST_S = 20.0
 
 
 @attrs.define
 class TimeBudget:
-    """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
+    """The time for walks, by a clock in seconds: until `ends`, or, once a walk has failed, for as long again.
 
-    `walk_count` counts the walks that were made, the first in any case, `skipped_count` those that were not any more.
+    `walk_count` counts the walks that were made, the first in any case, `skipped_count` those that were left out.
     """
 
     ends: float = attrs.field(factory=lambda: time.monotonic() + LONGEST_S)
@@ -332,7 +330,7 @@ class TimeBudget:
 
 @attrs.frozen
 class WalkPlan:
-    """What all walks of one test share: the explored machine, what makes an implementation, what has been covered.
+    """What all walks of one test share: the explored machine, the function that makes an implementation, the coverage.
 
     `distances` has, for each row, how far each configuration is from one where the row is taken.
     """
@@ -348,8 +346,8 @@ class WalkPlan:
     def lockstep(self) -> Lockstep:
         """Begin a walk, unless there is no time for it any more.
 
-        It is then given up as if it needed more choices than there are: of these alone Hypothesis does not ask that they do again what the same
-        beginning has done before.
+        It then ends as if it needed more choices than there are: only of such walks does Hypothesis not require that they repeat what the same
+        beginning did before.
         """
         if self.patience.is_over:
             self.patience.skipped_count += 1
@@ -435,7 +433,7 @@ class Walk(RuleBasedStateMachine):
         return self._is_nearer(moves[text]) or not any(map(self._is_nearer, moves.values()))
 
     def _is_nearer(self, move: GraphEdge) -> bool:
-        assert self._aim is not None, "asked only while aiming"
+        assert self._aim is not None, "there is an aim"
         distance = self.plan.distances[self._aim]
         here, there = distance[self._place], distance[move.target]
         return move.row == self._aim or (here is not None and there is not None and there < here)
@@ -443,7 +441,7 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: bool(self._moves()))
     @rule(row=st.runner().flatmap(lambda walk: walk._drawn_moves()))  # noqa: SLF001  (this class)
     def happens(self, row: str) -> None:
-        """Let happen what a row is taken on; named to sort before faults, since counterexamples shrink to what comes first."""
+        """Feed the occurrence that a row is taken on; the name sorts before faults, since counterexamples shrink to what comes first."""
         move, before = self._moves()[row], self._here
         taken = self._test.feed(move.occurrence)
         assert isinstance(taken, Taken), "moves are rows taken"
@@ -504,12 +502,12 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self._test.can_restart)
     @rule()
     def restarts(self) -> None:
-        """Throw the implementation away and build it anew from what it has kept."""
+        """Throw the implementation away and build it anew from what it has saved."""
         self._test.restart()
 
 
 def _move_text(machine: Machine, move: GraphEdge) -> str:
-    """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""
+    """Return a row and what it is taken on as text: `line 49: validating, verdict g.failed`."""
     row = machine.transitions[move.row]
     place = f"line {row.span.line}" if row.span else f"row {move.row + 1}"
     return f"{place}: {row.source}, {show_occurrence(move.occurrence)} -> {row.target}"
@@ -526,10 +524,10 @@ def state_machine_test(
     """Make a Hypothesis state machine that walks an implementation and the machine in lockstep, at its parameters' values.
 
     In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. The tests `first` are played before: when
-    one fails, that is the failure, and nobody walks. The implementation is asked
-    for 20 s at most (then a warning says how many walks were left), and for 20 s to shrink a counterexample (`LONGEST_S`). After the walks, rows that
+    one fails, that is the failure, and nobody walks. The implementation is walked
+    for 20 s at most (then a warning says how many walks were left out), and a counterexample is shrunk for 20 s (`LONGEST_S`). After the walks, rows that
     none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
-    `.plan.coverage` has the figures. Raises TooLargeError.
+    `.plan.coverage` has the figures. Raises GraphTooLargeError.
     """
     graph = graph_of(machine)
     sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}

@@ -1,11 +1,11 @@
-"""A machine document as a test file: `check`, each property, each scenario are its items.
+"""Machine documents as test files: their pytest items, and the report of `pytest --machine-coverage`.
 
-Takes a path, gives pytest's collector and items. The document is read when it is collected, and checked when its first item runs.
+The items of a document are `check`, each property and each scenario. The document is read when it is collected, and checked when its
+first item runs.
 
-`pytest --machine-coverage`: which rows, states and verdicts of machines were taken, by scenarios and by tests.
-
-Counts what tests take through `dsa.testing` (tours, suites, walks) and through runs (`dsa.runtime.run`, so the driver too), in this process
-and in pytest-xdist's workers. Machines are recognised by their name and rows, whatever their parameters.
+The coverage is which rows, states and verdicts of machines were taken, by scenarios and by tests. It counts what tests take through
+`dsa.testing` (tours, suites, walks) and through runs (`dsa.runtime.run`, so the driver too), in this process and in pytest-xdist's workers.
+Machines are recognised by their name and rows, whatever their parameters.
 """
 
 import hashlib
@@ -44,17 +44,17 @@ class MachineFile(pytest.File):
 
     @property
     def relative_path(self) -> str:
-        """The document as a person would name it: relative to the working folder."""
+        """The path that messages show: relative to the working folder."""
         return shown_path(self.path)
 
     @cached_property
     def document(self) -> DocumentReading:
-        """What reading the document gives. Raises DocumentError when it cannot be read."""
+        """The document as read. Raises DocumentError when it cannot be read."""
         return read_document(self.relative_path)
 
     @cached_property
     def report(self) -> CheckReport:
-        """What checking it gives: at all defaults and at all minima of the parameters."""
+        """The report of its checks, at all defaults and at all minima of the parameters."""
         assert self.document.machine is not None, "only a machine has items beside `check`"
         return check(self.document.machine)
 
@@ -153,7 +153,7 @@ class PropertyItem(ClaimItem):
         """Fail when it is violated, and when it could not be judged: what is unknown does not pass."""
         result = self.parent.report.properties[self._place]
         if result.standing and self.parent.holds_check:
-            # The one fault fails `check`; that nothing is known of the properties is no fault of theirs.
+            # The one fault fails `check`; the properties could not be judged for it, and do not fail too.
             pytest.skip(
                 f"not judged while {' and '.join(result.standing)} stands: see {self.parent.relative_path}::check"
             )
@@ -204,7 +204,7 @@ class MachineCoverage:
         forget_listener(self.hear)
 
     def _counting_feed(self) -> Callable[..., tuple[Run, tuple[Command, ...]]]:
-        """Return the door for events that runs have from now on."""
+        """Return the `Run.feed` that counts rows; runs use it from now on."""
 
         def feed(
             run: Run, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
@@ -222,17 +222,17 @@ class MachineCoverage:
         entry = self._key_of.get(id(machine))
         if entry is None:
             places = {id(row): place for place, row in enumerate(machine.transitions)}
-            # Kept, so that no other machine gets its id.
+            # The machine is kept, so that no other one gets its id.
             entry = self._key_of[id(machine)] = (machine, key_of(machine), places)
         _, key, places = entry
         coverage = self._taken.setdefault(key, Coverage(machine))
         coverage.begin(start(machine).state)
         coverage.took(places[id(row)], occurrence, state)
 
-    # -- pytest-xdist: a worker hands over what it heard ------------------------------------------------------------
+    # -- pytest-xdist: a worker passes on its figures ------------------------------------------------------------
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand over to the controller, or, where the report is made, ask for enough."""
+        """Pass the figures to the controller, or, where the report is made, fail when too little is covered."""
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
             output[_OUTPUT] = {
@@ -244,7 +244,7 @@ class MachineCoverage:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401, ARG002  (xdist's hook)
-        """Take over what a worker heard."""
+        """Add what a worker counted."""
         output = getattr(node, "workeroutput", {}).get(_OUTPUT, {"documents": [], "taken": {}})
         self.documents += output["documents"]
         for key, taken in output["taken"].items():
@@ -315,12 +315,12 @@ class _CoverageLine:
 
 
 def key_of(machine: Machine) -> str:
-    """Return what a machine is recognised by, in every process: its name and rows, not its parameters' values."""
+    """Return the key of a machine, the same in every process: by its name and rows, not its parameters' values."""
     return hashlib.sha256(repr((machine.name, machine.transitions)).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _nothing(name: str) -> Machine:
-    """Return a machine that only has a name: in the controller, a worker's figures are not looked at by row."""
+    """Return a machine that only has a name: the controller does not look at a worker's figures by row."""
     return Machine(name, (), (), "")
 
 
@@ -331,7 +331,7 @@ def _coverage_json(coverage: Coverage) -> dict[str, Any]:
 
 
 def _take(coverage: Coverage, machine: Machine, scenario: Scenario) -> None:
-    """Count what a scenario takes, up to a percept that is none."""
+    """Count what a scenario takes, up to a percept that is not valid."""
     with suppress(Exception):  # a scenario that does not run as written fails as an item of its own
         there = machine.at(dict(scenario.parameters))
         places = {id(row): place for place, row in enumerate(there.transitions)}

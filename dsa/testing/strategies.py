@@ -1,20 +1,15 @@
-"""Typed expressions over given names, drawn for Hypothesis.
+"""Hypothesis strategies for machines, configurations and occurrences.
 
-Takes a `Vocabulary` (what may be named, and of which type) and Hypothesis' `draw`, gives resolved trees as `dsa.lang`
-builds them. Knows nothing of rows or sections. The functions draw directly: building a recursive strategy anew for the
-names of every machine is ten times slower.
+`machines` draws machines that are valid documents (every name declared, every type right) and otherwise anything: rows that
+overlap, updates that leave their domain, effects emitted twice, answers that no row handles. They are for tests of what must hold for
+every machine. Documents with Steps are not drawn. Properties, scenarios, cases and prompts are well formed and well typed, and mostly
+not true.
 
-Hypothesis strategies for what a document declares before its rows: names, domains, states, guards, effects.
+A `Skeleton` is a machine without rows: names, domains, states, guards and effects. Names are unique; some are dotted, some
+are Python's keywords, some mean something to other tools. Values of enumerations may have the names of states, events and effects.
 
-Gives a `Skeleton`: a machine without rows, and what its expressions may name. Names are unique; some are dotted, some
-are Python's keywords, some are taken in other tools. Values of enumerations may have the names of states, events and effects.
-
-Hypothesis strategies for machines, configurations and occurrences.
-
-Gives random machines that are valid documents (every name declared, every type right) and otherwise anything: rows that
-overlap, updates that leave their domain, effects emitted twice, answers nobody handles. For tests of whatever claims
-to hold for every machine. Documents with Steps are not drawn. Properties, scenarios, cases and prompts are well formed and well typed, and
-mostly not true.
+A `Vocabulary` is what expressions may name, with its types; the expressions drawn over it are resolved trees as `dsa.lang` builds them. The
+functions draw directly: building a recursive strategy anew for the names of every machine is ten times slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +64,7 @@ class Vocabulary:
 
 
 def label(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
-    """Draw what stands in a property where a comparison would be read otherwise: names and verdicts, joined."""
+    """Draw a condition of names and verdicts, for places of a property where a comparison would be read otherwise."""
     leaves: list[expr.Expr] = [*vocabulary.conditions, *(expr.Verdict(*pair) for pair in vocabulary.verdicts)]
     leaves = leaves or [expr.Boolean(value=True)]
     first, second = pick(draw, leaves), pick(draw, leaves)
@@ -78,7 +73,7 @@ def label(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
 
 
 def number(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 1) -> expr.Expr:
-    """Draw a number: a constant, a name, or what `+`, `-` and `*` make of them."""
+    """Draw a number: a constant, a name, or a sum, difference or product of them."""
     form = pick(draw, ("name", "constant", "binary", "negation")[: 4 if depth else 2])
     if form == "binary":
         sign = pick(draw, _OPERATORS)
@@ -91,7 +86,7 @@ def number(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 1) -> expr.Expr
 
 
 def condition(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 2) -> expr.Expr:
-    """Draw a condition: a name, comparison, membership or verdict, or what `and`, `or` and `not` make of them."""
+    """Draw a condition: a name, comparison, membership or verdict, or these with `and`, `or` and `not`."""
     form = pick(draw, ("atom", "atom", "and", "or", "not")) if depth else "atom"
     if form == "atom":
         return _atom(draw, vocabulary)
@@ -246,7 +241,7 @@ _DOMAINS: tuple[expr.Domain, ...] = (expr.BooleanDomain(), expr.EnumDomain(COLOU
 def _shared_enum(
     draw: st.DrawFn, others: tuple[declarations.State | declarations.Effect | declarations.Event, ...]
 ) -> expr.EnumDomain:
-    """Draw an enumeration of which values have the names of something else."""
+    """Draw an enumeration whose values have the names of something else."""
     names = [other.name for other in others if one_in(draw, 4)][:3] or [others[-1].name]
     return expr.EnumDomain(("amber", *names))
 
@@ -393,7 +388,7 @@ _CONDITIONS: dict[int, Callable[[Expr], declarations.Form]] = {
 
 
 def leads_to(draw: st.DrawFn, machine: Machine, cause: Expr, goal: Expr) -> declarations.LeadsTo:
-    """Draw the fairness that a `leads to` assumes, and what it does without."""
+    """Draw a `leads to` with the fairness that it assumes and the failures that it allows."""
     names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
     names += [f"{guard.name}.{outcome}" for guard in machine.guards for outcome in guard.outcomes if one_in(draw, 3)]
     fair = tuple(name for name in names if one_in(draw, 5))
@@ -467,7 +462,7 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
 
 
 def with_end(draw: st.DrawFn, machine: Machine, skeleton: Skeleton) -> Machine:
-    """Let a run be finished in one of the leaves that are not final, of one machine in three."""
+    """Add an end condition to one of the leaves that are not final, for one machine in three."""
     if not one_in(draw, 3):
         return machine
     leaf = pick(draw, [leaf for leaf in machine.leaves if leaf not in machine.final_states])
@@ -517,7 +512,7 @@ def occurrences(
     """Draw an occurrence, mostly with exactly the verdicts that some rows read; the machine must have rows.
 
     Given `at`, most are for rows of that configuration's state and their verdicts are those read there. One in twelve is
-    malformed (`step` raises OccurrenceError, or, where nothing is checked any more, refuses), unless `with_malformed` is False.
+    malformed (`step` raises OccurrenceError, or refuses where the run is over), unless `with_malformed` is False.
     """
     return _occurrences(machine, at, with_malformed)
 

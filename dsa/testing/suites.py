@@ -1,14 +1,13 @@
-"""Complete test suites: an implementation that passes and has at most m more states than the table equals it.
+"""Complete test suites, and tests as text: an implementation that passes and has at most m more states than the table equals it.
 
 The HSI method (Petrenko, Yevtushenko, Lebedev, Das 1993; a W-method, Chow 1978 and Vasilevskii 1973, with harmonised state
 identifiers instead of one set W; for partial machines Petrenko and Yevtushenko 2005): reach every state, go on with every sequence of
-up to m + 1 inputs, then tell the state that must be reached from all others. Takes an explored machine and what is observed,
-gives sequences of occurrences. States are told apart by the minimal automaton and separating sequences (Moore 1956; Gill 1962); an input that
+up to m + 1 inputs, then separate the state that must be reached from all others. `complete_suite` takes an explored machine and an observation,
+and returns sequences of occurrences. The minimal automaton and separating sequences (Moore 1956; Gill 1962) separate the states; an input that
 is malformed in a state is undefined there.
 
-Tests as text that a user keeps: scenarios for the document, or a pytest file for an implementation.
-
-Takes sequences of occurrences, gives text, and reads one line of it back: `specification; artifact; verdict g.failed`.
+Tests are written as scenarios for the document, as a pytest file for an implementation, or as one line each, which `read_test` reads
+back: `specification; artifact; verdict g.failed`.
 """
 
 import re
@@ -32,10 +31,6 @@ from dsa.testing.lockstep import play
 from dsa.trace import show_occurrence
 
 InputSequence = tuple[int, ...]
-
-
-class InseparableError(DsaError):
-    """Raised when two states differ only in which verdicts they ask for, and nothing that is observed shows it."""
 
 
 @attrs.frozen(slots=False)
@@ -112,22 +107,22 @@ class Mealy:
 
 
 def mealy(graph: ExploredGraph, observation: Observation) -> Mealy:
-    """Return the minimal automaton of an explored machine. Raises InseparableError."""
+    """Return the minimal automaton of an explored machine."""
     whole = _whole(graph, observation)
     classes = _classes(whole)
     return _quotient(whole, classes)
 
 
 def require_separable(automaton: Mealy, graph: ExploredGraph, sequences: dict[tuple[int, int], InputSequence]) -> None:
-    """Raise InseparableError unless each pair of states has a separating sequence."""
+    """Raise DsaError unless each pair of states has a separating sequence."""
     count = len(automaton.after)
     for left in range(count):
         for right in range(left + 1, count):
             if (left, right) not in sequences:
                 one, other = (graph.configurations[automaton.member[state]].state for state in (left, right))
-                raise InseparableError(
-                    f"{one} and {other} differ only in the verdicts they ask for, which no test can tell from what is "
-                    "observed; observe the state too (Observation(state=True), --observe state)"
+                raise DsaError(
+                    f"{one} and {other} differ only in the verdicts they ask for, which no test can see; "
+                    "observe the state too (Observation(state=True), --observe state)"
                 )
 
 
@@ -199,25 +194,14 @@ def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
 # -- suites -----------------------------------------------------------------------------------------------------------
 
 
-#: More tests than this are not made unless asked for.
+#: A suite has at most this many tests, unless the caller allows more.
 MAX_TESTS = 100_000
 NOTHING = Observation()
 
 
-class TooManyTestsError(DsaError):
-    """Raised when a complete suite would have more tests than were allowed. `limit` is that number."""
-
-    def __init__(self, limit: int, extra: int) -> None:
-        self.limit = limit
-        super().__init__(
-            f"a complete suite with {extra} extra states has more than {limit} tests here: allow fewer extra states, or give "
-            "smaller parameter values"
-        )
-
-
 @attrs.frozen(field_transformer=immutable)
 class CompleteSuite:
-    """The tests, and what passing them says. `states` is how many configurations of the table can be told apart."""
+    """The tests, and what passing them says. `states` is the number of configurations of the table that tests can separate."""
 
     machine: Machine = attrs.field(repr=False)
     observation: Observation
@@ -252,7 +236,7 @@ class CompleteSuite:
     def run(self, make_implementation: MakeImplementation) -> Coverage:
         """Play all tests. Raises DisagreementError at the first difference.
 
-        The implementation must show what `observed` says (TypeError); what it shows beyond is compared too.
+        The implementation must show what `observation` says (TypeError); what it shows beyond is compared too.
         """
         return play(self.machine, make_implementation, self.tests, observation=self.observation)
 
@@ -267,8 +251,8 @@ def complete_suite(
 ) -> CompleteSuite:
     """Make the tests that find every implementation which differs and has at most `extra` more states than the table.
 
-    The number of tests grows by about the number of inputs for each extra state. Raises TooLargeError, TooManyTestsError, and
-    InseparableError when two configurations that differ cannot be told apart by what is `observation`.
+    The number of tests grows by about the number of inputs for each extra state. Raises GraphTooLargeError, and DsaError when
+    there are more tests than `max_tests`, or when the `observation` does not separate two configurations that differ.
     """
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine.at(parameters or {}))
     automaton = mealy(graph, observation)
@@ -279,7 +263,10 @@ def complete_suite(
             for identifier in identifiers[state]:
                 tree.add((*sequence, *identifier))
                 if tree.leaves > max_tests:
-                    raise TooManyTestsError(max_tests, extra)
+                    raise DsaError(
+                        f"a complete suite with {extra} extra states has more than {max_tests} tests here: allow fewer extra states, or "
+                        "give smaller parameter values"
+                    )
     tests = tuple(tuple(automaton.inputs[place] for place in sequence) for sequence in tree.sequences())
     sizes = len(graph.configurations), len(automaton.after)
     return CompleteSuite(graph.machine, observation, extra, *sizes, automaton.inputs, tests)
@@ -302,7 +289,7 @@ def _continuations(automaton: Mealy, access: InputSequence, depth: int) -> Itera
 
 
 def _identifiers(automaton: Mealy, graph: ExploredGraph) -> list[tuple[InputSequence, ...]]:
-    """Return each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
+    """Return for each state the sequences that separate it from every other; both states of a pair have the same one (harmonised)."""
     shortest = automaton.separating_sequences()
     require_separable(automaton, graph, shortest)
     family = _few(automaton, shortest)
@@ -328,13 +315,13 @@ def _few(automaton: Mealy, shortest: dict[tuple[int, int], InputSequence]) -> li
 
 
 def _maximal(sequences: set[InputSequence]) -> tuple[InputSequence, ...]:
-    """Leave out what is the beginning of another; a state alone needs no telling, and has the empty sequence."""
+    """Leave out what is the beginning of another; the only state of an automaton has the empty sequence."""
     maximal = [s for s in sequences if not any(s != other and other[: len(s)] == s for other in sequences)]
     return tuple(sorted(maximal)) or ((),)
 
 
 class _Tree:
-    """Sequences as a prefix tree: what is the beginning of another sequence is no test of its own."""
+    """Sequences as a prefix tree: the beginning of another sequence is not a test of its own."""
 
     def __init__(self) -> None:
         self._root: dict[int, dict] = {}  # type: ignore[type-arg]  # nested as deep as the sequences are long
@@ -379,7 +366,7 @@ TESTS = """
 
 
 def make():
-    """Give what is tested: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
+    """Return the implementation to test: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
 
     Walks restart it at any time, any number of times: this one from the ledger of its run. An adapter without `restart` never is.
     """
@@ -391,7 +378,7 @@ def test_it_does_what_the_table_says(line):
     play(MACHINE, make, [read_test(MACHINE, line)])
 
 
-#: Where one of the tests above fails, it is told, and nobody walks.
+#: Where one of the tests above fails, that is the failure, and the walks are left out.
 TOUR = [read_test(MACHINE, line) for line in TESTS.strip().splitlines()]
 TestWalks = state_machine_test(MACHINE, make, first=TOUR).TestCase
 '''
@@ -403,20 +390,22 @@ def write_test(test: Iterable[Occurrence]) -> str:
 
 
 def read_test(machine: Machine, line: str) -> Test:
-    """Read what `write_test` wrote. Raises OccurrenceError for what is no occurrence of this machine."""
+    """Read what `write_test` wrote. Raises OccurrenceError for what is not an occurrence of this machine."""
     return tuple(_read(machine, part.strip()) for part in line.split(";") if part.strip())
 
 
 def _read(machine: Machine, text: str) -> Occurrence:
     match = _PERCEPT.fullmatch(text)
     if match is None:
-        raise OccurrenceError(f"'{text}' is no occurrence; write EVENT, or EVENT GUARD.VERDICT, or after 30s of STATE")
+        raise OccurrenceError(
+            f"'{text}' is not an occurrence; write EVENT, or EVENT GUARD.VERDICT, or after 30s of STATE"
+        )
     verdicts: dict[str, Outcome] = {}
     for part in (match["verdicts"] or "").split(", ") if match["verdicts"] else ():
         guard, _, word = part.rpartition(".")
         outcome = next((outcome for outcome in OUTCOMES if outcome == word), None)
         if outcome is None:
-            raise OccurrenceError(f"'{part}' is no verdict; write {guard}.passed, {guard}.failed or {guard}.fatal")
+            raise OccurrenceError(f"'{part}' is not a verdict; write {guard}.passed, {guard}.failed or {guard}.fatal")
         verdicts[guard] = outcome
     occurrence = Occurrence(match["event"], verdicts, match["source"])
     require_known(machine, occurrence)
@@ -424,9 +413,9 @@ def _read(machine: Machine, text: str) -> Occurrence:
 
 
 def as_scenario(machine: Machine, test: Test, name: str, parameters: dict[str, Value]) -> Scenario | None:
-    """Write a test as a scenario with states and changed values; None when a scenario cannot say it.
+    """Return a test as a scenario with states and changed values; None when a scenario cannot express it.
 
-    (Which of several timers of one duration is meant cannot be said.)
+    (It cannot name one of several timers of the same duration.)
     """
     steps, here = [], start(machine)
     for occurrence in test:
@@ -450,7 +439,7 @@ def _percept(machine: Machine, here: Configuration, occurrence: Occurrence) -> t
 def as_scenarios(
     machine: Machine, tests: Sequence[Test], title: str, parameters: dict[str, Value]
 ) -> tuple[tuple[str, ...], int]:
-    """Write tests as sections of a document; return them, and how many a scenario cannot say."""
+    """Return tests as sections of a document, and how many no scenario can express."""
     scenarios = [as_scenario(machine, test, f"{title} {number}", parameters) for number, test in enumerate(tests, 1)]
     sections = tuple(f"## Scenario: {s.name}\n{scenario_text(s)}\n" for s in scenarios if s is not None)
     return sections, len(scenarios) - len(sections)

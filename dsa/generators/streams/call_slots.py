@@ -1,15 +1,13 @@
-"""The arguments of one call, gathered from its pieces.
+"""Call slots: which call each piece of a stream belongs to, and the arguments of each call.
 
-A piece may be a fragment to append, all of the arguments so far, or all of them again. Which it was is certain only at the
-end, so two readings are kept: all pieces one after the other, and the same with a piece that begins with all before it in
-its place. The first that is JSON holds: a text cut anywhere is never taken for anything else. Pieces are kept in lists,
-and looked through once each: the cost is linear in what was sent.
-
-Which call each piece of a stream belongs to.
-
-Takes the entries of `tool_calls` in the order in which they come, gives calls in the order in which they began. Providers
+`Slots` takes the entries of `tool_calls` in the order in which they come, and has calls in the order in which they began. Providers
 number calls or not, name them once or with every piece, send ids late, twice, anew, or never: `_slot_of` has the rules, in
-order. It knows the arguments only through what `Arguments` answers.
+order.
+
+`Arguments` gathers the pieces of one call's arguments. A piece may be a fragment to append, all of the arguments so far, or all of them
+again. Which it was is certain only at the end, so there are two readings: all pieces one after the other, and the same with a
+piece that begins with all before it in its place. The first that is JSON holds: a text that is cut is never taken for anything else. Pieces
+are kept in lists, and each is read once: the cost is linear in what was sent.
 """
 
 import json
@@ -26,7 +24,7 @@ from dsa.runtime.speech import Scanner, values_in
 
 @attrs.frozen
 class SettledArguments:
-    """What arguments come to: objects (one, or several when calls were joined), or why there is none; what was mended."""
+    """Settled arguments: objects (one, or several when calls were joined), or why there is none; the rescues."""
 
     values: tuple[dict[str, Any], ...]
     error: str | None = None
@@ -98,7 +96,7 @@ class PieceReading:
 
 
 class Arguments:
-    """Gather pieces; ask whether they are complete; settle what they come to."""
+    """The pieces of one call's arguments: append them, ask whether they are complete, settle them."""
 
     __slots__ = ("_concatenation", "_snapshot")
 
@@ -156,7 +154,7 @@ class Arguments:
         return whole.value is not None and read_object(piece).value == whole.value
 
     def settle(self, *, cut: bool) -> SettledArguments:
-        """Return what the arguments come to; `cut` says that the stream may have ended before they did."""
+        """Return the settled arguments; `cut` says that the stream may have ended before they did."""
         text = self.text
         if not text.strip() or text.strip() == "null":
             if cut:
@@ -173,7 +171,7 @@ class Arguments:
 
 
 def _read_pieces(pieces: PieceReading) -> SettledArguments | None:
-    """Read one object, or one that more came after; None when that is not what it is."""
+    """Read one object, or one with more after it; None when the pieces are neither."""
     whole = read_object(pieces.text)
     if whole.value is not None:
         return SettledArguments((whole.value,), rescues=whole.rescues)
@@ -189,7 +187,7 @@ def _read_pieces(pieces: PieceReading) -> SettledArguments | None:
     if len(values) <= len(rest):
         return None
     objects, kind = _which(values)
-    later = (name for part in rest for name in part.rescues if name != "double_encoded")  # of no importance now
+    later = (name for part in rest for name in part.rescues if name != "double_encoded")  # the values are read by now
     return SettledArguments(objects, rescues=(kind, *dict.fromkeys((*head.rescues, *later))))
 
 
@@ -208,11 +206,11 @@ def _which(values: list[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], st
 def _grew(values: list[dict[str, Any]]) -> bool:
     try:
         return all(has_grown(before, after) for before, after in pairwise(values))
-    except RecursionError:  # nested too deeply to be told
+    except RecursionError:  # nested too deeply to be compared
         return False
 
 
-#: What ids and names are when they are none: some servers write the absence down.
+#: The ids and names of servers that write down that there is none.
 _NONE = frozenset({"", "null", "None"})
 _KNOWN_KEYS = frozenset({"index", "id", "type", "function", "name", "arguments"})
 _IN_FUNCTION = frozenset({"name", "arguments", "id", "index", "parameters"})
@@ -234,7 +232,7 @@ class _Piece(NamedTuple):
 
     @property
     def says_only_extra(self) -> bool:
-        """Whether it has nothing but what the provider wants back."""
+        """Whether it has only what the provider wants back."""
         return self.id is None and self.name is None and not self.arguments and bool(self.extra)
 
 
@@ -303,7 +301,7 @@ class Slot:
 
 
 class Slots:
-    """Gather calls from entries."""
+    """The calls of a stream, gathered from its entries."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
@@ -405,7 +403,7 @@ class Slots:
         return slot
 
     def _go_on(self, slot: Slot, piece: _Piece) -> None:
-        """Note what a later piece says of its call beside the arguments."""
+        """Take from a later piece what it says of its call beside the arguments."""
         if piece.place is not None and piece.place != slot.index:
             if slot.index is None:
                 slot.index = piece.place

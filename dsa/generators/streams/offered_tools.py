@@ -1,11 +1,9 @@
-"""The object that a text of arguments stands for, mended where that is certain.
+"""Offered tools and the arguments of their calls: names, parameter types, and JSON read from what models write.
 
-Takes a text, gives an object and what was mended. What it mends: raw control characters, Python's way of writing, commas
-before a closing bracket, one encoding too many. It never closes what is open and never guesses what is missing.
+`read_tools` takes tools as a request has them (OpenAI's objects, Ollama's, MCP's), a mapping from names to JSON schemas, or bare names.
 
-The tools that a model was offered: their names, and what type each of their parameters has.
-
-Takes tools as a request has them (OpenAI's objects, Ollama's, MCP's), a mapping from names to JSON schemas, or bare names.
+`read_object` and `read_value` read arguments as JSON, repaired where the repair is certain: raw control characters, Python's way of
+writing, commas before a closing bracket, one encoding too many. They never close what is open and never guess what is missing.
 """
 
 import json
@@ -30,7 +28,7 @@ _JSON_ESCAPES = frozenset('"\\/bfnrtu')
 
 @attrs.frozen
 class ArgumentsReading:
-    """What a text says: its value; whether it is JSON at all; what was mended."""
+    """A text as read: its value; whether it is JSON at all; the rescues that it took."""
 
     value: Any
     json: bool = True
@@ -71,11 +69,11 @@ def _load_json(text: str, *, strict: bool) -> Any:  # noqa: ANN401  # JSON of an
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _rewrite(text: str) -> tuple[str, tuple[str, ...]]:
-    """Write a text as JSON where it is Python's, without its spare commas; say which of both it took."""
+    """Write a text as JSON where it is Python's, without its spare commas; return which of both it took."""
     kinds: list[str] = []
 
     def rewrite_token(match: re.Match[str]) -> str:
@@ -142,11 +140,11 @@ class Tools:
         return bool(self.schemas)
 
     def goes_on(self, name: str, more: str) -> bool:
-        """Return whether a name that is none yet becomes the beginning of one, or one, with what follows."""
+        """Return whether a name that is not a tool's becomes one, or the beginning of one, with what follows."""
         return name not in self.schemas and any(tool_name.startswith(name + more) for tool_name in self.schemas)
 
     def resolve_name(self, name: str) -> str:
-        """Return the tool that a name means with white space, prefixes or marks of channels around it; without these where that is not exactly one."""
+        """Return the tool that a name means, without white space, prefixes and channel marks around it; the bare name where that is not exactly one tool."""
         if not name or name in self.schemas:
             return name
         parts = ["".join(part.split()) for part in _CHANNEL_MARK.split(name)]
@@ -219,7 +217,7 @@ def _value(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
 
 
 def read_tools(tools: object) -> Tools:
-    """Read what was offered. Raises TypeError for what is no tool."""
+    """Read the tools of a request. Raises TypeError for what is not a tool."""
     if isinstance(tools, Tools):
         return tools
     if tools is None:
@@ -242,4 +240,4 @@ def _read_tool(tool: object) -> tuple[str, Mapping[str, Any]]:
         schemas = [function[key] for key in _SCHEMA_KEYS if isinstance(function.get(key), Mapping)]
         if isinstance(name, str):
             return name, schemas[0] if schemas else {}
-    raise TypeError(f"{type(tool).__name__} is no tool: {_TOOL_FORM}")
+    raise TypeError(f"{type(tool).__name__} is not a tool: {_TOOL_FORM}")

@@ -1,13 +1,12 @@
-"""How a stream ends: the calls settled, those in the text found, ids made unique, the finish reason made to fit.
+"""Reconciliation of a stream: a provider's chunks, one by one, and the tool calls and text that they add up to.
 
-Takes what was gathered, gives the result. It is asked once, at the end.
+`StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it returns the text that
+can be shown while it still comes, and in the end the result. All that is shown is the beginning of the text that remains in the
+end, except for white space around the calls that are taken out, and for JSON whose tag was never opened: only its end shows what it is.
 
-A provider's stream, chunk by chunk, and what it comes to.
-
-`StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it gives what
-can be shown of the text while it still comes, and in the end the calls. All that is shown is the beginning of the text that remains in the
-end, but for white space around the calls that are taken out, and for JSON whose tag was never opened: only its end tells. Pure: no clock, no random, no network; the same chunks give the same
-result, ids that had to be made included. Whatever the chunks hold, it raises nothing but TypeError for what is no chunk.
+At the end `conclude` settles the calls, finds those in the text, makes ids unique, and makes the finish reason fit. Pure: no clock, no chance,
+no network; the same chunks give the same result, including the ids that had to be made. Whatever the chunks hold, it raises only
+TypeError, for a value that cannot be a chunk.
 """
 
 import hashlib
@@ -45,7 +44,7 @@ _REASONS = {
 }  # fmt: skip
 #: Which of several finish reasons holds: some servers send `stop` with every chunk.
 _RANKS = {"error": 3, "content_filter": 2, "length": 2}
-#: After these the model had said all it wanted to.
+#: The finish reasons of a model that came to its end.
 _NORMAL_ENDS = frozenset({"stop", "tool_calls"})
 #: What a provider calls an answer that is malformed begins so (`malformed_function_call`, `malformed_response`).
 _MALFORMED_PREFIX = "malformed"
@@ -54,7 +53,7 @@ _ID_LENGTH = 9
 
 
 def plain_reason(reason: object) -> str | None:
-    """Return a finish reason in the words of `StreamResult`; None for what is none."""
+    """Return a finish reason in the words of `StreamResult`; None when there is none."""
     if not isinstance(reason, str) or reason in {"null", "None"}:
         return None
     return _REASONS.get(reason.lower(), reason.lower())
@@ -80,7 +79,7 @@ class StreamState:
     over: bool = False  # a finish reason came, and nothing was said after it
 
     def new_part(self, text: str) -> str:
-        """Return what of a text is new that may be all the text so far and more, or only the next part."""
+        """Return the new part of a text that may be all the text so far and more, or only the next part."""
         self.content = ["".join(self.content)]
         return text.removeprefix(self.content[0])
 
@@ -136,7 +135,7 @@ def _clean_call(call: StreamCall) -> StreamCall:
 
 
 def _calls_of_slot(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
-    """Return the call of a slot, or those that were sent as one; none of a slot that says nothing."""
+    """Return the call of a slot, or those that were sent as one; none of an empty slot."""
     if slot.name is None and slot.arguments.empty:
         return []
     arguments = slot.arguments.settle(cut=cut)
@@ -161,7 +160,7 @@ def _calls_of_slot(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool
 def _calls_in_text(
     parts: SpeechParts, reasoning: str, state: StreamState, rescues: Counter[str], *, has_ended: bool
 ) -> tuple[list[StreamCall], str]:
-    """Return the calls that are written into the text, and the rest of it; into the reasoning only when there is no text."""
+    """Return the calls that are written into the text, and the rest of it; in the reasoning only when the text is empty."""
     channel_calls = [
         call
         for each in parts.calls
@@ -182,7 +181,7 @@ def _calls_in_text(
 def _calls_in_channel(
     function_text: FunctionText, tools: Tools, rescues: Counter[str], *, cut: bool
 ) -> list[StreamCall]:
-    """Return the call that stands in a channel of its own."""
+    """Return the call that was written in a channel of its own."""
     slot = Slot(None, function_text.recipient, None)
     slot.arguments.append(function_text.text)
     slot.kinds.add("channel_call")
@@ -250,7 +249,7 @@ _NOT_ENDED = {
 }
 
 
-#: What a call written into the text begins with; from here on nothing is shown until the end.
+#: The beginnings of a call in the text; from here on nothing is shown until the end.
 _OPENERS = (
     "<tool_call", "<toolcall", "<function=", "<function name", "<function_call", "<invoke", "<minimax:", "<seed:", "<|tool_call",
     "<|python_tag|>", "[TOOL_CALLS]", "<\uff5ctool\u2581call", "</tool_call>", "</function_call>",
@@ -262,7 +261,7 @@ _FIRST = re.compile(r"[<\[]")
 
 
 class StreamText:
-    """Feed it pieces, show what it gives. Without offered tools all is given at once: nothing can be a call."""
+    """The text that can be shown, piece by piece. Without offered tools all of it is: nothing can be a call."""
 
     __slots__ = ("_has_begun", "_is_holding", "_kept_text", "_tools")
 
@@ -287,7 +286,7 @@ class StreamText:
         return self._up_to_a_mark(text)
 
     def _begins(self, text: str) -> bool:
-        """Decide by its beginning whether a text may be nothing but a call; keep it while that is open."""
+        """Decide by its beginning whether a text may be only a call; keep it while that is open."""
         start = text.lstrip()
         if start.startswith(("{", "[")) or FENCE_BEGIN.match(start):
             self._is_holding = True
@@ -322,7 +321,7 @@ _DEEPEST = 3
 
 
 class StreamReconciler:
-    """Feed it the chunks of one stream, then ask for the result.
+    """Reads the chunks of one stream: `feed` them, then `finish`.
 
     `tools` are the tools that were offered: as the request has them, a mapping of names to JSON schemas, or names. Without
     them no call is looked for in the text. Only the first choice of a stream with several is read. With
@@ -338,7 +337,7 @@ class StreamReconciler:
         self._speech = self._state.speech
 
     def feed(self, chunk: object) -> str:
-        """Take the next chunk; return the text that can be shown now. Raises TypeError for what can be no chunk."""
+        """Take the next chunk; return the text that can be shown now. Raises TypeError for a value that cannot be a chunk."""
         if type(chunk) is dict:
             return self._feed(chunk)
         try:
@@ -348,7 +347,7 @@ class StreamReconciler:
             return ""
 
     def fail(self, code: str, message: str) -> None:
-        """Say that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
+        """Record that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
 
         After the finish reason nothing of the answer can be missing: then that is no error.
         """
@@ -401,7 +400,7 @@ class StreamReconciler:
         return text
 
     def _take_message(self, delta: Mapping[str, Any], *, whole: bool = False, snapshot: bool = False) -> str:
-        """Take what a delta, or a message, says."""
+        """Take a delta, or a message."""
         entries = delta.get("tool_calls")
         if entries:
             self._state.over = False
@@ -422,7 +421,7 @@ class StreamReconciler:
         return self._take_content(delta.get("content"), snapshot=snapshot)
 
     def _take_content(self, content: object, *, snapshot: bool) -> str:
-        """Take what a content says."""
+        """Take a content; return the text of it that can be shown."""
         if not content:
             return ""
         text = content if isinstance(content, str) else self._text_of(content)
@@ -451,10 +450,10 @@ class StreamReconciler:
 
 
 def reconcile_stream(chunks: Iterable[object], tools: object = ()) -> StreamResult:
-    """Turn a stream into tool calls, text, the reason why it ended, what is wrong with it, and what was mended.
+    """Turn a stream into tool calls, text, the reason why it ended, its error, and the rescues that it took.
 
     `chunks` are mappings, objects with `model_dump`, or JSON as text or bytes; `tools` are what was offered, as for
-    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is no chunk.
+    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is not a chunk.
     """
     reconciler = StreamReconciler(tools)
     for chunk in chunks:
@@ -471,12 +470,12 @@ def _error_of(chunk: Mapping[str, Any]) -> StreamError:
     return StreamError("provider_error", str(message or "the provider sent an error without a message"), status)
 
 
-#: What lines of server-sent events begin with that say nothing here.
+#: The beginnings of lines of server-sent events that have no data.
 _SILENT = (":", "event:", "id:", "retry:")
 
 
 class _BadChunkError(ValueError):
-    """Raised for a chunk that is no JSON object; TypeError for a value that can be none."""
+    """Raised for a chunk that is not a JSON object; TypeError for a value that cannot be one."""
 
 
 def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
@@ -512,8 +511,8 @@ def _objects_of_line(text: str) -> Iterator[dict[str, Any]]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _BadChunkError(f"a piece of the stream is no JSON: {text[:80]!r}") from error
+        raise _BadChunkError(f"a piece of the stream is not valid JSON: {text[:80]!r}") from error
     for part in value if isinstance(value, list) else [value]:  # Gemini sends errors in a list
         if not isinstance(part, dict):
-            raise _BadChunkError(f"a piece of the stream is no JSON object: {text[:80]!r}")
+            raise _BadChunkError(f"a piece of the stream is not a JSON object: {text[:80]!r}")
         yield part

@@ -1,15 +1,14 @@
-"""Calls written as JSON: `{"name": .., "arguments": ..}` and the other ways in which models spell that.
+"""Text calls: calls that a model wrote into its text, found and taken out.
 
-Takes JSON values, gives calls of offered tools. The description of a tool is no call, though it has its name.
-
-Calls that a model wrote into its text, found and taken out.
-
-Takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
+`recover` takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
 mark counts only when it is the whole text. So an explanation of how calls are written stays an explanation.
 
-Models write calls in several formats: tags and special tokens, each below with who writes so. A format is a pattern that opens a call and a
-function that reads on from there. It gives what it found and where that ends, or None when nothing of it stands there. A text is never
-looked through again from a later opener once a format has read to its end, so that the cost stays linear.
+Models write calls in several formats: tags and special tokens, each below with the models that write it. A format is a pattern that opens a
+call and a function that reads on from there; it returns the calls and where they end, or None when there is none of its calls. A text is
+never read again from a later opener once a format has read to its end, so that the cost stays linear.
+
+Calls as JSON are `{"name": .., "arguments": ..}` and the other spellings of that. The description of a tool is not a call, though it has its
+name.
 """
 
 import re
@@ -29,7 +28,7 @@ _NAME_FIELD = re.compile(r'["\'](?:name|tool_name|tool|function)["\']\s*:\s*["\'
 
 @attrs.frozen
 class TextCall:
-    """A call found in a text; `arguments` is None where `error` says why. `kinds` are the rescues beside the finding."""
+    """A call found in a text; `arguments` is None where `error` says why. `kinds` are the other rescues."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -56,7 +55,7 @@ def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, 
 
 
 def cut_call(text: str, tools: Tools) -> tuple[TextCall, ...] | None:
-    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or not yet said."""
+    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or is not there yet."""
     return _unreadable(text, tools, TRUNCATED_ARGUMENTS)
 
 
@@ -106,7 +105,7 @@ def _describes(value: Mapping[str, Any]) -> bool:
 _NAME = r"[\w.:/\-]+"
 _SPACE = re.compile(r"\s*+")
 _BETWEEN = re.compile(r"[\s;,]*+")
-#: What may stand after calls and says nothing itself.
+#: The closing tags that may follow calls.
 CLOSERS = (
     r"</(?:\w+:)?tool_?calls?>|</function_calls?>|</(?:function|invoke)>|<\|tool_call(?:s_section)?_end\|>|<tool_call\|>"
     r"|<\|/tool_call\|>|<\|e[om][tm]_id\|>|<\uff5ctool\u2581calls?\u2581end\uff5c>|\[/TOOL_CALLS\]"
@@ -115,7 +114,7 @@ CLOSERS = (
 
 @attrs.frozen
 class CallText:
-    """What is read: the text, the tools that were offered, whether the model had said all it wanted to."""
+    """The text to read, the tools that were offered, whether the model came to its end."""
 
     text: str
     tools: Tools
@@ -156,7 +155,7 @@ def json_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
 
 
 def only_around(_source: CallText, _opener: re.Match[str]) -> None:
-    """Read nothing: what opens here stands around calls, and is known so that it is taken out with them."""
+    """Read nothing: this tag stands around calls, and is known so that it is taken out with them."""
 
 
 def _arguments(source: CallText, name: str, position: int, given_id: str | None = None) -> TextMatch | None:
@@ -229,7 +228,7 @@ def _cut(source: CallText, name: str, opener: re.Match[str]) -> TextMatch:
 
 
 def _strip_breaks(value: str) -> str:
-    """Take off the line breaks that set a value apart from its tags."""
+    """Remove the line breaks between a value and its tags."""
     return value.removeprefix("\n").removesuffix("\n")
 
 
@@ -242,7 +241,7 @@ _ELEMENT_END = re.compile(r"\s*</[\w.:/\-]+>")
 
 
 def tool_call_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
-    """Read what stands in a tag of a call: JSON, `<name>`, the tool's own tag, or GLM's keys and values."""
+    """Read the content of a tag of a call: JSON, `<name>`, the tool's own tag, or GLM's keys and values."""
     if match := json_in_tag(source, opener):
         return match
     for pattern in (_ELEMENT_NAME, _ELEMENT):
@@ -354,7 +353,7 @@ class RecoveredCalls:
 
 
 def recover(text: str, tools: Tools, *, has_ended: bool) -> RecoveredCalls:
-    """Find the calls in a text; `has_ended` says that the model had said all it wanted to."""
+    """Find the calls in a text; `has_ended` says that the model came to its end."""
     if not tools:
         return RecoveredCalls((), text)
     if bare := _whole(text.strip(), tools):
@@ -364,7 +363,7 @@ def recover(text: str, tools: Tools, *, has_ended: bool) -> RecoveredCalls:
 
 
 def without_markers(text: str, tools: Tools) -> str:
-    """Take out of a text what belongs to calls that were also sent properly: whole ones, and what is left of their marks."""
+    """Take out of a text the calls that were also sent properly: whole ones, and what is left of their marks."""
     rest = recover(text, tools, has_ended=True).rest
     return _DANGLING_MARK.sub("", rest).rstrip() if _DANGLING_MARK.search(rest) else rest
 
@@ -375,7 +374,7 @@ _ARGUMENTS_KEY = re.compile(r"""["'](?:arguments|parameters|args|input|params)["
 
 
 def misplaced_call(text: str, tools: Tools) -> str:
-    """Return the tool that a text without calls seems to call all the same, in a way that nobody can read; empty where it does not.
+    """Return the tool that a text without calls seems to call all the same, in a form that cannot be read; empty where it does not.
 
     A tag of a call outside of code, or a JSON object with the name of a tool and arguments. One in a fence with text behind it is an example.
     """
@@ -424,13 +423,13 @@ def _is_example(text: str, start: int, end: int) -> bool:
 
 
 def _open_fence(text: str) -> str:
-    """Open a fence that is around all that is said: a call that stands in it is meant."""
+    """Return the content of a fence around the whole text, if it has a call: that one is meant."""
     body = _fence_body(text.strip())
     return body if body is not None and _MARKS.search(body) else text
 
 
 def _fence_body(text: str) -> str | None:
-    """Return what stands in the one fence that a text is; None for all else."""
+    """Return the content of a text that is one fence; None for all else."""
     begin = FENCE_BEGIN.match(text)
     if begin is None or not text.endswith("```") or begin.end() > len(text) - 3:
         return None

@@ -1,11 +1,11 @@
-"""A disk that forgets: what was written and not synced may be gone, in part or whole, after a power cut.
+"""The simulated disk and a `RunStore` on it: what was written and not synced may be lost, in part or whole, after a power cut.
 
-Takes bytes, keeps one file for each run. A process that is killed loses nothing of what it has written; a machine that loses power does.
+`File` is one run's file. A process that is killed loses nothing of what it has written; a machine that loses power does.
 
-A `RunStore` on the simulated disk: the real lines, chain and epochs, in frames that say whether they are whole.
-
-An append is one frame and one sync. What a crash left of a frame that was never synced is cut off when the run is next held; a frame
-that is not what was written and has a good one behind it is damage. There are no lists of runs here and no inbox, so summaries are not kept. Others are told of every stage of an append, and may end it there.
+`DiskStore` has the real lines, chain and epochs, in frames that say whether they are whole. An append is one frame and one sync. When
+the run is next held, it cuts off what a crash left of a frame that was never synced; a frame that is not what was written, and has a good
+one behind it, is damage. There are no lists of runs here and no inbox, so summaries are not stored. An `Owner` hears of every stage of an append, and may
+end it there.
 """
 
 import json
@@ -38,7 +38,7 @@ _SECTOR = 64
 class File:
     """One file: its bytes as every process sees them, and how many of them are on the disk for good.
 
-    `read` is what somebody has read of it; it is forgotten when a byte becomes another one, and not when more are written.
+    `read` is what was read of it; it is dropped when a byte changes, not when more are written.
     """
 
     def __init__(self) -> None:
@@ -47,15 +47,15 @@ class File:
         self.read: Any = None
 
     def write(self, data: bytes) -> None:
-        """Write at the end. Nobody may rely on it before it was synced."""
+        """Write at the end. It may be lost until it is synced."""
         self.content += data
 
     def sync(self) -> None:
-        """Have everything on the disk for good."""
+        """Write everything to the disk for good."""
         self.synced_length = len(self.content)
 
     def cut(self, length: int) -> None:
-        """Leave off what stands behind a length."""
+        """Cut off what is after a length."""
         if length < len(self.content):
             del self.content[length:]
             self.synced_length = min(self.synced_length, length)
@@ -70,7 +70,7 @@ class File:
                     tail.clear()
                 case 1:
                     del tail[chance.below(len(tail), "torn") :]
-                case 2:  # a later sector came before an earlier one
+                case 2:  # a later sector was written before an earlier one
                     at = _SECTOR * chance.below(1 + len(tail) // _SECTOR, "sector")
                     tail[at : at + _SECTOR] = bytes(len(tail[at : at + _SECTOR]))
                 case _:  # everything was written back in time
@@ -80,7 +80,7 @@ class File:
         self.sync()
 
     def flip(self, at: int) -> None:
-        """Change one byte, as disks do; once more changes it back."""
+        """Change one byte, as disks do; a second call changes it back."""
         self.content[at] ^= 0x10
         self.read = None
 
@@ -107,19 +107,19 @@ class Owner(Protocol):
         """Entries are about to be written; none of them is."""
 
     def on_refusal(self) -> None:
-        """Somebody else holds the run: this process is told so."""
+        """Another process holds the run."""
 
     def after_write(self, entries: Sequence[Entry]) -> None:
         """They are written and not synced."""
 
     def after_sync(self, epoch: int, entries: Sequence[Entry]) -> None:
-        """They are on the disk for good: whoever wrote them is about to hear of it."""
+        """They are on the disk for good, and the writer is about to go on."""
 
     def on_hold(self, stage: Stage, epoch: int) -> None:
         """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
 
     def on_run_read(self, stored_run: StoredRun) -> None:
-        """The run is held and read: whoever asked for it is about to go on with it."""
+        """The run is held and read, and its holder is about to go on with it."""
 
     def on_release(self, stage: Stage) -> None:
         """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
@@ -129,7 +129,7 @@ class Owner(Protocol):
 class Contents:
     """What a file holds: text, entries and their lines' chain as read; how much of it is sound.
 
-    Who writes a whole frame behind it goes on with it, so that the frame need not be verified while nobody has touched it: `unread` are its lines.
+    A writer adds its own frames, which need not be verified while nobody has touched the file: `unread` are their lines.
     """
 
     text: str = ""
@@ -141,13 +141,13 @@ class Contents:
     unread: list[str] = attrs.field(factory=list)
 
     def read_lines(self) -> None:
-        """Read the lines that nobody has read."""
+        """Read the lines in `unread`."""
         self.entries += map(_entry, self.unread)
         self.unread.clear()
 
 
 class DiskStore:
-    """The store as one process has it open. `is_alive` tells whether a holder lives."""
+    """The store as one process has it open. `is_alive` says whether a holder lives."""
 
     def __init__(self, files: dict[str, File], owner: Owner, is_alive: Callable[[str], bool]) -> None:
         self._files, self._owner, self._is_alive = files, owner, is_alive
@@ -175,7 +175,7 @@ class DiskStore:
         epoch = current.epoch + 1
         self._owner.on_hold("before", epoch)
         file.cut(current.length)
-        file.sync()  # nothing is built upon what may be gone
+        file.sync()  # nothing may be built upon what can be lost
         file.write(_frame(f"hold {epoch} {self._owner.name}"))
         current.epoch, current.holder, current.length = epoch, self._owner.name, len(file.content)
         self._owner.on_hold("unsynced", epoch)
@@ -187,7 +187,7 @@ class DiskStore:
         return journal, stored_run
 
     def read(self, run: str) -> StoredRun:
-        """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
+        """Read a run, which another process may be writing. Raises UnknownRunError or DamageError."""
         _, current = self._read_file(run)
         holder = current.holder if current.holder is not None and self._is_alive(current.holder) else None
         return StoredRun(run, current.text, Ledger(current.entries), current.epoch, holder)
@@ -237,7 +237,7 @@ class DiskJournal:
 
     @property
     def _current_contents(self) -> Contents | None:
-        """What was read of the file, where that is all that there is."""
+        """What was read of the file, where that is all of it."""
         current: Contents | None = self._file.read
         return current if current is not None and current.length == len(self._file.content) else None
 
@@ -251,9 +251,9 @@ class DiskJournal:
             self._end = len(self._file.content)
 
     def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
-        """Give up the right to write; somebody else's is not touched. Raises StoreError."""
+        """Give up the right to write; another holder's is left alone. Raises StoreError."""
         if not self._owner.may_release:
-            return  # whoever comes next finds this holder dead
+            return  # the next holder finds this one dead
         self._owner.on_release("before")
         try:
             self.require_lease()
@@ -292,10 +292,10 @@ def _body(content: bytearray, at: int) -> bytes | None:
 
 
 def contents(run: str, file: File) -> Contents | None:
-    """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read of the same bytes before is not read again."""
+    """Read and verify a file; None when no run was begun in it. Raises DamageError. Bytes that were read before are not read again."""
     result: Contents = file.read or Contents()
     result.read_lines()
-    file.read = None  # whatever comes of what is read now
+    file.read = None  # in case it cannot be read now
     for end, body in frames(file.content, result.length):
         head, _, rest = body.partition("\n")
         word, number, *fields = head.split(" ", 2)

@@ -18,19 +18,19 @@ TIMED_OUT = TimeoutError.__name__
 
 @oracle("P6")
 def an_effect_begins_after_its_intent_is_durable(facts: RunFacts, call: EffectBegin) -> str | None:
-    """Or a crash would leave a deed that nobody knows of."""
+    """Else a crash would leave an effect that no entry records."""
     return None if call.key in facts.intents else f"{_name(call)} was begun, and no durable entry asks for it"
 
 
 @oracle("P5")
 def who_cannot_write_begins_nothing(_facts: RunFacts, call: EffectBegin) -> str | None:
-    """After its store has failed, or it has been told that another process has the run."""
+    """After its store has failed, or has said that another process has the run."""
     return None if call.may_write else f"{_name(call)} was begun by a process that could write no more"
 
 
 @oracle("P3")
 def what_has_a_result_is_not_performed_again(facts: RunFacts, call: EffectBegin) -> str | None:
-    """A process that lost its run and cannot know is let off: it finishes what it was at, and the other one says so."""
+    """Except by a process that lost its run and cannot know: it finishes what it was doing, and the other one says so."""
     again = facts.is_answered(call.key) and not call.is_stale
     return f"{_name(call)} was begun, and its result was recorded" if again else None
 
@@ -150,7 +150,7 @@ def _time_is_over(facts: RunFacts, result: ResultEntry) -> bool:
 
 @oracle("P4")
 def what_is_in_doubt_is_handled_as_the_table_says(facts: RunFacts, entry: ResumedEntry) -> str | None:
-    """Or as a person has decided. A failure that is tried again is in no doubt."""
+    """Or as a person has decided. A failure that is tried again is not in doubt."""
     return next(filter(None, (_handled_otherwise(facts, *each) for each in entry.effects)), None)
 
 
@@ -205,7 +205,7 @@ def said_by(result: ResultEntry) -> str:
 
 @oracle("P6")
 def an_answer_is_fed_after_its_result_is_recorded(facts: RunFacts, event: EventEntry) -> str | None:
-    """Or a crash would leave a step that no result explains. A late answer changes nothing, and needs no result."""
+    """Else a crash would leave a step that no result explains. A late answer changes nothing, and needs no result."""
     if event.key is None or facts.outstanding_key(event.event) != event.key:
         return None
     results = facts.results.get(event.key)
@@ -228,10 +228,10 @@ def events_from_outside_were_sent(facts: RunFacts, event: EventEntry) -> str | N
 
 @oracle("S10")
 def a_sender_is_told_what_became_of_it(facts: RunFacts, reply: ReplyFact) -> str | None:
-    """Taken, or refused why, once that is durable."""
+    """Whether its event was taken, or why it was refused, once that is durable."""
     if reply.answer in facts.event_outcomes.get(reply.event, ()):
         return None
-    return f"the sender of {reply.event} is told {reply.answer}, and no durable event came to that"
+    return f"the sender of {reply.event} hears {reply.answer}, and no durable event had that result"
 
 
 @oracle("S2")
@@ -267,7 +267,7 @@ def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | No
 
 @oracle("S11")
 def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry) -> str | None:
-    """Whoever takes a run up hears first of the timers whose time was over by then: nobody approves what has expired."""
+    """A process that takes a run up first feeds the timers whose time was over by then: nobody approves what has expired."""
     late = [timer for source, timer in facts.overdue if (source, timer) in facts.due_s]
     is_sent = event.key is None and event.source is None
     return f"{event.event} came before {late[0]}, which was overdue" if late and is_sent else None
@@ -275,7 +275,7 @@ def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry
 
 @oracle("S7")
 def what_is_cancelled_is_stopped(facts: RunFacts, under_way: Sequence[str]) -> str | None:
-    """And what was answered is over: nothing is under way that nobody waits for. Given are the keys of what is."""
+    """And what was answered is over: nothing is under way that nobody waits for. `under_way` has the keys of what is."""
     outstanding_keys = set(facts.keys.values())
     for key in under_way:
         intent = facts.intents.get(key)

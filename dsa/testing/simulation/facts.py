@@ -1,9 +1,9 @@
-"""What is known of a simulated run from outside of it: what its store acknowledged, folded by the table, and what happened in the world.
+"""The facts of a simulated run, seen from outside: what its store acknowledged, folded by the table, and what happened in the world.
 
-Takes the ledger's entries as they become durable, and notes of the world; gives what oracles compare. It never looks into the driver or
-the run: what it knows of them is what they wrote and what they did.
+`RunFacts` takes the ledger's entries as they become durable; `Deeds` counts what happened in the world. Both never look into the driver or
+the run: they know of them only what they wrote and what they did.
 
-What an oracle is: a small function that says what is wrong, and the rule or the promise that it stands for.
+An `Oracle` is a small function that says what is wrong, with the rule or the promise that it stands for.
 """
 
 from collections import Counter, deque
@@ -36,18 +36,18 @@ from dsa.testing.simulation.seed_plan import Subject
 from dsa.testing.simulation.virtual_loop import Time
 
 Timer = tuple[str, str]
-#: What comes next in a run that nothing disturbs, given how many rows were taken and where that led.
+#: The next occurrence of a run that nothing disturbs, by the number of rows taken and the configuration.
 Intention = Callable[[int, Configuration], Occurrence | None]
 _MS = 1000
 
 
 @attrs.define
 class Deeds:
-    """What happened in the world, whatever any ledger says of it; effects by their keys.
+    """What happened in the world, whatever a ledger says; effects by their keys.
 
     `begin_count` and `done_count` count, `begin_s` is when an effect was begun last; `outcomes` are the answers and the codes of failures that came back, `guard_outcomes` what guards said while
     an effect was performed (the empty key: while an event arrived), `sent_count` the events from outside, `decisions` what a person
-    said of effects in doubt. `excused_codes` are codes of failures with which a run may stop. `is_unplanned` tells that something
+    said of effects in doubt. `excused_codes` are codes of failures with which a run may stop. `is_unplanned` says that something
     happened which a run without faults would not have met.
     """
 
@@ -64,7 +64,7 @@ class Deeds:
 
 
 class RunFacts:
-    """A run as its durable entries tell it, and the world beside it."""
+    """A run as its durable entries show it, and the world beside it."""
 
     def __init__(self, subject: Subject, time: Time, limits: tuple[BudgetLimit, ...] = ()) -> None:
         self.subject, self.machine, self.time, self.limits = subject, subject.machine, time, limits
@@ -122,14 +122,14 @@ class RunFacts:
         return self.subject.row_index[id(taken.transition)]
 
     def writes(self, entries: Iterable[Entry]) -> None:
-        """Note that entries are being written now, as one append: whoever finds them later knows from when they are."""
+        """Record that entries are being written now, as one append, with the time: they may be found later."""
         self.being_written = tuple(entries)
         self._written_s, self.written_ms = self.time.now_s, self.time.wall_ms()
 
     # -- entries that became durable, one after the other ---------------------------------------------------------
 
     def fold(self, entry: Entry) -> None:
-        """Take an entry as written."""
+        """Fold an entry that became durable."""
         self.entries.append(entry)
         if type(entry) is EventEntry:  # in half the time of `match`
             self.intents.take(entry)
@@ -158,12 +158,12 @@ class RunFacts:
             self.expected_entries.popleft()
 
     def _settle(self, key: str, handling: Handling) -> None:
-        """Note that an effect in doubt is not performed again."""
+        """Record that an effect in doubt is not performed again."""
         if handling in {"fail", "done"}:
             self.settled_keys.add(key)
 
     def _happen(self, event: EventEntry) -> None:
-        """Take an event: note what must stand behind it."""
+        """Fold an event: add the entries that must follow it."""
         self.seq, self.read_ms = event.seq, event.at_ms
         self.fed_count[event.event] += event.key is None
         outcome = self.outcome_of(event)
@@ -196,7 +196,7 @@ class RunFacts:
         return tuple([(v.name, values[n]) for n, v in enumerate(self.machine.variables) if values[n] != before[n]])
 
     def _expect_effects(self, seq: int, taken: Taken) -> None:
-        """Note the effects that must be asked for: those emitted last and not cancelled by the row itself (S7)."""
+        """Record the effects that must be emitted: those emitted last and not cancelled by the row itself (S7)."""
         answers, after = self.machine.answers, taken.configuration
         for ordinal, effect in enumerate(taken.effects, start=1):
             if effect in answers and (effect not in after.outstanding or effect in taken.effects[ordinal:]):
@@ -226,26 +226,26 @@ class RunFacts:
             self.deadlines[timer] = at_ms + duration_ms
 
     def resume(self) -> None:
-        """Reckon anew when timers are due: by the clock on the wall, as a process that takes the run up must (S11)."""
+        """Compute anew when timers are due: by the wall clock, as a process that takes the run up must (S11)."""
         for timer in self.due_s:
             self.due_s[timer] = self.time.now_s + max(0, self.deadlines[timer] - self.time.wall_ms()) / _MS
         self.overdue = {timer for timer in self.due_s if self.deadlines[timer] < self.time.wall_ms()}
 
     def restart(self) -> None:
-        """Forget timers of a run that was begun and never became durable."""
+        """Drop the timers of a run that was begun and never became durable."""
         self.writes(())
         self.expected_entries.clear()
         self.due_s.clear()
         self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
 
-    # -- what is asked about effects -------------------------------------------------------------------------------
+    # -- effects ---------------------------------------------------------------------------------------------------
 
     def is_answered(self, key: str) -> bool:
         """Return whether an effect has a result that is no failure."""
         return key in self._answered_keys
 
     def call_count(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
-        """Return how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
+        """Return the number of calls that a limit counts. Of a cancelled effect only recorded calls count (`Meter`).
 
         With doubts, what was in doubt counts even though it may never have begun.
         """
@@ -267,16 +267,16 @@ class RunFacts:
 
 @attrs.frozen
 class LedgerRead:
-    """What a process read as it took the run up."""
+    """The entries that a process read as it took the run up."""
 
     entries: tuple[Entry, ...]
 
 
 @attrs.frozen
 class EffectBegin:
-    """A policy is called: for which key and effect, by a process that may write or has been told that it may not.
+    """A policy is called: for which key and effect, by a process that may write, or knows that it may not.
 
-    `is_stale` tells that another process has taken the run, and this one cannot know.
+    `is_stale` says that another process has taken the run, and this one cannot know.
     """
 
     key: str
@@ -287,7 +287,7 @@ class EffectBegin:
 
 @attrs.frozen
 class ReplyFact:
-    """Somebody who sent an event from outside is told what became of it."""
+    """The sender of an event from outside hears how it was answered."""
 
     event: str
     answer: Taken | Refusal
@@ -295,7 +295,7 @@ class ReplyFact:
 
 @attrs.frozen
 class LedgerWrite:
-    """Entries became durable under an epoch, by a process that may write or has been told that it may not."""
+    """Entries became durable under an epoch, by a process that may write, or knows that it may not."""
 
     entries: tuple[Entry, ...]
     epoch: int
@@ -304,7 +304,7 @@ class LedgerWrite:
 
 @attrs.frozen
 class RestFact:
-    """How a process says that its run rests; `code` is why it was stopped."""
+    """A process says that its run rests, and how; `code` is why it was stopped."""
 
     kind: str
     code: str
@@ -330,7 +330,7 @@ class Oracle:
 
 @attrs.frozen
 class Violation:
-    """An oracle that was broken, and how."""
+    """A broken oracle, and how it was broken."""
 
     oracle: Oracle
     message: str

@@ -1,7 +1,7 @@
-"""What can go wrong, and where: the boundaries that a row passes, and the faults that make sense at each.
+"""Faults and boundaries: what can go wrong in a simulated run, and the boundaries of a row at which it makes sense.
 
-Takes a machine's graph, gives every triple of row, boundary and fault that there is: the denominator of coverage. Knows nothing of how
-faults are made.
+`possible` takes a machine's graph and gives every triple of row, boundary and fault: the denominator of coverage. How faults are made is in
+`dsa.testing.simulation.mishaps`.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ BOUNDARIES: dict[Boundary, str] = {
     "after hold": "a process holds the run, the next one or the same again, and has not gone on with it",
     "after resumed": "it has said what it does about the effects under way, on the disk, and does it next",
 }
-#: The faults that make sense at each.
+#: The faults that make sense at each boundary.
 FAULTS_AT: dict[Boundary, tuple[Fault, ...]] = {
     "before": (*_ENDS, "write fails", "takeover", "doubled answer"),
     "unsynced": (*_ENDS, "sync fails"),
@@ -89,19 +89,19 @@ class Triple:
 
 @attrs.frozen(slots=False)
 class RowFacts:
-    """What a row can do at the moves by which it is taken; it is taken by at least one."""
+    """A row with the moves that take it; there is at least one."""
 
     graph: ExploredGraph
     moves: tuple[GraphEdge, ...]
 
     @cached_property
     def starting_moves(self) -> tuple[GraphEdge, ...]:
-        """The moves at which some effect is begun."""
+        """The moves that begin some effect."""
         return tuple(move for move in self.moves if started_effects(self.graph, move))
 
     @cached_property
     def cancelling_moves(self) -> tuple[GraphEdge, ...]:
-        """The moves at which an effect is cancelled and the run goes on."""
+        """The moves that cancel an effect while the run goes on."""
         return tuple(move for move in self.moves if not self._is_final(move) and _cancelled_effects(self.graph, move))
 
     @cached_property
@@ -112,7 +112,7 @@ class RowFacts:
 
     @cached_property
     def releasing_moves(self) -> tuple[GraphEdge, ...]:
-        """The moves after which a run rests, so that its process lets go of it."""
+        """The moves after which a run rests, so that its process releases it."""
         graph, resting_moves = self.graph, set(self.resting_moves)
         return tuple(m for m in self.moves if m in resting_moves and _rests(graph, graph.configurations[m.target]))
 
@@ -144,7 +144,7 @@ class RowFacts:
 
 
 def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
-    """Return what is known of each row that can be taken, by its index."""
+    """Return the facts of each row that can be taken, by its index."""
     moves: dict[int, list[GraphEdge]] = {}
     for move in graph.moves:
         moves.setdefault(move.row, []).append(move)
@@ -152,7 +152,7 @@ def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
 
 
 def possible(rows: dict[int, RowFacts]) -> Iterator[Triple]:
-    """Yield every triple that there is, row by row."""
+    """Yield every triple, row by row."""
     for row, facts in rows.items():
         for boundary, faults in FAULTS_AT.items():
             yield from (Triple(row, boundary, fault) for fault in faults if facts.moves_for(boundary, fault))

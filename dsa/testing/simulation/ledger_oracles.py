@@ -1,6 +1,6 @@
 """Oracles of the ledger: what was acknowledged is there, what is there is what the table makes of the events.
 
-Each takes the facts so far and one new thing, and says what is wrong with it.
+Each takes the facts so far and one new fact, and says what is wrong with it.
 """
 
 import attrs
@@ -46,7 +46,7 @@ def who_lost_a_run_writes_nothing(facts: RunFacts, write: LedgerWrite) -> str | 
 
 @oracle("P5")
 def a_handle_that_failed_writes_nothing(_facts: RunFacts, write: LedgerWrite) -> str | None:
-    """After an error nobody knows what is on the disk: whoever had it stops."""
+    """After an error nobody knows what is on the disk: its writer stops."""
     return None if write.may_write else f"{entry_label(write.entries[0])} was written after the store had failed"
 
 
@@ -68,7 +68,7 @@ def a_ledger_begins_with_its_machine(facts: RunFacts, entry: MachineEntry | Even
 
 @oracle("S10")
 def a_run_is_the_fold_of_its_events(facts: RunFacts, entry: Entry) -> str | None:
-    """What stands behind an event is what `step` makes of it, and nothing else."""
+    """What follows an event is what `step` makes of it, and nothing else."""
     if isinstance(entry, MachineEntry):
         return None
     expected_entry = facts.expected_entries[0]
@@ -82,7 +82,7 @@ def a_run_is_the_fold_of_its_events(facts: RunFacts, entry: Entry) -> str | None
 
 
 def _row(entry: RowEntry) -> tuple[object, ...]:
-    """Return what the table alone says of a row; which artifacts it has accepted is not its to know."""
+    """Return what the table alone says of a row; it does not know which artifacts were accepted."""
     return entry.line, entry.source, entry.target, entry.changed
 
 
@@ -102,7 +102,7 @@ def events_are_numbered_without_a_gap(facts: RunFacts, event: EventEntry) -> str
 
 @oracle("S11")
 def an_entry_says_when_it_was_written(facts: RunFacts, entry: MachineEntry | EventEntry) -> str | None:
-    """By the clock on the wall, or, where that was put back, when the event before it was: what timers are due by is counted from it."""
+    """By the wall clock, or, where that was put back, as the event before it: the deadlines of timers are counted from it."""
     expected_ms = max(facts.written_ms, facts.read_ms)
     if entry.at_ms == expected_ms:
         return None
@@ -111,7 +111,7 @@ def an_entry_says_when_it_was_written(facts: RunFacts, entry: MachineEntry | Eve
 
 @oracle("S4")
 def a_refusal_changes_nothing(facts: RunFacts, _entry: RefusalEntry) -> str | None:
-    """It stands behind its event, and no effect and no timer behind it."""
+    """It follows its event, and no effect and no timer follows it."""
     last = facts.entries[-1]
     return None if isinstance(last, EventEntry) else f"a refusal stands behind {entry_label(last)}"
 
@@ -138,7 +138,7 @@ def _all_passed(taken: Taken, facts: RunFacts) -> bool:
 
 @oracle("P1")
 def only_what_is_durable_is_shown(facts: RunFacts, moment: tuple[int, Entry]) -> str | None:
-    """Whoever watches a run sees its entries in order, each once it is durable."""
+    """An observer of a run sees its entries in order, each once it is durable."""
     place, entry = moment
     if place < len(facts.entries) and facts.entries[place] == entry:
         return None
@@ -146,7 +146,7 @@ def only_what_is_durable_is_shown(facts: RunFacts, moment: tuple[int, Entry]) ->
 
 
 def entry_label(entry: Entry) -> str:
-    """Name an entry in a few words: `the result query_llm 1/1`."""
+    """Return an entry in a few words: `the result query_llm 1/1`."""
     word = type(entry).__name__.removesuffix("Entry").lower()
     name = next((value for field in ("effect", "event", "reason") if (value := getattr(entry, field, None))), "")
     key = getattr(entry, "key", None) or ""
@@ -154,7 +154,7 @@ def entry_label(entry: Entry) -> str:
 
 
 def _entry_details(entry: Entry) -> str:
-    """Name an entry with all that it says, as far as that is said in one line."""
+    """Return an entry with all its fields, in one line."""
     fields = ((field.name, getattr(entry, field.name)) for field in attrs.fields(type(entry)))
     details = ", ".join(f"{name} = {value}" for name, value in fields if value not in (None, ""))
     return f"{entry_label(entry)} ({details})"

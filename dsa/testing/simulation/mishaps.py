@@ -1,14 +1,13 @@
-"""How faults are made: processes killed, power cut, disks that fail, runs taken over, clocks set, answers lost, doubled and late.
+"""Mishaps and acts: the faults of a story, when they strike, and what the world does while a process waits for it.
 
-Is told of every boundary that a process passes; where a fault is due it makes it, and says so.
+`Strikes` decides when something goes wrong: at the triple that a seed aims at, and at a few more boundaries that it draws. It is asked at
+every boundary that a run passes, returns a fault or None, and keeps the faults that came.
 
-What the world does while a process waits for it: effects come back, time passes, somebody sends an event.
+`Mishaps` watches the processes and makes the faults: processes killed, power cut, disks that fail, runs taken over, clocks set, answers lost,
+doubled and late.
 
-Is asked whenever nothing can run; does the one thing that is intended where it can be done, else something that can be.
-
-When something goes wrong: at the triple that a seed aims at, and at a few more boundaries that it draws.
-
-Is asked at every boundary that a run passes, gives a fault or none; keeps what has struck. It makes no fault itself.
+`Acts` plays the world: effects come back, time passes, events are sent. Whenever nothing can run, it does what is intended where that is
+possible, else something that is.
 """
 
 from collections import Counter
@@ -33,7 +32,7 @@ from dsa.testing.simulation.world import Fate, WorldCall
 if TYPE_CHECKING:
     from dsa.testing.simulation.story import Story
 
-#: The boundaries of an append that records a row, and of one that records what came of an effect.
+#: The boundaries of an append that records a row, and of one that records the result of an effect.
 _OF_ROWS: Boundaries = {"before": "before", "unsynced": "unsynced", "durable": "durable"}
 _OF_RESULTS: Boundaries = {"before": "performed", "unsynced": "result unsynced", "durable": "recorded"}
 _OF_DECISIONS: Boundaries = dict.fromkeys(_OF_ROWS, "recovering")
@@ -56,7 +55,7 @@ class Mishaps:
         self._facts, self._strikes, self._chance = story.facts, story.strikes, story.plan.chance
         self._is_full = False
 
-    # -- what processes tell ------------------------------------------------------------------------------------------
+    # -- reports of processes -----------------------------------------------------------------------------------------
 
     def on_append(self, process: Process, stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
         """Judge what was written, and let something go wrong where it is due."""
@@ -120,11 +119,11 @@ class Mishaps:
             raise KilledError
 
     def on_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
-        """Judge what a sender is told."""
+        """Judge the reply to a sender."""
         self._story.court.judge_reply(occurrence, answer)
 
     def on_fault(self, fault: BaseException) -> None:
-        """Judge what a sender met."""
+        """Judge a fault that a sender met."""
         self._story.court.judge_fault(fault)
 
     def _boundaries_of(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
@@ -182,7 +181,7 @@ class Mishaps:
         self._story.tell(f"!! {fault}, {boundary}")
 
     def _unsync(self, process: Process, entries: Sequence[Entry]) -> None:
-        """Leave what was not synced, or lose it: nobody can know."""
+        """Keep what was not synced, or lose it, by chance."""
         process.may_write = False
         file = self._story.files[RUN_ID]
         if self._chance.happens(50, "unsynced"):
@@ -201,7 +200,7 @@ class Mishaps:
                 self._story.files[RUN_ID].lose_power(self._chance)
 
     def _take_over(self, process: Process) -> None:
-        """Have another process take the run; the one that had it is not told."""
+        """Have another process take the run; the one that had it does not know."""
         rival = self._story.new_process()
         rival.is_quiet = True
         process.rival, process.is_stale = rival, True
@@ -211,7 +210,7 @@ class Mishaps:
         rival.drive()
 
     def _ask_for_it(self, process: Process) -> None:
-        """Have another process ask for the run: it is given to one at a time, and to anybody while nobody holds it."""
+        """Have another process ask for the run: one process at a time may hold it, and any process while nobody does."""
         other, has_run = self._story.new_process(), process.has_run
         other.is_quiet = True
         if other.may_hold() is has_run:
@@ -220,7 +219,7 @@ class Mishaps:
             )
 
     def _repeat_answer(self, process: Process, entries: Sequence[Entry]) -> bool:
-        """Have an answer arrive once more; tell whether this is one."""
+        """Have an answer arrive once more; return whether the entries have one."""
         event = next((entry for entry in entries if isinstance(entry, EventEntry)), None)
         if event is None or event.key is None:
             return False
@@ -231,7 +230,7 @@ class Mishaps:
     # -- what goes wrong while a process waits ------------------------------------------------------------------------------
 
     def idle(self, process: Process, calls: list[WorldCall]) -> bool:
-        """Let something go wrong while the process waits for the world; tell whether it did."""
+        """Let something go wrong while the process waits for the world; return whether it did."""
         row = self._facts.row
         own = [call for call in calls if self._facts.row_of_key.get(call.key) == row]
         boundary: Boundary = "performing" if own else "resting"
@@ -250,7 +249,7 @@ class Mishaps:
             process.drive()
 
     def _make_fault(self, process: Process, boundary: Boundary, fault: Fault, own: list[WorldCall]) -> bool:
-        """Make a fault, if it can be made now; tell whether it was."""
+        """Make a fault, if it can be made now; return whether it was."""
         facts = self._facts
         late = None if facts.is_finished or not facts.cancelled_intents else facts.cancelled_intents[-1]
         if (fault == "late answer" and late is None) or (fault == "stray event" and not outside_events(facts.machine)):
@@ -306,9 +305,9 @@ def _stray(facts: RunFacts, chance: Chance) -> Occurrence:
     return Occurrence(chance.one_of(outside_events(facts.machine), "stray"))
 
 
-#: How often time may pass after nothing is sent to a run any more: some circle by timers for ever.
+#: How often time may pass after the last event is sent to a run: some loop by timers for ever.
 _MOST_WAKES = 12
-#: How many rows may be taken after that, and how many moves a story has in all: so many, and some for each row that is planned.
+#: How many rows may be taken after that, and how many moves a story has in all: these, and some for each row that is planned.
 _MOST_ROWS, _MOST_MOVES, _MOVES_A_ROW = 8, 400, 4
 
 
@@ -322,7 +321,7 @@ class Acts:
         self._wakes = self._moves = 0
 
     def let(self, process: Process, moves: int | None) -> None:
-        """Let a process run until it ends, or so many moves were made."""
+        """Let a process run until it ends, or has made a number of moves."""
         left = [moves]
         process.play(partial(self._idle, process, left))
 
@@ -332,7 +331,7 @@ class Acts:
         return occurrence.source is None and event is not None and event.origin == OUTSIDE
 
     def _idle(self, process: Process, left: list[int | None]) -> bool:
-        """Make the next move; tell whether there was one."""
+        """Make the next move; return whether there was one."""
         story = self._story
         if not process.is_alive or story.is_broken:
             return False
@@ -392,7 +391,7 @@ class Acts:
         return self.let_go(call, intention.event)
 
     def let_go(self, call: WorldCall, event: str | None = None) -> bool:
-        """Let an effect happen and come back; with an event by chance when none is given. Give true."""
+        """Let an effect happen and come back, with an event by chance when none is given; return True."""
         answers = self._facts.machine.answers.get(call.effect, ())
         if event is None and answers:
             event = self._chance.one_of(answers, "event", call.key, self._facts.deeds.begin_count[call.key])
@@ -411,7 +410,7 @@ class Acts:
         return True
 
     def _enough(self, process: Process) -> bool:
-        """End the story: what goes on for ever has gone on for long enough."""
+        """End a story that has gone on for long enough."""
         self._story.is_over = True
         return self._kill(process)
 
@@ -420,7 +419,7 @@ class Acts:
         return True
 
     def _give_up(self, process: Process) -> bool:
-        """Nothing can happen. After an answer was lost somebody ends the process in the end, and the run is taken up."""
+        """End a process for which nothing can happen, after a lost answer, so that the run is taken up; else report a fault."""
         if "lost answer" in self._story.strikes.faults:
             self._story.tell(f"somebody ends {process.name}, which waits for a lost answer")
             return self._kill(process)
@@ -458,7 +457,7 @@ class Strikes:
         return not self._further and (self._has_struck or aim.boundary != "performing" or aim.row != row)
 
     def due(self, boundary: Boundary, row: int | None, stage: Stage = "before") -> Fault | None:
-        """Return what goes wrong at a boundary of a row. Who makes it go wrong says so with `came`."""
+        """Return the fault that is due at a boundary of a row. Its maker calls `record`."""
         self._visits += 1
         aim = self._aim
         if not self._has_struck and row == aim.row:
@@ -473,7 +472,7 @@ class Strikes:
         return self._chance.one_of(faults, "further", self._visits)
 
     def passes(self, boundaries: Sequence[tuple[object, int | None]]) -> bool:
-        """Pass the boundaries of an append, given with their rows, at all stages; only where nothing is due, and tell whether that is so."""
+        """Pass the boundaries of an append, with their rows, at all stages, unless a fault is due at one; return whether they were passed."""
         first, last = self._visits, self._visits + len(_STAGES) * len(boundaries)
         if not self._has_struck:
             for _, row in boundaries:
@@ -486,7 +485,7 @@ class Strikes:
         return True
 
     def record(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
-        """Record that a fault has struck."""
+        """Record a fault that was made."""
         self.faults.append(fault)
         if row is not None:
             hit = Triple(row, boundary, fault)

@@ -1,8 +1,6 @@
-"""The oracles of a simulated run, by the moment at which they are asked; the order is that of asking.
+"""The oracles of a simulated run, by the moment at which they judge, and the court that asks them in this order.
 
-Where oracles are asked: whatever becomes durable, begins, is shown or rests is judged before it joins the facts.
-
-Takes what a process does, gives nothing; the first oracle that is broken stays in `violation`.
+`Court` judges whatever becomes durable, begins, is shown or rests, before it joins the facts. The first broken oracle stays in `violation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +62,7 @@ AT_WRITE = (ledger_oracles.who_lost_a_run_writes_nothing, ledger_oracles.a_handl
 AFTER_WRITE = (ledger_oracles.an_event_is_durable_with_all_that_follows,)
 #: An entry is about to be folded, and the table says which one it must be.
 WHILE_EXPECTED = (ledger_oracles.a_run_is_the_fold_of_its_events,)
-#: What is asked of an entry that is about to be folded, by its kind.
+#: The oracles of an entry that is about to be folded, by its kind.
 ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
     MachineEntry: (ledger_oracles.a_ledger_begins_with_its_machine, ledger_oracles.an_entry_says_when_it_was_written),
     EventEntry: (
@@ -107,7 +105,7 @@ AT_BEGIN = (
 )
 #: The driver shows an entry.
 AT_SHOW = (ledger_oracles.only_what_is_durable_is_shown,)
-#: Somebody is told what became of an event.
+#: The sender of an event hears how it was answered.
 AT_ANSWER = (effect_oracles.a_sender_is_told_what_became_of_it,)
 #: Nothing can run before the world does something.
 AT_IDLE = (effect_oracles.what_is_cancelled_is_stopped,)
@@ -150,7 +148,7 @@ ORACLES: tuple[Oracle, ...] = tuple(
 
 
 class Court:
-    """Judges one story. `violation` is what was found first; `tell` is given entries once they are known to be durable."""
+    """Judges one story. `violation` is the first that was found; `tell` is called with entries once they are durable."""
 
     def __init__(self, facts: RunFacts, tell: Callable[[Sequence[Entry]], None]) -> None:
         self._facts, self._tell = facts, tell
@@ -200,7 +198,7 @@ class Court:
             self._judge(AFTER_WRITE, None)
 
     def _excuse(self, code: str) -> None:
-        """A failure that was found to be in order, and that a run without faults might not have met, may stop the run."""
+        """Record that a failure was correct and may stop the run; a run without faults might not have met it."""
         self._facts.deeds.excused_codes.add(code)
         self._facts.deeds.is_unplanned = self._facts.deeds.is_unplanned or code in {IN_DOUBT, TIMED_OUT, BUDGET}
 
@@ -214,7 +212,7 @@ class Court:
             self._judge(AT_SHOW, (process.seen_count, entry))
 
     def judge_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
-        """Somebody who sent an event is told what became of it."""
+        """The sender of an event hears how it was answered."""
         self._judge(AT_ANSWER, ReplyFact(occurrence.event, answer))
 
     def judge_idle(self, under_way: Sequence[str]) -> None:

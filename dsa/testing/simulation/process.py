@@ -1,6 +1,6 @@
-"""Processes: one has the runs open on the simulated disk, drives the run on a loop of its own, and meets the world.
+"""Processes of a simulated run: each has the runs open on the simulated disk, drives the run on a loop of its own, and meets the world.
 
-Runs are begun, held and driven through the door, as by every other program. The one who watches is told at every boundary of an append, of
+Runs are begun, held and driven through `dsa.runs`, as by every other program. A `ProcessWatch` hears of every boundary of an append, of
 holding and of releasing, and may end the process there.
 """
 
@@ -36,39 +36,39 @@ class KilledError(BaseException):
 
 
 class ProcessWatch(Protocol):
-    """Who looks after processes. Whatever these raise, the process meets in its store."""
+    """The watcher of processes. What its methods raise comes out of the store of the process."""
 
     def on_append(self, process: "Process", stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
-        """Tell of an append."""
+        """Called at every stage of an append."""
 
     def on_hold(self, process: "Process", stage: Stage, epoch: int) -> None:
-        """Tell of a run that is being held."""
+        """Called at every stage of holding the run."""
 
     def on_run_read(self, process: "Process", stored_run: StoredRun) -> None:
-        """Tell of a run that is held, and read as this."""
+        """Called when the run is held and read."""
 
     def on_release(self, process: "Process", stage: Stage) -> None:
-        """Tell of a run that is being released."""
+        """Called at every stage of releasing the run."""
 
     def on_begin(self, process: "Process", key: str, effect: str) -> None:
-        """Tell of a policy that is called."""
+        """Called when a policy is called."""
 
     def on_show(self, process: "Process", entry: Entry) -> None:
-        """Tell of an entry that the driver shows."""
+        """Called when the driver shows an entry."""
 
     def on_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
-        """Tell of an event from outside of which its sender is told what became."""
+        """Called when the sender of an event from outside hears how it was answered."""
 
     def on_fault(self, fault: BaseException) -> None:
-        """Tell of a sender who met what nobody foresaw."""
+        """Called when a sender meets an error that is not expected."""
 
 
 @attrs.frozen
 class StorySurroundings:
     """What all processes of a story share.
 
-    `bind` gives what a process binds to the names of the table; `is_alive` says whether the process of a name lives, `is_shown` whether somebody
-    watches the run.
+    `bind` returns what a process binds to the names of the table; `is_alive` says whether the process of a name lives, `is_shown` whether
+    an observer watches the run.
     """
 
     subject: Subject
@@ -118,7 +118,7 @@ class Process:
         self._handle: RunHandle | None = None
         self._task: asyncio.Task[Rest] | None = None
 
-    # -- what its store tells it --------------------------------------------------------------------------------------
+    # -- reports of its store -----------------------------------------------------------------------------------------
 
     def before_write(self, entries: Sequence[Entry]) -> None:
         """Entries are about to be written."""
@@ -206,7 +206,7 @@ class Process:
         return self.may_release and not self.is_stale and isinstance(self.ending, Rest)
 
     def send(self, occurrence: Occurrence) -> None:
-        """Send an event to the run that it drives; its sender waits for what becomes of it."""
+        """Send an event to the run that it drives; its sender waits for the answer."""
         self.loop.create_task(self._send(occurrence))
 
     async def _send(self, occurrence: Occurrence) -> None:
@@ -214,7 +214,7 @@ class Process:
             answer = await self.handle.hand(occurrence)
         except NotTakenError:
             return
-        except Exception as fault:  # noqa: BLE001  (whatever it is, it is found)
+        except Exception as fault:  # noqa: BLE001  (any error is a fault)
             self._around.watch.on_fault(fault)
         else:
             self._around.watch.on_reply(occurrence, answer)
@@ -224,7 +224,7 @@ class Process:
         self.handle.hear(intent, answer)
 
     def play(self, idle: Callable[[], bool]) -> None:
-        """Run until it ends or `idle` gives False; then `ending` says how, or is None."""
+        """Run until it ends or `idle` returns False; then `ending` says how, or is None."""
         task = self._task
         if task is None or not self.loop.play(task, idle):
             return
@@ -233,25 +233,25 @@ class Process:
         self.ending = error if error is not None else task.result()
 
     def die(self) -> None:
-        """End it where it is: whatever waits in it is given up."""
+        """End it where it is: what waits in it is cancelled."""
         self.is_alive = False
         if self._task is not None:
             self._task.cancel()
 
     def bury(self) -> None:
-        """Let what waits in it come to its end; nothing of that reaches anything."""
+        """Let what waits in it end; nothing of that reaches anything."""
         self.die()
         self.play(lambda: False)
 
     def forget(self) -> None:
-        """Take apart what refers to itself; it was buried, and nobody asks for it any more."""
+        """Take apart what refers to itself; it was buried, and nobody needs it any more."""
         handle = self._handle
         for each in () if handle is None else (handle._driver, handle):  # noqa: SLF001  (nobody else has them)
             vars(each).clear()
         vars(self).clear()
 
     def may_hold(self) -> bool:
-        """Ask for the run without taking it from anybody, and let go of it again; return whether it was given."""
+        """Hold the run without taking it from anybody, and release it again; return whether it could be held."""
         try:
             handle = self._runs.hold(RUN_ID)
         except HeldError:

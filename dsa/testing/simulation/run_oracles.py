@@ -41,7 +41,7 @@ def a_run_stops_only_for_a_cause(facts: RunFacts, rest: RestFact) -> str | None:
 
 
 def _is_missing(facts: RunFacts, use: Use) -> bool:
-    """Return whether what a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
+    """Return whether the data that a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
     reference, events = use.reference, [occurrence.event for occurrence in facts.occurrences]
     if reference.since in events:
         events = events[len(events) - 1 - events[::-1].index(reference.since) :]
@@ -72,7 +72,7 @@ def what_a_person_decides_happens_once(facts: RunFacts, _about: object) -> str |
 
 @oracle("P12")
 def the_properties_of_the_document_hold(facts: RunFacts, _about: object) -> str | None:
-    """As monitors over the rows that were taken: violated is violated, whatever the faults."""
+    """As monitors over the rows that were taken, whatever the faults."""
     violations, occurrences = facts.subject.violations, tuple(facts.occurrences)
     if occurrences not in violations:
         violations[occurrences] = _first_violated(facts)

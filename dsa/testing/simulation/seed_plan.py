@@ -1,18 +1,13 @@
-"""Chance that follows from a seed: the same question gets the same answer, whenever and however often it is asked.
+"""Seed plans: what is to happen in the story of one seed, and what all stories of a machine share.
 
-So a run that is cut off and taken up again meets the world that it would have met, and one seed tells one story.
+A `Subject` is what is simulated: a machine at its parameters' values, its document's text, the policies that are real, and everything that is
+computed from them once. A `Guide` knows ways through its explored graph: to a row that is aimed at, and from anywhere to an end.
 
-Ways through the explored machine: to a row that is aimed at, and from anywhere to an end.
+A `SeedPlan` says which triple a seed aims at, on which way the run comes there, what else goes wrong, and what it may cost. The same seed is the same
+plan, whichever others are played.
 
-Takes a machine's graph, gives moves. The same questions get the same moves; chance is asked where several would do.
-
-What is simulated: a machine at its parameters' values with its text, everything that is worked out about it once.
-
-Takes a machine, its document's text and the policies that are real; gives a `Subject` that all stories share.
-
-What is to happen in one seed: which triple it aims at, on which way the run comes there, what else goes wrong, what it may cost.
-
-Takes a subject and a seed, gives a `SeedPlan`. A seed says all of it: the same seed is the same plan, whichever others are played.
+`Chance` follows from a seed: the same question gets the same answer, whenever and however often it is asked. So a run that is cut off and
+taken up again meets the world that it would have met, and one seed tells one story.
 """
 
 import hashlib
@@ -62,7 +57,7 @@ class Chance:
         return options[self.number(*about) % len(options)]
 
     def happens(self, percent: int, *about: object) -> bool:
-        """Return whether something happens that happens so often."""
+        """Return whether something happens that happens in `percent` of all cases."""
         return self.number(*about) % _PERCENT < percent
 
 
@@ -73,7 +68,7 @@ _SEVERAL = 8
 
 
 class Guide:
-    """Knows the cheapest way to every move, and how far every configuration is from a final state."""
+    """The cheapest way to every move, and the distance of every configuration from a final state."""
 
     def __init__(self, graph: ExploredGraph) -> None:
         self._graph = graph
@@ -84,7 +79,7 @@ class Guide:
         )
 
     def _explore(self) -> list[int]:
-        """Return what it costs to come to each configuration; note by which move."""
+        """Return the cost of reaching each configuration; record the move that reaches it."""
         unknown = 1 + _TIMER_COST * len(self._graph.configurations)
         cost = [unknown] * len(self._graph.configurations)
         cost[0] = 0
@@ -150,14 +145,14 @@ class Subject:
 
     #: The moves at which triples are aimed, the cheapest to come to first.
     goal_moves: dict[Triple, tuple[GraphEdge, ...]] = attrs.field(factory=dict, init=False, repr=False)
-    #: What events are to the table, by all that it looks at: most runs take the same.
+    #: The occurrences of events, by all that the table reads: most runs take the same.
     occurrences: dict[tuple[object, ...], Occurrence] = attrs.field(factory=dict, init=False, repr=False)
-    #: What the properties said of the rows that runs have taken, by these; most runs take the same.
+    #: The violation of the properties by the rows that a run has taken, or None; most runs take the same.
     violations: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
 
     @cached_property
     def graph(self) -> ExploredGraph:
-        """All that the machine can do. Raises TooLargeError."""
+        """All that the machine can do. Raises GraphTooLargeError."""
         return graph_of(self.machine)
 
     @cached_property
@@ -172,12 +167,12 @@ class Subject:
 
     @cached_property
     def triples(self) -> tuple[Triple, ...]:
-        """Every row, boundary and fault there is."""
+        """All triples of row, boundary and fault."""
         return tuple(possible(self.rows))
 
     @cached_property
     def step(self) -> Callable[[Configuration, Occurrence], Taken | Refusal]:
-        """The compiled step; it remembers what it was asked."""
+        """The compiled step, which keeps its results."""
         return compiled_step(self.machine).step
 
     @cached_property
@@ -206,7 +201,7 @@ class Subject:
         return any(row.is_timer for row in self.machine.transitions)
 
     def prepare(self) -> None:
-        """Work out what all stories share, before they are shared out. Raises TooLargeError."""
+        """Compute what all stories share, before they are shared out. Raises GraphTooLargeError."""
         _ = self.triples, self.guide, self.step, self.digest
 
     def goals(self, aim: Triple) -> tuple[GraphEdge, ...]:
@@ -217,7 +212,7 @@ class Subject:
         return moves
 
     def occurrence(self, event: EventEntry) -> Occurrence:
-        """Return what the table looks at of an event: its data is nothing to it."""
+        """Return what the table reads of an event, which is not its data."""
         key = event.event, event.verdicts, event.source
         occurrence = self.occurrences.get(key)
         if occurrence is None:
@@ -225,14 +220,14 @@ class Subject:
         return occurrence
 
     def declaration(self, effect: str) -> Effect:
-        """Return what the Effects table says of an effect, or that it says nothing."""
+        """Return an effect as the Effects table declares it; without a row, one with its name alone."""
         declaration = self.effects.get(effect)
         if declaration is None:
             declaration = self.effects[effect] = Effect(effect)
         return declaration
 
     def handling(self, effect: str) -> str:
-        """Return what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
+        """Return the handling of an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
         about = self.declaration(effect)
         return about.in_doubt or ("ask" if about.kind == "actuator" else "retry")
 
@@ -242,7 +237,7 @@ def monitored_properties(machine: Machine) -> tuple[tuple[str, Monitored], ...]:
     return tuple((show(prop.form), prop.form) for prop in machine.properties if is_monitor(prop.form))
 
 
-#: A run goes on for so many rows beyond its way before nothing is sent to it any more.
+#: The rows that a run goes on beyond its way before the last event is sent to it.
 _BEYOND = 8
 #: How many further faults a seed has, and before how many boundaries they strike.
 _FURTHER, _WITHIN = (0, 0, 1, 1, 2), 60
@@ -260,12 +255,12 @@ class SeedPlan:
     further: frozenset[int]
     limits: tuple[BudgetLimit, ...]
     _guide: Guide = attrs.field(repr=False)
-    #: After so many rows nothing is sent to the run any more.
+    #: After this number of rows nothing is sent to the run any more.
     longest: int = attrs.field(init=False)
     _next_occurrences: dict[int, tuple[Configuration, Occurrence | None]] = attrs.field(factory=dict, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Work out what is asked for again and again."""
+        """Compute what is needed again and again."""
         self.longest = len(self.way) + _BEYOND
 
     @property
@@ -276,7 +271,7 @@ class SeedPlan:
         )
 
     def next_occurrence(self, position: int, here: Configuration) -> Occurrence | None:
-        """Return what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
+        """Return the next occurrence after `position` rows: as planned, else by chance. None when nothing can come."""
         entry = self._next_occurrences.get(position)
         if entry is None or (entry[0] is not here and entry[0] != here):
             entry = self._next_occurrences[position] = (here, self._next(position, here))

@@ -1,11 +1,9 @@
-"""The story of one seed: a run from its beginning to its end, through processes that die, stall and lose it.
+"""Stories and campaigns: a run from its beginning to its end, through processes that die, stall and lose it, and many of them added up.
 
-Takes a subject and a seed, gives a `SeedResult`. Whatever the driver may not decide itself is decided here, as an operator would: who takes
-the run up, what is said about effects in doubt. What goes wrong on the way is in `dsa.testing.simulation.mishaps`.
+A `Story` takes a subject and a seed, and plays to a `SeedResult`. It decides what the driver may not decide itself, as an operator would: who takes
+the run up, what is said about effects in doubt. The faults on the way are in `dsa.testing.simulation.mishaps`.
 
-Many seeds: played by several processes, added up so that the sum is the same however they were shared out.
-
-Takes a subject and a range of seeds, gives an `CampaignResult`. Whoever wants to see how far it is hands in a function.
+`simulate` plays many seeds in several processes, and adds them up to a `CampaignResult`: the sum is the same however they were shared out.
 """
 
 import gc
@@ -35,7 +33,7 @@ from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan, Subject, plan_of
 from dsa.testing.simulation.virtual_loop import SpinningError, Time
 from dsa.testing.simulation.world import World, data_of
 
-#: More processes than this do not take up one run unless it goes round in circles.
+#: The most processes that take up one run, unless it loops.
 _MOST_LIVES = 60
 #: How long it takes until somebody takes a run up, in seconds.
 _PAUSES_S = (0, 0, 1, 3_600, 86_400)
@@ -43,7 +41,7 @@ _PAUSES_S = (0, 0, 1, 3_600, 86_400)
 
 @attrs.frozen
 class SeedResult:
-    """What came of a seed. `fingerprint` is equal for equal stories; `log` tells it, entries and what happened between them."""
+    """The result of a seed. `fingerprint` is equal for equal stories; `log` is the story, entries and what happened between them."""
 
     seed: int
     aim: Triple
@@ -130,7 +128,7 @@ class Story:
         )
 
     def live(self, process: Process, moves: int | None = None) -> None:
-        """Let a process go on until it ends, or the world has made so many moves."""
+        """Let a process go on until it ends, or the world has made `moves` moves."""
         while True:
             try:
                 self._acts.let(process, moves)
@@ -163,7 +161,7 @@ class Story:
         self.tell(f"somebody sends {occurrence.event}")
         return Occurrence(occurrence.event, data=data_of(self.facts.machine, occurrence.event, self.facts.position))
 
-    # -- who goes on ----------------------------------------------------------------------------------------------------
+    # -- the next process ---------------------------------------------------------------------------------------------------
 
     def _next(self, process: Process) -> Process | None:
         """Return the process that goes on with the run after one has ended; None when the story is over."""
@@ -193,7 +191,7 @@ class Story:
             stays = rest.failure is not None and rest.failure.code in {
                 BUDGET,
                 MISSING_DATA,
-            }  # whoever goes on stops again
+            }  # a run that goes on stops again
             return None if stays else self._go_on(process, PersonInput())
         if rest.in_doubt:
             return self._go_on(process, self._decide(rest.in_doubt))
@@ -209,7 +207,7 @@ class Story:
         return again
 
     def _go_on(self, process: Process, person_input: PersonInput) -> Process | None:
-        """Have a run that was stopped, or is in doubt, gone on with: by the process in which it rests, or by a new one."""
+        """Have a run that was stopped, or is in doubt, continued by the process in which it rests, or by a new one."""
         if person_input != PersonInput() or self.plan.chance.happens(50, "same", len(self.processes)):
             return self._take_up(person_input)
         process.drive()
@@ -244,7 +242,7 @@ class Story:
         return None
 
     def _resume_input(self) -> PersonInput:
-        """Return what somebody sends who takes a run up after a crash: now and then what is to come next."""
+        """Return the input of a person who takes a run up after a crash: now and then the next event."""
         position = self.facts.position
         following = self.plan.next_occurrence(position, self.facts.configuration)
         if following is None or position >= self.plan.longest or not self._acts.is_outside(following):
@@ -256,7 +254,7 @@ class Story:
         )
 
     def _hold(self, process: Process, person_input: PersonInput) -> bool:
-        """Hold the run with a process; return whether it has it, and not when it died, the disk failed, or there is no run."""
+        """Hold the run with a process; return False when it died, the disk failed, or the run does not exist."""
         undo = self.mishaps.damage()
         try:
             process.take_up(person_input)
@@ -272,7 +270,7 @@ class Story:
                 self.court.judge_read((), 0)
             self._end_process(process, str(ending))
             return False
-        except Exception as ending:  # noqa: BLE001  (whatever it is, it is found)
+        except Exception as ending:  # noqa: BLE001  (any error is a fault)
             self.court.judge_fault(ending)
             return False
         if undo is not None:
@@ -283,10 +281,10 @@ class Story:
         process.is_alive = False
         self.tell(f"{process.name} ends{': ' if why else ''}{why}")
 
-    # -- what a person says -----------------------------------------------------------------------------------------------
+    # -- a person's decisions ----------------------------------------------------------------------------------------------
 
     def _decide(self, intents: Sequence[Intent]) -> PersonInput:
-        """Look into the world, and say of each effect in doubt what became of it."""
+        """Look into the world, and say of each effect in doubt how it ended."""
         decisions: dict[str, Handling] = {}
         answers: dict[str, Occurrence] = {}
         facts, deeds = self.facts, self.facts.deeds
@@ -318,7 +316,7 @@ def _answer_of(plan: SeedPlan, facts: RunFacts, effect: str, options: Sequence[s
 
 
 def forget(story: Story) -> None:
-    """Take a story apart that nobody asks any more: it refers to itself, and so is gone at once, and need not be looked for."""
+    """Take a story apart that nobody needs any more: it refers to itself, and so it is freed at once, without the garbage collector."""
     for process in story.processes.values():
         process.forget()
     for each in (*vars(story).values(), story):
@@ -326,10 +324,10 @@ def forget(story: Story) -> None:
             vars(each).clear()
 
 
-#: Without a wish, so often as there are triples, and at least so many seeds.
+#: The seeds of a campaign by default: three for each triple, and at least a thousand.
 _LAPS, _FEWEST = 3, 1_000
 _CHUNK = 40
-#: So many objects more than before are looked through for garbage.
+#: The number of new objects after which Python looks for garbage.
 _YOUNG = 20_000
 _MASK = 2**64 - 1
 
@@ -346,7 +344,7 @@ class Breach:
 
 @attrs.define
 class CampaignResult:
-    """What came of seeds. `fingerprint` is equal when every one of them told the same story. It grows in place."""
+    """The results of seeds. `fingerprint` is equal when every one of them told the same story. It grows in place."""
 
     seeds: int = 0
     rows: int = 0
@@ -357,7 +355,7 @@ class CampaignResult:
     breaches: list[Breach] = attrs.field(factory=list)
 
     def add(self, other: "CampaignResult") -> None:
-        """Add what came of other seeds, in whatever order."""
+        """Add the results of other seeds, in any order."""
         self.seeds += other.seeds
         self.rows += other.rows
         self.processes += other.processes
@@ -367,7 +365,7 @@ class CampaignResult:
         self.breaches = sorted((*self.breaches, *other.breaches), key=lambda breach: breach.seed)
 
     def take(self, result: SeedResult) -> None:
-        """Add what came of one more seed."""
+        """Add the result of one more seed."""
         self.seeds += 1
         self.rows += result.rows
         self.processes += result.lives
@@ -409,7 +407,7 @@ def play_seeds(subject: Subject, seeds: Sequence[int]) -> CampaignResult:
 def simulate(
     subject: Subject, seeds: Sequence[int], *, workers: int = 1, progress: Callable[[int], None] = lambda _count: None
 ) -> CampaignResult:
-    """Play seeds with so many processes; `progress` is told how many are done. Raises TooLargeError.
+    """Play seeds in `workers` processes; `progress` is called with the number that are done. Raises GraphTooLargeError.
 
     Where processes cannot be forked, or other threads run, all are played in this one.
     """
@@ -425,7 +423,7 @@ def simulate(
 
 @contextmanager
 def _play_chunks(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iterator[Iterator[CampaignResult]]:
-    """Yield what comes of chunks of seeds, in the order in which they are done."""
+    """Yield the results of chunks of seeds, in the order in which they are done."""
     can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     workers = min(workers, len(chunks)) if can_fork else 1
     if workers <= 1:
@@ -450,7 +448,7 @@ _SUBJECT: list[Subject] = []
 
 
 def _begin(subject: Subject) -> None:
-    """Begin a process that plays: what is there stays, and is not looked through for garbage again and again."""
+    """Begin a process that plays: its objects stay, and the garbage collector leaves them alone."""
     _SUBJECT[:] = [subject]
     gc.freeze()
 

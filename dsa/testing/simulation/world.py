@@ -1,7 +1,7 @@
-"""The world that a simulated run meets: models, guards, services, people. Each says the same whenever it is asked the same.
+"""The world of a simulated run: its models, guards, services and people. The same question gets the same answer.
 
-Gives policies, guards and generators that wait until somebody lets them go on, and keeps count of what they do, outside of any ledger.
-Where the machine has real policies, they run here, with a made-up model and made-up guards behind them.
+It gives policies, guards and generators that wait until they may go on, and counts what they do, outside of any ledger. Where the machine has
+real policies, they run here, with a made-up model and made-up guards behind them.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
 WORLD_FAILURE = "MADE"
-#: After so many rows, and at the end of what is planned, effects wait for their turn though nothing goes wrong: a long way is told from a
-#: loop that never ends, and a table that asks for ever meets who ends its story.
+#: After this number of rows, and at the end of the plan, effects wait for their turn though nothing goes wrong: so a long way differs from a
+#: loop that never ends, and the story of a table that loops for ever can be ended.
 _AT_ONCE = 100
 _NO_SECRETS = Secrets({}, ())
 #: The key of the effect that is performed now; empty while an event arrives.
@@ -48,7 +48,7 @@ class CallingProcess(Protocol):
 
 @attrs.define(eq=False)
 class WorldCall:
-    """An effect under way: it has begun and not happened, until its turn comes. `fate` is what becomes of it then."""
+    """An effect under way: it has begun and not happened, until its turn comes. `fate` is how it ends then."""
 
     caller: CallingProcess
     key: str
@@ -59,11 +59,11 @@ class WorldCall:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether it can be let go on: nobody has, and nobody has stopped it."""
+        """Return whether it can go on: it waits, and was neither let go on nor stopped."""
         return self.turn is not None and not self.turn.done()
 
     def comes_back(self, event: str | None) -> None:
-        """Say with which event it comes back; with `E.failed` it fails."""
+        """Set the event with which it comes back; with `E.failed` it fails."""
         self.event = event
         if event == f"{self.effect}.failed":
             self.fate = "fails"
@@ -77,7 +77,7 @@ class WorldCall:
 class World:
     """Where effects happen. `calls` are those under way, in the order in which they were begun.
 
-    `is_calm` tells that nothing will go wrong while an effect of a row is under way.
+    `is_calm` says that nothing will go wrong while an effect of a row is under way.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class World:
         return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
     def waiting_calls(self, caller: CallingProcess) -> list[WorldCall]:
-        """Return the calls of a process that can be let go on; those that are over are forgotten."""
+        """Return the calls of a process that can go on; those that are over are dropped."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
 
@@ -126,7 +126,7 @@ class World:
         return self._gave(key, str(events[0]) if events else "", steps)
 
     def _is_over_at_once(self, call: WorldCall) -> bool:
-        """Return whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
+        """Return whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives the next intended event."""
         facts, answers = self._facts, self._machine.answers.get(call.effect)
         if facts.position >= self._plan.longest or facts.position % _AT_ONCE == _AT_ONCE - 1:
             return False
@@ -145,7 +145,7 @@ class World:
         return steps
 
     async def _steps(self, call: WorldCall, action: Action, context: PolicyContext) -> list[Step]:
-        """Return what the policy gives: the real one, or the answer that is intended."""
+        """Return the steps of the policy: of the real one, or the answer that is intended."""
         handler = self._handlers.get(call.effect)
         if handler is not None:
             token = _KEY.set(call.key)
@@ -161,7 +161,7 @@ class World:
         return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
 
     def _verdicts_with(self, call: WorldCall) -> Mapping[str, Any]:
-        """Return the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
+        """Return the verdicts that come with an answer: all that are intended, or none, so that guards judge as it arrives."""
         facts = self._facts
         if self._plan.chance.happens(50, "verdicts", call.key):
             return {}
@@ -169,7 +169,7 @@ class World:
         return {} if intention is None or intention.event != call.event else dict(intention.verdicts)
 
     def _garbled_steps(self, effect: str, key: str) -> list[Step]:
-        """Return what is no answer."""
+        """Return steps that are not a valid answer."""
         answers = self._machine.answers.get(effect, ())
         strange: list[Any] = [[None], "steps", None]
         if answers:
@@ -188,7 +188,7 @@ class World:
         return f"text of {key}, try {self._deeds.begin_count[key]}"
 
     def judge(self, guard: str) -> GuardResult:
-        """Return what a guard says now: what is intended, else something by chance."""
+        """Return the verdict of a guard now: the intended one, else one by chance."""
         facts, outcomes = self._facts, self._machine.guard_named[guard].outcomes
         intention: Occurrence | None = self._plan.next_occurrence(facts.position, facts.configuration)
         verdicts = {} if intention is None else dict(intention.verdicts)
@@ -203,7 +203,7 @@ class World:
 
 @attrs.frozen
 class _Guard(GuardInterface):
-    """A guard that says what the world wants."""
+    """A guard that gives the verdicts of the world."""
 
     _name: str
     _world: World
@@ -215,7 +215,7 @@ class _Guard(GuardInterface):
 
 @attrs.frozen
 class _SimulatedModel(GeneratorInterface):
-    """A model that writes which call it is asked in."""
+    """A model that writes the key of the call."""
 
     _world: World
 
@@ -225,7 +225,7 @@ class _SimulatedModel(GeneratorInterface):
 
 
 def data_of(machine: Machine, event: str, number: int) -> object:
-    """Return what an event from outside brings: a text for a specification, else an object with a text that a person might write.
+    """Return the data of an event from outside: a text for a specification, else an object with a text that a person might write.
 
     What prompts and guards read of it is there as well.
     """

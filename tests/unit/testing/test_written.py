@@ -33,7 +33,7 @@ def test_any_test_of_any_machine_reads_back(machine):
     [
         ("nothing", "has no event 'nothing'"),
         ("verdict g.maybe", "write g.passed, g.failed or g.fatal"),
-        ("verdict g.failed and more", "is no occurrence"),
+        ("verdict g.failed and more", "is not an occurrence"),
         ("verdict h.failed", "has no guard 'h'"),
         ("artifact of idle", "only a timer has a source"),
     ],
