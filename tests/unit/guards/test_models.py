@@ -98,7 +98,7 @@ def test_any_type_that_pydantic_can_check_will_do():
     "model", [json.loads, len, functools.partial(json.loads), Person.model_validate, lambda value: value, "int"]
 )
 def test_a_function_is_no_type(model):
-    with pytest.raises(ValueError, match=r"is a (str|function|method|partial|builtin_function_or_method), and no type"):
+    with pytest.raises(ValueError, match=r"is a (str|function|method|partial|builtin_function_or_method), and not a type"):
         PydanticGuard(model)
 
 
