@@ -1,4 +1,4 @@
-"""A process whose forks work on a run, each with a fault of its own; started by tests/store_lives.py.
+"""A process whose forks work on a run, each with a fault of its own; started by store_lives.py.
 
 An order has the folder of the run, the number of the life, the run's id unless it is to begin, what is decided about effects in doubt, and the
 boundary between two things that an effect does at which the life ends (0: at none).

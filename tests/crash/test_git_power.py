@@ -1,6 +1,6 @@
 """A power cut after every change that the git store makes to the disk: what was acknowledged is there, and it goes on.
 
-The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in tests/power_cuts.py.
+The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in power_cuts.py.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """Faults at every call by which the durable store changes the disk: kill -9, torn writes, failing syncs, a full disk.
 
 Nothing that was acknowledged is lost, no recorded result is executed again, what was in doubt is reported, every run finishes; what
-that means is in tests/store_lives.py. What a power cut leaves is test_store_power.py's: here the system keeps what was written.
+that means is in store_lives.py. What a power cut leaves is test_store_power.py's: here the system keeps what was written.
 """
 
 import os

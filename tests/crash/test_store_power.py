@@ -1,6 +1,6 @@
 """A power cut after every call by which the durable store changes the disk: what was acknowledged is there, and the run goes on.
 
-The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in tests/power_cuts.py.
+The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in power_cuts.py.
 """
 
 import random

@@ -12,7 +12,7 @@ from machines.coding.servers.mcp_results import McpServer
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[4]
 LONG_S, SHORT_S = 60.0, 1.0
 
 

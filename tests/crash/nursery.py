@@ -18,7 +18,7 @@ from fault_shim import Fault, calls_seen, log_calls, preloaded
 
 import dsa
 
-FOLDER = Path(__file__).parent / "crash"
+FOLDER = Path(__file__).parent
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ class Nursery:
         Path(self._folder.name, "dot").symlink_to(shutil.which("false"))  # nobody looks at the diagrams
         environment = {
             **preloaded(),
-            "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{Path(__file__).parent}",
+            "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{FOLDER.parent}",
             "PATH": f"{self._folder.name}:{os.environ['PATH']}",
         }
         self._process = subprocess.Popen(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DSA = Path(sys.executable).with_name("dsa")
 GOLDEN = ROOT / "tests" / "golden" / "document_verdicts.json"
 DOCUMENTS = (
