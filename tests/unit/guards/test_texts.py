@@ -33,7 +33,7 @@ def test_a_pattern_is_found_matched_whole_or_absent():
     assert says(RegexGuard(r"a.b", whole=True), "xa\nb") != ""
     assert says(RegexGuard("TODO", absent=True), "done") == ""
     assert says(RegexGuard("TODO", absent=True, hint="finish it"), "TODO") == "finish it"
-    with pytest.raises(ValueError, match="no regular expression"):
+    with pytest.raises(ValueError, match="not a regular expression"):
         RegexGuard("(")
 
 
@@ -100,7 +100,7 @@ def test_faults_are_named_with_their_places(text, feedback):
 
 
 def test_what_is_no_schema_is_refused():
-    with pytest.raises(ValueError, match="no JSON schema"):
+    with pytest.raises(ValueError, match="not a JSON schema"):
         SchemaGuard({"type": "nothing"})
 
 
