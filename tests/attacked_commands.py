@@ -298,11 +298,11 @@ def ended(name, targets):
             argv,
             root=targets.root,
             timeout_s=attack.timeout_s,
-            protected=("deep/down/kept.txt",),
+            protected_patterns=("deep/down/kept.txt",),
             rules=rules,
             bounds=bounds,
         )
-        how, said, code, removed = ran.ended, ran.output, ran.code, ran.removed
+        how, said, code, removed = ran.end_reason, ran.output, ran.code, ran.removed_paths
     except WorkspaceToolError as error:
         how, said, code, removed = error.code, str(error), attack.code, ()
     if "PLANTED" in said or SECRET in said or os.environ["SECRET"] in said or len(said) > 20_000:
@@ -316,7 +316,7 @@ def plain(targets):
     """Return what a plain command gives."""
     targets.fresh({"main.py": "import sys\nprint('hello', len(sys.argv))"})
     ran = run(("python", "main.py", "x"), root=targets.root)
-    return ran.code, ran.output, ran.ended
+    return ran.code, ran.output, ran.end_reason
 
 
 def _most_memory_mb():

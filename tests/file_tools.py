@@ -17,8 +17,8 @@ class FileTools(Workspace):
     def apply(self, tool, arguments, planned=()):
         return as_data(super().apply(given.read(tool, arguments), planned))
 
-    def planned(self, tool, arguments):
-        return super().planned(given.read(tool, arguments))
+    def plan(self, tool, arguments):
+        return super().plan(given.read(tool, arguments))
 
     def diff(self, tool, arguments):
         return super().diff(given.read(tool, arguments))

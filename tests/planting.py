@@ -69,8 +69,8 @@ def main(folder):
     for path in [each for each in root.rglob("*") if each.is_dir()]:
         subprocess.run(["git", "status"], cwd=path, capture_output=True, check=False, env={"PATH": "/usr/bin:/bin"})
     told = {
-        "removed": ran.removed,
-        "again": again.removed,
+        "removed": ran.removed_paths,
+        "again": again.removed_paths,
         "said": ran.output.splitlines(),
         "started": sorted(str(path.relative_to(root)) for path in root.rglob("RAN")),
         "mode": mode,

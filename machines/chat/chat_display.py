@@ -61,7 +61,7 @@ class ChatDisplay(Lines):
         super().__init__(console)
         self._folder, self._is_verbose = folder, is_verbose
         self._conversation = ChatConversation()
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
         self._failure = ""
         self._file_count = 0
 
@@ -86,12 +86,12 @@ class ChatDisplay(Lines):
 
     def _show(self, entry: Entry, run_id: str) -> None:
         if isinstance(entry, EventEntry):
-            self._arrived = entry
-        elif isinstance(entry, RowEntry) and self._arrived is not None:
-            self._take_event(self._arrived, entry)
+            self._last_event = entry
+        elif isinstance(entry, RowEntry) and self._last_event is not None:
+            self._take_event(self._last_event, entry)
             self._files(run_id)
-        elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
-            self.line(f"not now: {self._arrived.event} is refused ({entry.reason})", "yellow")
+        elif isinstance(entry, RefusalEntry) and self._last_event is not None and self._last_event.key is None:
+            self.line(f"not now: {self._last_event.event} is refused ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
             self._take_result(entry)
 

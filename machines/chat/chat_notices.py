@@ -196,7 +196,7 @@ def _notice(
 
 
 async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that an equal call was made, with its result."""
+    """Answer a repeated call with the result of the equal one."""
     _, conversation = _resources(context)
     call = _call_in(action)
     earlier_call = call.earlier
@@ -215,7 +215,7 @@ async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model why a call cannot be made."""
+    """Answer a call that cannot be made with the reason."""
     call = _call_in(action)
     reason = "invalid_tool_payload" if call.tool else "unknown_tool"
     why = call.fault or _fault_of(action, context)
@@ -223,7 +223,7 @@ async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that this phase does not accept such a call."""
+    """Answer a call that this phase does not accept."""
     call = _call_in(action)
     phase = context.run.configuration.state.rpartition(".")[2]
     why = f"{call.tool} is not available while {phase}: answer with what you have, or use another tool"
@@ -245,7 +245,7 @@ def _fault_of(action: Action, context: PolicyContext) -> str:
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that its waiting calls are not made."""
+    """Answer the waiting calls, which are not made."""
     _, conversation = _resources(context)
     results = _fault_results(conversation, LEFT_OUT, "this turn allows no more calls; answer with what you have")
     return _notice(action, LEFT_OUT, f"{plural(len(results), 'call')} left out", *results, drops=True)
@@ -256,7 +256,7 @@ def _fault_results(conversation: ChatConversation, reason: str, why: str) -> lis
 
 
 async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell people which artifacts existed already."""
+    """Report the artifacts that existed already, for people."""
     _, conversation = _resources(context)
     result = read_record(ChatResult, {"result": {}, "call_id": "", **action.payload["data"]})
     names = [(each.name, each.equal_to) for each in result.artifacts if each.equal_to]
@@ -268,7 +268,7 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the model that its answer cannot be used."""
+    """Send the model a note that its answer cannot be used."""
     answer = read_record(ModelAnswer, action.payload["data"])
     return _notice(action, "answer_cut_off", answer.why, note=answer.note)
 
@@ -278,23 +278,23 @@ async def present(action: Action, context: PolicyContext) -> list[Step]:
     """Answer with the files that an answer lacks, and with the report if the user wants one and nothing is missing."""
     chat, conversation = _resources(context)
     chat.files.publish(conversation.inventory)
-    lacking = what_is_missing(conversation, {table.source for table in chat.database.tables})
-    report = report_files(conversation, chat.files) if chat.wants_report and not lacking else ()
-    return [event_step(action.policy, "presented", data=as_data(PresentedAnswer(report, tuple(lacking))))]
+    missing = what_is_missing(conversation, {table.source for table in chat.database.tables})
+    report = report_files(conversation, chat.files) if chat.wants_report and not missing else ()
+    return [event_step(action.policy, "presented", data=as_data(PresentedAnswer(report, tuple(missing))))]
 
 
 def what_is_missing(conversation: ChatConversation, sources: Iterable[str]) -> list[str]:
     """Return the files that an answer names and that do not exist, and the kinds of files that the user asked for and does not get."""
     turn, inventory, source_names = conversation.turn, conversation.inventory, set(sources)
     names = [name for name in dict.fromkeys(_FILE.findall(turn.answer)) if name not in source_names]
-    lacking = [f"the file {name}, which the answer names" for name in names if inventory.by_name(name) is None]
+    missing = [f"the file {name}, which the answer names" for name in names if inventory.by_name(name) is None]
     artifacts = [inventory[artifact_id] for call in turn.calls for artifact_id in call.artifacts]
     here = [*artifacts, *(artifact for name in names if (artifact := inventory.by_name(name)) is not None)]
     for what, (words, kinds) in _FILE_KINDS.items():
         is_asked_for = words.search(turn.text) and not _NEGATION.search(turn.text)
         if is_asked_for and not _is_there(here, kinds):
-            lacking.append(f"a {what}, which the user asked for")
-    return lacking
+            missing.append(f"a {what}, which the user asked for")
+    return missing
 
 
 def _is_there(artifacts: Iterable[ChatArtifact], kinds: set[str]) -> bool:
@@ -302,14 +302,14 @@ def _is_there(artifacts: Iterable[ChatArtifact], kinds: set[str]) -> bool:
 
 
 async def remind(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the model what is missing from its answer."""
+    """Send the model a note on what its answer lacks."""
     lacks = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     note = f"[Missing: {lacks}. Make it with a tool, or answer without it.]"
     return _notice(action, "answer_incomplete", lacks, note=note)
 
 
 async def note_missing(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the user what is missing from an answer."""
+    """Report to the user what an answer lacks."""
     lacks = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     return _notice(action, "answer_incomplete", lacks)
 

@@ -35,7 +35,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._contents = folder, folder / "contents"
-        self._published = 0
+        self._published_count = 0
 
     def keep(self, content: bytes) -> str:
         """Store bytes, and return their SHA-256. They are durable when this returns. Raises OSError when they cannot be written."""
@@ -59,12 +59,12 @@ class Files:
 
     def publish(self, artifacts: Iterable[ChatArtifact]) -> None:
         """Write the artifacts since the last call under their names, each once."""
-        for artifact in islice(artifacts, self._published, None):
+        for artifact in islice(artifacts, self._published_count, None):
             path = self.public_path(artifact)
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, self.content(artifact.digest))
-            self._published += 1
+            self._published_count += 1
 
     def public_path(self, artifact: ChatArtifact) -> Path:
         """Return the path of an artifact for people."""

@@ -64,14 +64,14 @@ def _code(value: object, parameter: Parameter, rescues: list[str]) -> str:
     text = _plain(value, parameter, rescues)
     if _is_python(text):
         return text.strip("\n")
-    dedented = textwrap.dedent(text).strip("\n")
-    if dedented != text.strip("\n") and _is_python(dedented):
+    flush_text = textwrap.dedent(text).strip("\n")
+    if flush_text != text.strip("\n") and _is_python(flush_text):
         rescues.append("indentation")
-        return dedented
-    unescaped = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
-    if "\n" not in text.strip("\n") and _is_python(unescaped):
+        return flush_text
+    plain_text = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    if "\n" not in text.strip("\n") and _is_python(plain_text):
         rescues.append("escaped_newlines")
-        return unescaped.strip("\n")
+        return plain_text.strip("\n")
     return text.strip("\n")
 
 

@@ -89,7 +89,7 @@ def show_counters(entries: Iterable[Entry]) -> dict[str, int | float | str]:
 
 def counters_of(conversation: ChatConversation) -> ConversationCounters:
     """Return the counters of a conversation."""
-    guided, helped = conversation.guided, conversation.guided_well
+    retries, successes = conversation.retry_count, conversation.retry_successes
     return ConversationCounters(
         len(conversation.turns),
         conversation.transcript.answers,
@@ -97,8 +97,8 @@ def counters_of(conversation: ChatConversation) -> ConversationCounters:
         dict(sorted(conversation.reasons.items())),
         dict(sorted(conversation.transcript.rescues.items())),
         len(conversation.inventory),
-        RetryCounts(guided, helped),
-        helped / guided if guided else None,
+        RetryCounts(retries, successes),
+        successes / retries if retries else None,
     )
 
 
@@ -386,7 +386,7 @@ class _ChatSession:
 
     def ask(self, texts: tuple[str, ...]) -> int:
         """Send the texts one after the other; return the exit code."""
-        chat, code, began = self.chat, 0, time.monotonic()
+        chat, code, start_s = self.chat, 0, time.monotonic()
         if chat.is_under_way:
             self.hear(chat.go_on())
         for text in texts:
@@ -396,7 +396,7 @@ class _ChatSession:
             turn = self.hear(chat.say(text))
             code = INTERRUPTED if turn.end_reason == "turn_cancelled" else int(chat.has_failed)
             if self.options.json_wanted:
-                self._write(turn, code, time.monotonic() - began)
+                self._write(turn, code, time.monotonic() - start_s)
             if code == INTERRUPTED:
                 break
         if not self.options.json_wanted:

@@ -124,8 +124,8 @@ class Inventory:
         """
         beside, result = dict[str, str](), []
         for each in artifacts:
-            existing = self.equal(each.digest) if dedups else None
-            equal_to = beside.get(each.digest) if existing is None else existing.artifact_id
+            equal = self.equal(each.digest) if dedups else None
+            equal_to = beside.get(each.digest) if equal is None else equal.artifact_id
             if equal_to is None and dedups:
                 beside[each.digest] = self.id_after(len(beside))
             result.append(attrs.evolve(each, equal_to=equal_to))
@@ -297,7 +297,7 @@ class ChatTurn:
     exchange: Exchange = attrs.field(factory=Exchange)
     calls: list[DataCall] = attrs.field(factory=list)
     answer: str = ""
-    guided: bool = False
+    is_retry: bool = False
     end_reason: str = ""
     why: str = ""
 
@@ -314,8 +314,8 @@ class ChatConversation:
         self.latest_table: ResultTable | None = None
         self.reasons: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
-        self.guided = self.guided_well = 0
-        self._arrived: EventEntry | None = None
+        self.retry_count = self.retry_successes = 0
+        self._last_event: EventEntry | None = None
         self._earlier_calls: dict[str, Earlier] = {}
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -323,9 +323,9 @@ class ChatConversation:
         for entry in entries:
             self.count += 1
             if isinstance(entry, EventEntry):
-                self._arrived = entry
-            elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._take_event(self._arrived)  # a refused event changes nothing
+                self._last_event = entry
+            elif isinstance(entry, RowEntry) and self._last_event is not None:
+                self._take_event(self._last_event)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self._take_notices(entry)
 
@@ -380,9 +380,9 @@ class ChatConversation:
             return
         data_call.text, data_call.digest, data_call.rescues = call.text, call.digest, call.rescues
         data_call.equal_to = "" if call.earlier is None else call.earlier.call_id
-        if self.turn.guided and data_call.tool == "run_python" and data_call.text and not call.fault:
-            self.turn.guided = False
-            self.guided_well += 1
+        if self.turn.is_retry and data_call.tool == "run_python" and data_call.text and not call.fault:
+            self.turn.is_retry = False
+            self.retry_successes += 1
 
     def _take_result(self, entry: EventEntry, result: ChatResult, call: DataCall) -> None:
         is_done = entry.event in DONE_EVENTS
@@ -406,7 +406,7 @@ class ChatConversation:
             self.intents = deque([*others, call.intent], maxlen=self.intents.maxlen)
 
     def _copy_results(self, call: DataCall) -> None:
-        """Give a skipped call the results of its equal: the table becomes the latest, the artifacts get their names again."""
+        """Copy the results of the equal call to a skipped one: the table becomes the latest, the artifacts get their names again."""
         equal = self.transcript.call(call.equal_to)
         if equal is not None and equal.status == "done":
             call.new_artifacts, call.artifacts = equal.new_artifacts, equal.artifacts
@@ -438,8 +438,8 @@ class ChatConversation:
             if notice.reason in ENDS:
                 self.turn.end_reason, self.turn.why = notice.reason, notice.text
             if notice.reason == "empty_python_payload_retried":
-                self.guided += 1
-                self.turn.guided = True
+                self.retry_count += 1
+                self.turn.is_retry = True
             for call_id, content in notice.results.items():
                 self._skip_call(notice.reason, ToolResult(call_id, content))
             if notice.drops:
@@ -457,7 +457,7 @@ class ChatConversation:
             self.transcript.result(result)
 
     def _close_open(self, reason: str) -> None:
-        """Give every open call a result: a provider refuses a conversation with open calls."""
+        """Add a result for every open call: a provider refuses a conversation with open calls."""
         self.transcript.drop()
         self.transcript.current = None
         for call_id in self.transcript.open_ids():

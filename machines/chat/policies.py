@@ -37,12 +37,12 @@ _AGAIN = re.compile(
     r"|\bfrom scratch\b|\boverwrite\b",
     re.IGNORECASE,
 )
-_NEGATED = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(?:\w+\s+){0,2}$", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(?:\w+\s+){0,2}$", re.IGNORECASE)
 
 
 def asks_again(text: str) -> bool:
     """Return whether a message asks for work to be done again."""
-    return any(not _NEGATED.search(text[: match.start()]) for match in _AGAIN.finditer(text))
+    return any(not _NEGATION.search(text[: match.start()]) for match in _AGAIN.finditer(text))
 
 
 def read_message(data: object) -> object:
@@ -111,7 +111,7 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     room = first_room(transcript.room, chat.context_chars, chat.model_name)
     beside = sum(tool.size for tool in tools)
     result, used_chars = await ask_within(ask, messages_within, room, beside=beside, notice=chat.tell)
-    kind, answer = answer_of(result, transcript.free_id, TOOLS.values(), misplaced=transcript.misplaced)
+    kind, answer = answer_of(result, transcript.free_id, TOOLS.values(), misplaced_count=transcript.misplaced_count)
     room_now = room_of(used_chars, chat.context_chars, chat.model_name)
     answer = attrs.evolve(answer, room=room_now, offered=names)
     return [event_step(action.policy, "answered" if kind == "said" else kind, data=as_data(answer))]
@@ -128,8 +128,8 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     chat.files.publish(conversation.inventory)
     if not conversation.transcript.queue:
         return [event_step(action.policy, "no_more_calls")]
-    queued = conversation.transcript.queue[0]
-    call = (read_call if chat.normalises else read_strictly)(queued, TOOLS)
+    queued_call = conversation.transcript.queue[0]
+    call = (read_call if chat.normalises else read_strictly)(queued_call, TOOLS)
     if call.tool is None:
         unknown = ChatCall(call.call_id, "", rescues=call.rescues, fault=call.fault)
         return [event_step(action.policy, "unknown_call", data=as_data(unknown))]
@@ -176,11 +176,11 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     """Query the data. A fault in the query is a result for the model; only our own faults raise."""
     chat, call = _resources(context), _call_in(action)
     try:
-        result, digest, shared = await _interrupting(chat, partial(_query, chat, call))
+        result, digest, shared_file = await _query_in_thread(chat, partial(_query, chat, call))
     except SqlError as error:
         return [event_step(action.policy, "sql_failed", data=as_data(ChatResult(call.call_id, _error_result(error))))]
     table = ResultTable(digest, tuple(result.columns), tuple(result.types))
-    artifacts = _table_artifact(result, *shared, call.digest, chat.conversation(context.run), dedups=chat.dedups)
+    artifacts = _table_artifact(result, *shared_file, call.digest, chat.conversation(context.run), dedups=chat.dedups)
     data = ChatResult(call.call_id, _result_for_model(result), result.intent, table, artifacts)
     return [event_step(action.policy, "sql_done", data=as_data(data))]
 
@@ -191,11 +191,11 @@ _QueryResult = tuple[SqlResult, str, tuple[str, int]]
 def _query(chat: ChatResources, call: ChatCall) -> _QueryResult:
     """Query, and store the rows unchanged and safe for spreadsheets. Return the result, the SHA-256 of the former, and SHA-256 and size of the latter."""
     result = chat.database.query(call.text, limit=int(str(call.arguments["limit"])))
-    shared = for_spreadsheets(result.csv)
-    return result, chat.files.keep(result.csv), (chat.files.keep(shared), len(shared))
+    shared_csv = for_spreadsheets(result.csv)
+    return result, chat.files.keep(result.csv), (chat.files.keep(shared_csv), len(shared_csv))
 
 
-async def _interrupting(chat: ChatResources, query: Callable[[], _QueryResult]) -> _QueryResult:
+async def _query_in_thread(chat: ChatResources, query: Callable[[], _QueryResult]) -> _QueryResult:
     """Query in a thread; cancelling the caller stops the query."""
     try:
         return await in_thread(query)

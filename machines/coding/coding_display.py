@@ -43,7 +43,7 @@ from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolResult
 from machines.tool_use.transcript import notices_in
 
 _MOST_LINES = 12
-_PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
+_MODEL_EFFECTS = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
     "call_looping": "red", "path_outside_workspace": "red", "command_not_allowed": "red", "goal_complete": "green",
     "subtask_completed": "green",
@@ -56,7 +56,7 @@ class CodingDisplay(Lines):
     def __init__(self, console: Console, part: str = "") -> None:
         super().__init__(console, part)
         self._run, self._parts = "", dict[str, CodingDisplay]()
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
         self._bounds: Mapping[str, Value] = {}
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
         self._tool = ""
@@ -86,11 +86,11 @@ class CodingDisplay(Lines):
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
-            self._arrived = entry
-        elif isinstance(entry, RowEntry) and self._arrived is not None:
-            self._place = self._arrived.seq  # a refused event takes no row and leaves the question open
+            self._last_event = entry
+        elif isinstance(entry, RowEntry) and self._last_event is not None:
+            self._place = self._last_event.seq  # a refused event takes no row and leaves the question open
             self._question = None  # any row answers the question
-            self._take_event(self._arrived.event, self._arrived.data, entry)
+            self._take_event(self._last_event.event, self._last_event.data, entry)
         elif isinstance(entry, ResultEntry):
             self._seconds += entry.seconds
             self._take_result(entry)
@@ -169,7 +169,7 @@ class CodingDisplay(Lines):
             payload = step["payload"] if isinstance(step["payload"], dict) else {}
             if step["actor"] == "ask_approval" and not entry.has_failed:
                 self._question = str(payload.get("diff", ""))
-            is_shown_later = step["actor"] in _PAUSING  # the next pause shows it
+            is_shown_later = step["actor"] in _MODEL_EFFECTS  # the next pause shows it
             if entry.has_failed and payload.get("error") is True and not is_shown_later:
                 self.line(f"[failed] {step['actor']}: {one_line(str(payload.get('message')), 2 * LONGEST)}", "red")
         for notice in notices_in(entry, WorkNotice, REASONS):

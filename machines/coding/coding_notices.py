@@ -88,7 +88,7 @@ def _end_subtask(
 
 
 async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model why a call is not made, and to try something else."""
+    """Answer a call that is not made with the reason, and ask for something else."""
     _, work = resources_and_work(context)
     data = action.payload["data"]
     is_call = isinstance(data, dict) and "call_id" in data
@@ -126,7 +126,7 @@ async def question(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that its waiting calls are not made."""
+    """Answer the waiting calls, which are not made."""
     _, work = resources_and_work(context)
     results = _results(work, LEFT_OUT, "not made: too many calls at once, or the work ends here")
     if not results:
@@ -136,7 +136,7 @@ async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the model to call a tool."""
+    """Ask the model to call a tool."""
     note = (
         "[You did not call a tool. Call one now. When the subtask is over, call mark_subtask_complete with your answer as its reason: success=true when "
         "it is done, success=false when it cannot be done. An answer without a call ends the work here, as not done.]"
@@ -145,7 +145,7 @@ async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
 
 
 async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the model that its answer cannot be used."""
+    """Send the model a note that its answer cannot be used."""
     answer = read_record(ModelAnswer, action.payload["data"])
     return _notice(action, WorkNotice("answer_cut_off", answer.why, answer.note))
 

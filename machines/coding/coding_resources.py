@@ -20,7 +20,7 @@ from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.timeline import OnMoment
-from machines.coding.coding_tools import Did
+from machines.coding.coding_tools import CallAction
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Approval
 from machines.coding.toolbox import Toolbox
@@ -74,9 +74,9 @@ def where_it_stands(work: Work, files: Sequence[str] = ()) -> str:
         f"FILES CREATED: {_paths_text(list(dict.fromkeys([*files, *work.files_written])))}",
         f"STATE: {json.dumps(attrs.asdict(work.probe) if work.probe else {}, ensure_ascii=False)}",
     ]
-    if work.blocked:
-        blocked = list(work.blocked.values())[-_MOST_BLOCKED:]
-        lines.append("BLOCKED, try something else:\n" + "\n".join(f"- {each}" for each in blocked))
+    if work.blocked_calls:
+        blocked_calls = list(work.blocked_calls.values())[-_MOST_BLOCKED:]
+        lines.append("BLOCKED, try something else:\n" + "\n".join(f"- {each}" for each in blocked_calls))
     return "\n".join(lines)
 
 
@@ -199,7 +199,7 @@ class CodingResources:
         self.notice: Listener = lambda _text: None
         self.watch_part: OnMoment | None = None
         self.runs: Runs | None = None
-        self.others: Callable[[], Iterable[Did]] = tuple
+        self.others: Callable[[], Iterable[CallAction]] = tuple
 
     def work(self, run: Run) -> Work:
         """Return the work up to the end of the run's ledger."""
@@ -209,7 +209,7 @@ class CodingResources:
         return self._work
 
     @property
-    def past(self) -> tuple[Did, ...]:
+    def past(self) -> tuple[CallAction, ...]:
         """The last actions."""
         return tuple(self._work.past)
 
@@ -281,14 +281,14 @@ class CodingResources:
         if needs == "look" or asks in permissions:
             return Approval("yes")
         if needs == "ask":
-            return self._asking('approve = "ask"')
+            return self._approval_of_user('approve = "ask"')
         if mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
             return Approval("yes")
         if mode == "read-only":
             return Approval("never", "this run may only read (--mode read-only): look, and answer")
-        return self._asking(f"--mode {mode}")
+        return self._approval_of_user(f"--mode {mode}")
 
-    def _asking(self, setting: str) -> Approval:
+    def _approval_of_user(self, setting: str) -> Approval:
         """Return that the user is asked because of a setting; in a part nobody can be asked."""
         if self.settings.part_of:
             why = f"it needs permission ({setting}), and parts that run at the same time cannot ask for it"

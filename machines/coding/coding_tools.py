@@ -43,7 +43,7 @@ _SAME_ERRORS = 3
 
 
 @attrs.frozen
-class Did:
+class CallAction:
     """An action: a call that was made, or refused as a loop. `result` is a digest of its result, empty for a refused one.
 
     `tool` is the tool with its program (`tool_of`). `changed` says that it changed a file. `error` is the kind of its failure, or empty. `at_ms` is
@@ -87,21 +87,21 @@ def tool_of(tool: str, argv: Sequence[str]) -> str:
     return " ".join([tool, *argv[:1]])
 
 
-def round_of(call: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
+def round_of(call: CallAction, past: Sequence[CallAction], others: Iterable[CallAction] = ()) -> Round:
     """Judge a call by the last actions, oldest first, and by the changes of parallel parts (`others`)."""
     if call.kind == "polling":
         return Round()
     again = _again(call, _with(others, past, call))
-    judgements = (again, _alternating(call.key, past[-WINDOW:]), _same_error(call, past))
+    judgements = (again, _alternation(call.key, past[-WINDOW:]), _same_error(call, past))
     return max(judgements, key=lambda each: (_ORDER[each.level], each.times))
 
 
-def in_order(past: Iterable[Did], others: Iterable[Did]) -> tuple[Did, ...]:
+def in_order(past: Iterable[CallAction], others: Iterable[CallAction]) -> tuple[CallAction, ...]:
     """Return actions in the order of time."""
-    return tuple(sorted([*others, *past], key=lambda did: did.at_ms))
+    return tuple(sorted([*others, *past], key=lambda action: action.at_ms))
 
 
-def _with(others: Iterable[Did], past: Iterable[Did], call: Did) -> tuple[Did, ...]:
+def _with(others: Iterable[CallAction], past: Iterable[CallAction], call: CallAction) -> tuple[CallAction, ...]:
     """Return the own actions with the changes of others; what others have looked at or run does not count here."""
     is_change = call.kind == "changing"
     return in_order(past, (each for each in others if is_change or (each.changed and each.key != call.key)))
@@ -118,7 +118,7 @@ def _judgement(times: int, level: Level, why: str) -> Round:
     return Round(level, times, "" if level == "fine" else why)
 
 
-def _again(call: Did, past: Sequence[Did]) -> Round:
+def _again(call: CallAction, past: Sequence[CallAction]) -> Round:
     """Judge a call by its equals."""
     if call.kind == "looking" or call.polled:
         return _same_again(call, past)
@@ -127,7 +127,7 @@ def _again(call: Did, past: Sequence[Did]) -> Round:
     return _judgement(times, _level(times), f"this is call {times} of {call.tool} with the same arguments")
 
 
-def _same_again(call: Did, past: Sequence[Did]) -> Round:
+def _same_again(call: CallAction, past: Sequence[CallAction]) -> Round:
     """Judge a call that may repeat while its outcome changes: a look, or a polling command."""
     polls = sum(each.key == call.key for each in past) if call.polled else 0
     if polls >= POLLS:
@@ -141,22 +141,22 @@ def _same_again(call: Did, past: Sequence[Did]) -> Round:
     times = 1 + same + refusals
     level_count = times - SAME_POLLS + BLOCK - 1 if call.polled else times
     level = _level(level_count) if level_count != REMIND else "fine"  # it may see something new this time
-    saw = f"the last {same} results were the same" if same > 1 else "it was refused before"
-    return _judgement(times, level, f"this is call {times} of {call.tool} with nothing new: {saw}")
+    outcome_text = f"the last {same} results were the same" if same > 1 else "it was refused before"
+    return _judgement(times, level, f"this is call {times} of {call.tool} with nothing new: {outcome_text}")
 
 
-def _before(call: Did, past: Sequence[Did]) -> list[Did]:
+def _before(call: CallAction, past: Sequence[CallAction]) -> list[CallAction]:
     """Return the earlier equal calls that count, the last one first."""
     since = reversed(past) if call.kind == "changing" else _since_a_change(call.key, past)
     return [each for each in since if each.key == call.key]
 
 
-def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
+def _since_a_change(key: str, window: Sequence[CallAction]) -> list[CallAction]:
     """Return the actions since something else changed a file, the last one first."""
     return list(takewhile(lambda each: each.key == key or not each.changed, reversed(window)))
 
 
-def _same_last(key: str, window: Sequence[Did]) -> tuple[int, int]:
+def _same_last(key: str, window: Sequence[CallAction]) -> tuple[int, int]:
     """Return how many of the last equal calls had the last outcome, and how many were refused. A file change by another call starts from zero."""
     mine = [each for each in _since_a_change(key, window) if each.key == key]
     results = [each.result for each in mine if not each.refused]
@@ -164,7 +164,7 @@ def _same_last(key: str, window: Sequence[Did]) -> tuple[int, int]:
     return same, sum(each.refused for each in mine)
 
 
-def _alternating(key: str, window: Sequence[Did]) -> Round:
+def _alternation(key: str, window: Sequence[CallAction]) -> Round:
     """Judge patterns A-B-A-B and A-B-C-A-B-C that the call would complete."""
     for period in _PERIODS:
         before = window[-(2 * period - 1) :]
@@ -182,14 +182,14 @@ def _alternating(key: str, window: Sequence[Did]) -> Round:
     return Round()
 
 
-def _is_stuck(first: Did, second: Did) -> bool:
+def _is_stuck(first: CallAction, second: CallAction) -> bool:
     """Return whether a repeated call had nothing new."""
     if first.kind == "polling":
         return False
     return first.kind == "changing" or second.refused or (first.result == second.result and not second.changed)
 
 
-def _same_error(call: Did, past: Sequence[Did]) -> Round:
+def _same_error(call: CallAction, past: Sequence[CallAction]) -> Round:
     """Judge a tool that failed in the same way in each of the last answers, with any arguments.
 
     Failures in the same answer as the call do not count yet. Refusals never count, because the refused calls differ.
@@ -197,9 +197,9 @@ def _same_error(call: Did, past: Sequence[Did]) -> Round:
     if call.polled:  # `_same_again` counts its outcomes
         return Round()
     actions = [each for each in past if not each.polled]
-    failing = takewhile(lambda each: each.tool == call.tool and bool(each.error or each.refused), reversed(actions))
+    failures = takewhile(lambda each: each.tool == call.tool and bool(each.error or each.refused), reversed(actions))
     ways: dict[int, set[str]] = {}
-    for each in failing:
+    for each in failures:
         if each.error and each.answer < call.answer:
             ways.setdefault(each.answer, set()).add(each.error)
     last = list(ways.values())[:_SAME_ERRORS]
@@ -209,31 +209,31 @@ def _same_error(call: Did, past: Sequence[Did]) -> Round:
     return Round("block", BLOCK, why)
 
 
-def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:
+def reminder_of(action: CallAction, past: Sequence[CallAction], others: Iterable[CallAction] = ()) -> str:
     """Return the reminder for the result of a repeated call, or an empty text.
 
     It compares recorded outcomes; of a refused call it only says that it was refused.
     """
-    if did.kind == "polling":
+    if action.kind == "polling":
         return ""
-    past = _with(others, past, did)
-    if did.kind == "looking" or did.polled:
-        same, _ = _same_last(did.key, [*past, did])
+    past = _with(others, past, action)
+    if action.kind == "looking" or action.polled:
+        same, _ = _same_last(action.key, [*past, action])
         return _reminder(same, ", with the same outcome") if same == REMIND else ""
-    before = _before(did, past)
+    before = _before(action, past)
     if _level(1 + len(before)) != "remind":
         return ""
     earlier = [each for each in before if not each.refused]
     if not earlier:
         return "You made exactly this call before, and it was refused. Do something else next."
-    return _reminder(1 + len(earlier), _outcome(did, earlier))
+    return _reminder(1 + len(earlier), _outcome(action, earlier))
 
 
-def _outcome(did: Did, earlier: Iterable[Did]) -> str:
+def _outcome(action: CallAction, earlier: Iterable[CallAction]) -> str:
     """Return how the recorded outcomes of equal calls compare."""
-    if did.kind == "changing" and not did.error:
-        return ", and changed a file again" if did.changed else "; this time it changed nothing"
-    is_same = all((each.result, each.changed) == (did.result, did.changed) for each in earlier)
+    if action.kind == "changing" and not action.error:
+        return ", and changed a file again" if action.changed else "; this time it changed nothing"
+    is_same = all((each.result, each.changed) == (action.result, action.changed) for each in earlier)
     return ", with the same outcome" if is_same else ", with a different outcome"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
-from machines.coding.coding_tools import MEMORY, TOOLS, WINDOW, Did, tool_of
+from machines.coding.coding_tools import MEMORY, TOOLS, WINDOW, CallAction, tool_of
 from machines.coding.task_plan import (
     REASONS,
     Apart,
@@ -32,7 +32,7 @@ from machines.coding.task_plan import (
     Subtask,
     Task,
     WorkNotice,
-    did_of,
+    action_of,
     fallback,
 )
 from machines.tool_use.records import JsonObject, read_record
@@ -130,7 +130,7 @@ def _list_in(result: JsonObject, name: str) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def lacking(subtask: str, results: Sequence[ToolEvidence]) -> str:
+def missing_evidence(subtask: str, results: Sequence[ToolEvidence]) -> str:
     """Return which evidence for a subtask is missing, or an empty text when a result matches it."""
     if not results:
         return "there is no tool result in this subtask"
@@ -185,8 +185,8 @@ class Work:
         self.transcript = Transcript(_work_call)
         self.calls: list[WorkCall] = []
         self.evidence: list[ToolEvidence] = []
-        self.past: deque[Did] = deque(maxlen=MEMORY)
-        self.past_apart: deque[Did] = deque(maxlen=MEMORY)
+        self.past: deque[CallAction] = deque(maxlen=MEMORY)
+        self.past_apart: deque[CallAction] = deque(maxlen=MEMORY)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
         self.moves: list[FileChange] = []
         self.new_files: set[str] = set()
@@ -194,7 +194,7 @@ class Work:
         self.spans: list[tuple[str, str]] = []
         self.commands: list[str] = []
         self.errors: list[str] = []
-        self.blocked: dict[str, str] = {}
+        self.blocked_calls: dict[str, str] = {}
         self.permissions: set[str] = set()
         self.probe: Probe | None = None
         self.answer = self.paused_for = ""
@@ -205,16 +205,16 @@ class Work:
         self.seconds = 0.0
         self.doubts: set[str] = set()
         self._run, self._is_shown = "", False
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Read further entries."""
         for entry in entries:
             self.count += 1
             if isinstance(entry, EventEntry):
-                self._arrived = entry
-            elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._take_event(self._arrived, entry.target)  # a refused event changes nothing
+                self._last_event = entry
+            elif isinstance(entry, RowEntry) and self._last_event is not None:
+                self._take_event(self._last_event, entry.target)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
                 if not entry.has_failed and (key := self._key(entry.key)) in self.under_way:
@@ -251,8 +251,8 @@ class Work:
     @property
     def next_waiting(self) -> Subtask | None:
         """The next subtask, or None."""
-        waiting = (each for chapter in self.chapters for each in chapter.subtasks if each.status == "waiting")
-        return next(waiting, None)
+        subtasks = (each for chapter in self.chapters for each in chapter.subtasks if each.status == "waiting")
+        return next(subtasks, None)
 
     @property
     def places(self) -> list[tuple[str, Chapter, Subtask]]:
@@ -269,16 +269,16 @@ class Work:
         return [each.description for _, _, each in self.places if each.status == "completed" and not each.shown]
 
     @property
-    def uncompleted(self) -> list[str]:
+    def subtasks_left(self) -> list[str]:
         """The subtasks that were not completed."""
         return [each.description for _, _, each in self.places if each.status != "completed"]
 
     def independent_next(self) -> list[str]:
         """Return the places of the subtasks that may run at the same time now: those left of an independent task."""
-        waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
-        if not waiting or not waiting[0][1].independent:
+        places = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
+        if not places or not places[0][1].independent:
             return []
-        return [place for place, chapter in waiting if chapter is waiting[0][1]]
+        return [place for place, chapter in places if chapter is places[0][1]]
 
     @property
     def files_written(self) -> list[str]:
@@ -287,7 +287,7 @@ class Work:
 
     @property
     def _now_ms(self) -> int:
-        return (self._arrived.at_ms if self._arrived is not None else None) or 0
+        return (self._last_event.at_ms if self._last_event is not None else None) or 0
 
     # --- events ---
 
@@ -381,7 +381,7 @@ class Work:
             return
         work_call.status = "done" if is_done else "failed"
         self.tools[f"{work_call.tool} {work_call.status}"] += 1
-        self.past.append(did_of(call, result, self._now_ms, self.transcript.answers))
+        self.past.append(action_of(call, result, self._now_ms, self.transcript.answers))
         if result.changes:
             self._add_change(FileChange(result.before, result.after, result.changes, result.made, self._now_ms))
         self._add_usage(result.usage)
@@ -422,14 +422,16 @@ class Work:
             self.reasons.update(part.reasons)
             self.transcript.rescues.update(part.rescues)
             self.tools.update(part.tools)
-            self.blocked |= part.blocked
+            self.blocked_calls |= part.blocked
             self.commands += part.commands
             self.errors += part.errors
             self.answers_apart += part.asked
             self.calls += [WorkCall(**attrs.asdict(call, recurse=False)) for call in part.calls]
         for move in sorted((move for part in parts for move in part.moves), key=lambda move: move.at_ms):
             self._add_change(move)
-        self.past_apart.extend(sorted((did for part in parts for did in part.past), key=lambda did: did.at_ms))
+        self.past_apart.extend(
+            sorted((action for part in parts for action in part.past), key=lambda action: action.at_ms)
+        )
         self._add_usage(usage)
 
     # --- notices ---
@@ -464,13 +466,15 @@ class Work:
         """Record a refused call, so that the model does not try it again."""
         call = self.call
         if notice.blocked and call is not None:
-            self.blocked[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
+            self.blocked_calls[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
             at_ms, answer = self._now_ms, self.transcript.answers
-            did = Did(call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer)
-            self.past.append(attrs.evolve(did, polled=call.polled))
+            action = CallAction(
+                call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer
+            )
+            self.past.append(attrs.evolve(action, polled=call.polled))
 
     def _interrupt_call(self) -> None:
-        """Give the interrupted call a result. The calls after it never started; they get results when the queue is dropped."""
+        """Add a result for the interrupted call. The calls after it never started; they get results when the queue is dropped."""
         call = self.transcript.current
         if call is not None:
             call.status = "interrupted"

@@ -82,11 +82,11 @@ def show_counters(entries: Iterable[Entry]) -> dict[str, int | str]:
     """Return the counters that `dsa show --counters` adds for a coding run."""
     work = work_of(entries)
     subtasks = [each.status for _, _, each in work.places]
-    blocked = ("call_looping", "path_outside_workspace", "command_not_allowed")
+    block_reasons = ("call_looping", "path_outside_workspace", "command_not_allowed")
     return {
         "answers of the model": work.transcript.answers + work.answers_apart,
         "calls of tools": sum(work.tools.values()),
-        "calls blocked": sum(work.reasons[reason] for reason in blocked),
+        "calls blocked": sum(work.reasons[reason] for reason in block_reasons),
         "subtasks completed": f"{subtasks.count('completed')} of {len(subtasks)}",
         "files written": len(work.files_written),
         "rescues": sum(work.transcript.rescues.values()),
@@ -210,7 +210,7 @@ def _value_text(value: object) -> str:
 
 #: A setting that may change when a run is resumed.
 _CHANGES = "context_tokens"
-_INTERRUPTED, _UNREADABLE = 130, 2
+_INTERRUPT_CODE, _UNREADABLE = 130, 2
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
 #: Final states that the model itself brings about.
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
@@ -341,13 +341,13 @@ def _begin(
 
 def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
     """Work until the end, or until a person is needed who is not there; return the exit code."""
-    display, is_shown, began = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
+    display, is_shown, start_s = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(faults_told(root))
         runs = stack.enter_context(open_runs(root))
         watchers = stack.enter_context(options.watching.watched(environment_secrets(options.watching.chosen)))
         how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
-        on_moment = _observing(root, display if is_shown else None, watchers)
+        on_moment = _observer(root, display if is_shown else None, watchers)
         agent = stack.enter_context(begin(runs, on_moment=on_moment, **how))
         if is_shown:
             agent.resources.toolbox.progress = show_line
@@ -358,13 +358,13 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         if agent.rest is not None:
             watchers.rested(agent.rest)
         if options.json_wanted:
-            _write(agent, root, code, time.monotonic() - began)
+            _write(agent, root, code, time.monotonic() - start_s)
         else:
             _report(agent, display, code, root)
     return code
 
 
-def _observing(root: Path, display: CodingDisplay | None, watchers: RunWatchers) -> OnMoment:
+def _observer(root: Path, display: CodingDisplay | None, watchers: RunWatchers) -> OnMoment:
     """Return the observer of a run and its parts. Telemetry sees the whole run only: each part is a call in it."""
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -475,7 +475,7 @@ def _work_until_rest(agent: Agent, display: CodingDisplay, *, is_json: bool) -> 
             while agent.asks is not None and not is_json and sys.stdin.isatty():
                 runner.run(interruptible(_ask_permission(agent, agent.asks, display)))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return _INTERRUPT_CODE
     except EOFError:
         pass  # the terminal is gone
     return exit_code(agent.state, agent.work)
@@ -519,7 +519,7 @@ def _report(agent: Agent, display: CodingDisplay, code: int, runs: Path) -> None
         display.asks(agent.asks.tool, agent.preview)
         display.can_be_sent(runs / agent.run_id)
         display.say(f"or answer here: {again}")
-    elif code == _INTERRUPTED:
+    elif code == _INTERRUPT_CODE:
         display.say(f"to continue: {again}")
     elif agent.is_paused:
         display.say(_how_to_go_on(agent, again))
@@ -530,7 +530,7 @@ def _doubts(state: str, work: Work) -> Iterator[str]:
     if state in _BY_ITS_WORD and was_idle(work):
         yield "nothing was written or run"
     if state == "answered":
-        left, all_of_them = len(work.uncompleted), len(work.places)
+        left, all_of_them = len(work.subtasks_left), len(work.places)
         yield f"not done: {left} of {plural(all_of_them, 'subtask')} not completed, because an answer completes none"
     if state == "goal_complete" and work.unshown:
         yield f"no result proves that this is done: {'; '.join(work.unshown)}"
@@ -597,7 +597,7 @@ def work_report(agent: Agent) -> WorkReport:
 
 def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
     """Print the run as a JSON object, with the report of the work."""
-    rest = Rest("interrupted", agent.run) if agent.rest is None or code == _INTERRUPTED else agent.rest
+    rest = Rest("interrupted", agent.run) if agent.rest is None or code == _INTERRUPT_CODE else agent.rest
     report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code)
     document = report.to_json() | {"work": as_data(work_report(agent))}
     write(f"{json.dumps(document, ensure_ascii=False)}\n")

@@ -63,7 +63,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "max_rounds": (1, inf), "max_turns": (1, inf), "max_calls": (1, inf),
     "temperature": (0, 2), "max_tokens": (1, inf), "context_tokens": (LEAST_TOKENS, inf), "parallel": (1, MOST_PARALLEL),
 }  # fmt: skip
-_LOOKING = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.name != COMPLETE)
+_LOOK_TOOLS = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.name != COMPLETE)
 
 
 @attrs.frozen
@@ -195,13 +195,13 @@ def _require_polling(settings: CodingSettings, rules: Rules) -> None:
 
     The history does not record the changes of a polling tool; it does record those of a command.
     """
-    foreign, polling = tuple(map(prefix, settings.mcp or {})), settings.polling or ()
-    _require_each("polling", polling, polled_command)
-    for text in polling:
-        if text in _LOOKING or (foreign and text.startswith(foreign)) or polled_command(text)[0] in rules.names:
+    foreign, entries = tuple(map(prefix, settings.mcp or {})), settings.polling or ()
+    _require_each("polling", entries, polled_command)
+    for text in entries:
+        if text in _LOOK_TOOLS or (foreign and text.startswith(foreign)) or polled_command(text)[0] in rules.names:
             continue
         raise ValueError(
-            f"polling = {list(polling)!r}: '{text}' is unknown; use a tool that only looks ({', '.join(_LOOKING)}), "
+            f"polling = {list(entries)!r}: '{text}' is unknown; use a tool that only looks ({', '.join(_LOOK_TOOLS)}), "
             f"SERVER__TOOL of a server in [code.mcp], or a command of one of these programs: {', '.join(rules.names)}"
         )
 

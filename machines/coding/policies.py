@@ -21,8 +21,8 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.speech import as_unicode
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import CodingResources, messages_for
-from machines.coding.coding_tools import COMPLETE, Did, WorkspaceTool, key_of, reminder_of, round_of, tool_of
-from machines.coding.coding_work import Work, lacking
+from machines.coding.coding_tools import COMPLETE, CallAction, WorkspaceTool, key_of, reminder_of, round_of, tool_of
+from machines.coding.coding_work import Work, missing_evidence
 from machines.coding.task_plan import (
     DECOMPOSE,
     INDEPENDENT,
@@ -32,7 +32,7 @@ from machines.coding.task_plan import (
     Decomposition,
     Goal,
     Look,
-    did_of,
+    action_of,
     read_plan,
     tasks_from,
 )
@@ -108,7 +108,7 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     room = first_room(transcript.room, agent.context_chars, agent.model_name)
     beside = sum(tool.size for tool in tools)
     result, used_chars = await ask_within(ask, messages_within, room, beside=beside, notice=agent.tell)
-    kind, answer = answer_of(_whole(result), transcript.free_id, tools, misplaced=transcript.misplaced)
+    kind, answer = answer_of(_whole(result), transcript.free_id, tools, misplaced_count=transcript.misplaced_count)
     answer = attrs.evolve(answer, room=room_of(used_chars, agent.context_chars, agent.model_name))
     return [event_step(action.policy, kind, data=as_data(answer))]
 
@@ -120,7 +120,7 @@ async def _tools(agent: CodingResources) -> Mapping[str, WorkspaceTool]:
 
 def _whole(result: StreamResult) -> StreamResult:
     """Return an answer. Raises GenerationError when the connection broke off at every try, which is not the model's fault."""
-    if result.error is not None and result.error.code in _BROKEN:
+    if result.error is not None and result.error.code in _CONNECTION_ERRORS:
         raise GenerationError(str(result.error), "interrupted")
     return result
 
@@ -145,19 +145,19 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def _read_queued(
-    queued: ToolCall, agent: CodingResources, work: Work, tools: Mapping[str, WorkspaceTool]
+    queued_call: ToolCall, agent: CodingResources, work: Work, tools: Mapping[str, WorkspaceTool]
 ) -> tuple[str, dict[str, object]]:
     """Return the event of a queued call, and its data with the effects that the call would have. Raises what the look raises."""
-    call = read_call(queued, tools)
+    call = read_call(queued_call, tools)
     if call.tool is None:
         return "unknown_call", as_data(CodingCall(call_id=call.call_id, rescues=call.rescues, fault=call.fault))
     if call.tool.name == COMPLETE:
         return "completion" if call.arguments["success"] else "giving_up", as_data(_completion(call, work))
     look = await in_thread(partial(agent.toolbox.look_at, call))
     key = key_of(call.tool.name, key_arguments(call, look, agent.toolbox.workspace.known_as))
-    polled = agent.polls(look.argv)
+    is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
-    did = Did(key, tool, call.tool.kind, answer=work.transcript.answers, polled=polled)
+    action = CallAction(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "the call cannot work, and changes nothing")
@@ -169,9 +169,9 @@ async def _read_queued(
         kind=call.tool.kind,
         arguments=call.arguments,
         key=key,
-        round=round_of(did, tuple(work.past), (*work.past_apart, *agent.others())),
+        round=round_of(action, tuple(work.past), (*work.past_apart, *agent.others())),
         approval=approval,
-        polled=polled,
+        polled=is_polling,
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
     )
     return "tool_call", as_data(read_as)
@@ -196,7 +196,7 @@ def key_arguments(call: ToolRequest[WorkspaceTool], look: Look, normal_path: Cal
 
 _LONGEST_FAULT = 300
 #: Errors of an answer that come from the connection or the provider.
-_BROKEN = frozenset({"interrupted", "provider_error"})
+_CONNECTION_ERRORS = frozenset({"interrupted", "provider_error"})
 #: Arguments that do not make a call different.
 _NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
 _PATHS = ("path", "cwd", "tests_path")
@@ -212,7 +212,7 @@ def _completion(call: ToolRequest[WorkspaceTool], work: Work) -> CodingCall:
         arguments=call.arguments,
         reason=str(call.arguments.get("reason", "")),
         subtask="" if subtask is None else subtask.description,
-        lacks="" if subtask is None else lacking(subtask.description, work.evidence),
+        lacks="" if subtask is None else missing_evidence(subtask.description, work.evidence),
         results=0 if subtask is None else subtask.done,
     )
 
@@ -234,7 +234,7 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         was_asked = action.payload["event"] == "permitted"
         outcome = await _stoppable(lambda stop: agent.toolbox.do(call, key=effect, stop=stop, was_asked=was_asked))
     result = outcome.result
-    reminder = reminder_of(did_of(call, result), tuple(work.past), (*work.past_apart, *agent.others()))
+    reminder = reminder_of(action_of(call, result), tuple(work.past), (*work.past_apart, *agent.others()))
     if reminder:
         result = attrs.evolve(result, seen=result.result, result={**result.result, "note": reminder})
     event = "tool_done" if outcome.is_done else "tool_failed"

@@ -24,10 +24,10 @@ from dsa.runtime.speech import as_unicode
 from dsa.semantics import Occurrence
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import RESOURCES, CodingResources
-from machines.coding.coding_tools import Did, in_order
+from machines.coding.coding_tools import CallAction, in_order
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Goal, PartDone, PartsDone, Task
-from machines.coding.work_session import NAME, PAUSED, WorkRun
+from machines.coding.work_session import NAME, PAUSED_STATES, WorkRun
 from machines.coding.workspace_view import existing_parts, name_of, note_of, summary_of, sums
 from machines.tool_use.machine_session import begin_run, hold_run
 from machines.tool_use.records import as_data
@@ -39,7 +39,7 @@ class _HeldPart(WorkRun):
     async def go_on(self, goal: str, task: Task) -> str:
         """Work until the part rests; return why it is not over, or an empty text."""
         plan = Occurrence("planned", data=as_data(Goal(goal, task.subtasks[0], (task,))))
-        first = {"idle": (plan,)} | dict.fromkeys(PAUSED, (Occurrence("again"),))
+        first = {"idle": (plan,)} | dict.fromkeys(PAUSED_STATES, (Occurrence("again"),))
         rest = await self._handle.drive(*first.get(self.state, ()))
         if rest.failure is not None:
             return str(rest.failure)
@@ -65,7 +65,7 @@ class _Group:
         self._agent, self._runs = agent, runs
         self._share = _share(work, context, len(tasks))
         self._turns = asyncio.Semaphore(agent.parallel)
-        self._actions: dict[str, Callable[[], Iterable[Did]]] = {
+        self._actions: dict[str, Callable[[], Iterable[CallAction]]] = {
             "": partial(in_order, tuple(work.past), tuple(work.past_apart))
         }
         earlier = existing_parts(runs, self._whole, tasks)
@@ -111,7 +111,7 @@ class _Group:
             handle = begin_run(self._runs, NAME, self._share, run_id=run_id, on_moment=watch)
         return _HeldPart(handle, RESOURCES, prepare)
 
-    def _other_actions(self, place: str) -> tuple[Did, ...]:
+    def _other_actions(self, place: str) -> tuple[CallAction, ...]:
         return in_order((), chain.from_iterable(actions() for at, actions in self._actions.items() if at != place))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from machines.coding.coding_tools import TOOLS, Did, Kind, Round, digest_of, tool_of
+from machines.coding.coding_tools import TOOLS, CallAction, Kind, Round, digest_of, tool_of
 from machines.coding.tools.workspace import FileEdit
 from machines.tool_use.records import JsonObject, one_line
 from machines.tool_use.tool_call import CallFault, ModelAnswer
@@ -40,12 +40,12 @@ class Task:
 
 
 def read_plan(text: str) -> tuple[tuple[Task, ...], list[str]]:
-    """Return the tasks in a model's answer, and their faults; no tasks when there is no JSON."""
+    """Return the tasks in a model's answer, and their faults; no tasks when it has no JSON."""
     value = _json_in(text)
     if isinstance(value, Mapping):
         value = next((value[name] for name in ("tasks", "plan", "goal") if isinstance(value.get(name), list)), [value])
     if not isinstance(value, list):
-        return (), ["there is no JSON list of tasks in the answer"]
+        return (), ["the answer has no JSON list of tasks"]
     tasks = tuple(filter(None, map(_task, value)))
     return tasks, faults_of(tasks)
 
@@ -324,12 +324,12 @@ class CodingResult:
     seen: JsonObject | None = None
 
 
-def did_of(call: CodingCall, result_record: CodingResult, at_ms: int = 0, answer: int = 0) -> Did:
+def action_of(call: CodingCall, result_record: CodingResult, at_ms: int = 0, answer: int = 0) -> CallAction:
     """Return a call as an action for the loop detection."""
     has_changed = any(change.before != change.after for change in result_record.changes)
     result = digest_of(result_record.result if result_record.seen is None else result_record.seen)
     tool = tool_of(call.tool, call.argv)
-    return Did(
+    return CallAction(
         call.key,
         tool,
         call.kind,
@@ -398,7 +398,7 @@ class PartDone:
     errors: tuple[str, ...] = ()
     asked: int = 0
     moves: tuple[FileChange, ...] = ()
-    past: tuple[Did, ...] = ()
+    past: tuple[CallAction, ...] = ()
     calls: tuple[PartCall, ...] = ()
 
 

@@ -139,7 +139,7 @@ class Layout:
             command = self._run_tests(copy)
         if command.code == _NO_TESTS:
             return "The tests define no function test_...()."
-        how = f"rc={command.code}" if command.code is not None else command.signal or command.ended
+        how = f"rc={command.code}" if command.code is not None else command.signal or command.end_reason
         return "" if command.code == 0 else f"pytest {self.places.tests_path} -> {how}\n{command.output}"
 
     def _run_tests(self, copy: Path) -> FinishedCommand:

@@ -25,7 +25,7 @@ from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.file_arguments import FILE_TOOLS, FileCall, ListDir, read
 from machines.coding.tools.git_tools import GitTools
-from machines.coding.tools.program_rules import Rules, executed
+from machines.coding.tools.program_rules import Rules, executed_files
 from machines.coding.tools.workspace import FileChanges, FileEdit, Workspace
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.chat_model import Model
@@ -100,9 +100,9 @@ class Toolbox:
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
         self.root = Path(config["workspace"])
         self._config, self._folder = config, folder
-        self._protected = (*(config.get("protected") or ()), SETTINGS)
+        self._protected_patterns = (*(config.get("protected") or ()), SETTINGS)
         self.rules = Rules.from_mapping(config.get("commands") or {})
-        self.workspace = Workspace(self.root, self._protected)
+        self.workspace = Workspace(self.root, self._protected_patterns)
         self._git = GitTools(self.root)
         self.model: Model | None = None
         self.answer_count, self._unkept = 0, ""
@@ -119,8 +119,8 @@ class Toolbox:
     def foreign(self) -> Foreign | None:
         """The tools of MCP servers, or None when none are configured."""
         servers = self._config.get("mcp") or {}
-        configured = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
-        return Foreign(configured) if configured else None
+        mcp_servers = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
+        return Foreign(mcp_servers) if mcp_servers else None
 
     @property
     def is_listed(self) -> bool:
@@ -161,11 +161,11 @@ class Toolbox:
     def _command(self, look: Look, arguments: CommandArguments) -> Look:
         """Return the look at a command: its words, or why it is not allowed."""
         try:
-            argv = command_runner.asked(arguments.cmd)
+            argv = command_runner.read_command(arguments.cmd)
         except WorkspaceToolError as error:
             return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
         faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, arguments.cwd))
-        programs = executed(argv, self.root, arguments.cwd)
+        programs = executed_files(argv, self.root, arguments.cwd)
         return attrs.evolve(look, faults=faults, argv=tuple(argv), asks=f"run {argv[0]}", named=programs)
 
     def _file_look(self, look: Look, call: FileCall) -> Look:
@@ -174,7 +174,7 @@ class Toolbox:
         if fault:
             return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
         try:
-            return attrs.evolve(look, planned=tuple(self.workspace.planned(call)))
+            return attrs.evolve(look, planned=tuple(self.workspace.plan(call)))
         except WorkspaceToolError as error:
             return attrs.evolve(look, cannot=CallFault(error.code, str(error)))
 
@@ -223,7 +223,7 @@ class Toolbox:
         if not call.argv:
             return
         arguments = read_record(CommandArguments, call.arguments)
-        before, now = call.named, executed(call.argv, self.root, arguments.cwd)
+        before, now = call.named, executed_files(call.argv, self.root, arguments.cwd)
         paths = sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
         if paths:
             which = f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed"
@@ -232,7 +232,7 @@ class Toolbox:
 
     def interrupted_call(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
         """Return the result of an interrupted call that is not made again: the changes since its start."""
-        content = fault_result(call.call_id, "interrupted", _INTERRUPTED).content
+        content = fault_result(call.call_id, "interrupted", _INTERRUPTION).content
         outcome = CallDone(CodingResult(call.call_id, content, error=f"{call.tool}: interrupted"), is_done=False)
         mark = self.history.interrupted_call(key, _StopCheck(stop))
         return outcome if mark is None else self._with_changes(outcome, mark)
@@ -244,12 +244,14 @@ class Toolbox:
         return tuple(each.path for each in call.planned)
 
     def _with_changes(self, outcome: CallDone, call: CallMark) -> CallDone:
-        changes = [] if call.before == call.after else self.history.changed(call.before, call.after, call.made)
+        changes = (
+            [] if call.before == call.after else self.history.changed_files(call.before, call.after, call.new_paths)
+        )
         edits = tuple(FileEdit(each.path, each.before, each.after) for each in changes)
-        new_paths = tuple(path for path in call.made if any(each.path == path for each in changes))
+        new_paths = tuple(path for path in call.new_paths if any(each.path == path for each in changes))
         unkept, before = self.history.unkept(call.after), self._unkept
         self._unkept = unkept
-        remarks = [self.history.lost(call.before, call.after), unkept if unkept != before else ""]
+        remarks = [self.history.lost_text(call.before, call.after), unkept if unkept != before else ""]
         unkept = "; ".join(filter(None, remarks))
         result = attrs.evolve(outcome.result, changes=edits, made=new_paths, unkept=unkept)
         if edits:
@@ -275,7 +277,7 @@ class Toolbox:
         if name in FILE_TOOLS:
             return self.workspace.apply(read(name, arguments), call.planned)
         if name == "git_commit":
-            return self._git.git_commit(arguments["message"], written=call.files)
+            return self._git.git_commit(arguments["message"], written_paths=call.files)
         if name in _GIT:
             return _GIT[name](self._git, arguments)
         assert self.foreign is not None, "any other tool is a server's"
@@ -287,15 +289,18 @@ class Toolbox:
         arguments = read_record(WriteTested, call.arguments)
         places = Places(self.root, arguments.path, arguments.tests_path)
         run_command = partial(
-            command_runner.run, protected=self._protected, unconfined=bool(self._config.get("unconfined")), stop=stop
+            command_runner.run,
+            protected_patterns=self._protected_patterns,
+            is_unconfined=bool(self._config.get("unconfined")),
+            stop=stop,
         )
-        tested = write_tested(self.model, arguments.specification, Layout(places, run_command), self.answer_count)
+        tested_code = write_tested(self.model, arguments.specification, Layout(places, run_command), self.answer_count)
 
         def write() -> CallDone:
-            changes = self.workspace.write(arguments.files(tested.code, tested.tests))
-            facts = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
-            result = {"result": f"{changes.result}; {tested.how}", **facts}
-            return CallDone(CodingResult(call.call_id, result, usage=tested.usage))
+            changes = self.workspace.write(arguments.files(tested_code.code, tested_code.tests))
+            facts = {"answers": tested_code.attempts, "code": tested_code.code, "tests": tested_code.tests}
+            result = {"result": f"{changes.result}; {tested_code.how}", **facts}
+            return CallDone(CodingResult(call.call_id, result, usage=tested_code.usage))
 
         return write
 
@@ -303,15 +308,15 @@ class Toolbox:
         arguments = read_record(CommandArguments, call.arguments)
         command = command_runner.run(
             call.argv, root=self.root, cwd=arguments.cwd, stdin=arguments.stdin, timeout_s=arguments.timeout_sec,
-            protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
-            unconfined=bool(self._config.get("unconfined")), stop=stop,
+            protected_patterns=self._protected_patterns, network=tuple(self._config.get("network") or ()), rules=self.rules,
+            is_unconfined=bool(self._config.get("unconfined")), stop=stop,
         )  # fmt: skip
-        was_ended = command.ended != "exited" and command.code is None and not command.signal
-        how = "timed out" if command.timed_out else command.ended if was_ended else ""
+        was_ended = command.end_reason != "exited" and command.code is None and not command.signal
+        how = "timed out" if command.timed_out else command.end_reason if was_ended else ""
         rc = f"rc={command.code}" if command.code is not None else command.signal or how
-        omission = _omission(command.omitted)
+        omission = _omission(command.omitted_count)
         result = CommandResult(
-            command.code, command.output, command.signal, how, command.omitted, omission, command.removed, command.changed,
+            command.code, command.output, command.signal, how, command.omitted_count, omission, command.removed_paths, command.changed_folders,
         )  # fmt: skip
         outcome = f"{one_line(shell_line(call.argv), _LONGEST_COMMAND)} -> {rc}"
         error = "" if command.code == 0 else one_line(f"{outcome}: {_last_line(command.output)}", _LONGEST_ERROR)
@@ -320,7 +325,7 @@ class Toolbox:
 
     def contents(self) -> str:
         """Return the names at the top of the workspace as text."""
-        listing = self.workspace.listed(ListDir())
+        listing = self.workspace.list_folder(ListDir())
         names = [each.name for each in listing.entries]
         left = len(names) + listing.more - _MOST_NAMES
         more = f" and {left} more" if left > 0 else ""
@@ -355,7 +360,7 @@ def _failure(call: CodingCall, error: WorkspaceToolError) -> CallDone:
     )
 
 
-_INTERRUPTED = "it was interrupted, and its effects are unknown: check them before you call it again"
+_INTERRUPTION = "it was interrupted, and its effects are unknown: check them before you call it again"
 
 
 def _command_text(argv: Sequence[str], arguments: CommandArguments) -> str:
@@ -389,10 +394,10 @@ def _as_tool(each: ForeignTool) -> WorkspaceTool:
     return WorkspaceTool(each.name, each.description, schema=each.schema, kind=kind, needs=needs)
 
 
-def _omission(omitted: int) -> str:
+def _omission(omitted_count: int) -> str:
     """Return the note on omitted output, or an empty text."""
     how = "let it print less, or print into a file and read that"
-    return f"{omitted:,} characters of its output are left out: {how}" if omitted else ""
+    return f"{omitted_count:,} characters of its output are left out: {how}" if omitted_count else ""
 
 
 def _last_line(text: str) -> str:
@@ -402,6 +407,6 @@ def _last_line(text: str) -> str:
 
 _GIT: dict[str, Callable[[GitTools, JsonObject], object]] = {
     "git_status": lambda git, _: git.git_status(),
-    "git_diff": lambda git, given: git.git_diff(given.get("path"), given.get("staged", False)),
-    "git_log": lambda git, given: git.git_log(given.get("count", 10), given.get("path")),
+    "git_diff": lambda git, arguments: git.git_diff(arguments.get("path"), arguments.get("staged", False)),
+    "git_log": lambda git, arguments: git.git_log(arguments.get("count", 10), arguments.get("path")),
 }

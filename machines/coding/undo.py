@@ -58,7 +58,7 @@ def _work_and_history(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory |
         call = history.interrupted_call(key)
         if call is not None and call.before != call.after:
             work.span(call.before, call.after)
-            work.new_files.update(call.made)
+            work.new_files.update(call.new_paths)
     return work, history
 
 
@@ -135,10 +135,10 @@ class UndoReport:
 
 def _report(run: str, results: Sequence[UndoResult], unkept: str, stays: Sequence[str]) -> UndoReport:
     """Return the report of an undo, over all spans."""
-    restored = tuple(path for undo in results for path in undo.restored)
-    removed = tuple(path for undo in results for path in undo.removed)
+    restored_paths = tuple(path for undo in results for path in undo.restored_paths)
+    removed_paths = tuple(path for undo in results for path in undo.removed_paths)
     left_alone = tuple(each for undo in results for each in undo.conflicts)
-    return UndoReport(run, restored, removed, left_alone, unkept, tuple(stays))
+    return UndoReport(run, restored_paths, removed_paths, left_alone, unkept, tuple(stays))
 
 
 def _show(report: UndoReport) -> None:

@@ -36,7 +36,7 @@ from machines.tool_use.records import as_data
 
 NAME = "coding"
 #: States after a failed request to the model; `again` tries it again.
-PAUSED = ("unplanned", "paused", "held_up")
+PAUSED_STATES = ("unplanned", "paused", "held_up")
 #: Final states and their exit codes. An answer completes no subtask, so it is not a success.
 EXIT = {"goal_complete": 0, "answered": 1, "rounds_exhausted": 1, "blocked": 1, "escalated": 3, "cancelled": 1}
 
@@ -193,7 +193,7 @@ class Agent(WorkRun):
     @property
     def is_paused(self) -> bool:
         """Whether a request to the model failed; `go_on` tries again."""
-        return self.state in PAUSED
+        return self.state in PAUSED_STATES
 
     @property
     def asks(self) -> CodingCall | None:

@@ -52,7 +52,7 @@ def summary_of(place: str, run_id: str, work: Work, state: str) -> PartDone:
         reasons={name: count for name, count in work.reasons.items() if name not in _ENDINGS},
         rescues=dict(work.transcript.rescues),
         tools=dict(work.tools),
-        blocked=dict(work.blocked),
+        blocked=dict(work.blocked_calls),
         commands=tuple(work.commands),
         errors=tuple(work.errors),
         asked=work.transcript.answers,
@@ -139,7 +139,7 @@ def work_with_parts(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:
 LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20
 _OWN = frozenset(tool.name for tool in TOOLS)
-_LOOKING = frozenset(tool.name for tool in TOOLS if tool.kind == "looking")
+_LOOK_TOOLS = frozenset(tool.name for tool in TOOLS if tool.kind == "looking")
 _END_TEXTS = {
     "timed out": "timed out",
     "stopped": "stopped",
@@ -311,7 +311,7 @@ def log_lines(work_call: WorkCall) -> list[str]:
 def has_acted(call: WorkCall) -> bool:
     """Return whether a call wrote or ran something, or called a server's tool that is not read-only."""
     kind = call.about.kind if call.about else ""
-    return call.status == "done" and call.tool not in _LOOKING and kind != "looking"
+    return call.status == "done" and call.tool not in _LOOK_TOOLS and kind != "looking"
 
 
 def was_idle(work: Work) -> bool:
@@ -443,9 +443,9 @@ def state(work: Work, values: Mapping[str, Value]) -> StateFile:
         )
         for chapter in work.chapters
     )
-    blocked = tuple(work.blocked.values())
+    blocked_calls = tuple(work.blocked_calls.values())
     probe = {} if work.probe is None else as_data(work.probe)
-    return StateFile(work.goal, tasks, task, subtask, blocked, probe, dict(values), work.answer)
+    return StateFile(work.goal, tasks, task, subtask, blocked_calls, probe, dict(values), work.answer)
 
 
 def _history_lines(call: WorkCall) -> list[str]:

@@ -120,9 +120,9 @@ class ActionPair:
     def require(self, workflow_state: WorkflowState) -> None:
         """Raise PreconditionNotMet unless rho holds."""
         if not self.can_execute(workflow_state):
-            satisfied = sorted(name for name, is_satisfied in workflow_state.guards.items() if is_satisfied)
+            guard_names = sorted(name for name, is_satisfied in workflow_state.guards.items() if is_satisfied)
             unmet = PreconditionNotMet("Precondition not satisfied for action pair")
-            unmet.add_note(f"satisfied are: {', '.join(satisfied) or 'none'}")
+            unmet.add_note(f"satisfied are: {', '.join(guard_names) or 'none'}")
             raise unmet
 
     def execute(

@@ -250,7 +250,7 @@ async def advance_state(action: Action, context: PolicyContext) -> list[Step]:  
 
 
 async def reply(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the user how the last step ended: its artifact, and the last feedback."""
+    """Report the end of the last step to the user: its artifact, and the last feedback."""
     step = step_of(context.run.machine, action.payload["source"])
     view = context.run.step(step)
     feedback = view.history[-1].feedback if len(view.history) else ""

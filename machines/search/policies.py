@@ -77,7 +77,7 @@ class SearchHits:
     """The matches, best first, the number of files searched, and the number left out."""
 
     places: tuple[SearchHit, ...]
-    searched: int
+    file_count: int
     left_out: int
 
 
@@ -92,7 +92,7 @@ def search(folder: Path, query: str, limit: int = 5) -> SearchHits:
     if not folder.is_dir():
         raise SearchError("NO_FOLDER", f"{folder} is not a folder")
     index = _index_of(folder, tuple(files_in(folder)))
-    return SearchHits(tuple(index.places(words, limit)), index.searched, index.left_out)
+    return SearchHits(tuple(index.places(words, limit)), index.file_count, index.left_out)
 
 
 def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
@@ -133,14 +133,14 @@ class Index:
         self._database.execute(
             "CREATE VIRTUAL TABLE passages USING fts5(file, line UNINDEXED, text, tokenize='porter unicode61')"
         )
-        self.searched = 0
+        self.file_count = 0
         for name, size_bytes, _ in files:
             text = _text(folder / name) if 0 <= size_bytes <= LARGEST_BYTES else None
             if text is not None:
-                self.searched += 1
+                self.file_count += 1
                 rows = ((name, line, passage) for line, passage in _passages(text))
                 self._database.executemany("INSERT INTO passages VALUES (?, ?, ?)", rows)
-        self.left_out = len(files) - self.searched
+        self.left_out = len(files) - self.file_count
 
     def places(self, words: list[str], limit: int) -> Iterator[SearchHit]:
         """Return the best places; a match in the file's name counts double."""
@@ -169,8 +169,8 @@ def _not_through_a_link(path: str, flags: int) -> int:
 
 def _passages(text: str) -> Iterator[tuple[int, str]]:
     """Yield the parts of a text between empty lines, at most 12 lines each, with the number of the first line."""
-    numbered = enumerate(text.splitlines(), start=1)
-    for is_empty, group in groupby(numbered, key=lambda item: not item[1].strip()):
+    numbered_lines = enumerate(text.splitlines(), start=1)
+    for is_empty, group in groupby(numbered_lines, key=lambda item: not item[1].strip()):
         lines = list(group)
         for start in range(0, 0 if is_empty else len(lines), _LINES):
             part = lines[start : start + _LINES]
@@ -347,7 +347,7 @@ async def web_search_policy(action: Action, context: PolicyContext) -> list[Step
     except SearchError as error:
         return [error_step(action.policy, error.code, str(error))]
     places = [{"file": place.file, "line": place.line, "excerpt": place.excerpt} for place in hits.places]
-    result = {"results": places, "searched": hits.searched, "left_out": hits.left_out}
+    result = {"results": places, "searched": hits.file_count, "left_out": hits.left_out}
     return [action_result_step(action.policy, result)]
 
 

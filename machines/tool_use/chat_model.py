@@ -80,8 +80,8 @@ def with_tool_list(messages: Sequence[ChatMessage], tools: Iterable[Tool]) -> li
 
 def _signature(tool: Tool) -> str:
     schema = tool.arguments_schema()
-    required, properties = schema.get("required"), schema.get("properties")
-    necessary = required if isinstance(required, list | tuple) else ()
+    required_names, properties = schema.get("required"), schema.get("properties")
+    necessary = required_names if isinstance(required_names, list | tuple) else ()
     names = [name if name in necessary else f"{name}?" for name in properties] if isinstance(properties, dict) else []
     return f"{tool.name}({', '.join(names)})"
 
@@ -216,7 +216,7 @@ class _RetryDisplay:
 
 # --- models ---
 
-_SCRIPTED = "scripted:"
+_SCRIPT_PREFIX = "scripted:"
 _FIRST_S = 120.0
 #: The limit of an answer in bytes: the largest, the smallest, and the part for each token. A token comes in a chunk of about 300 bytes.
 _MOST_BYTES, _LEAST_BYTES, _TOKEN_BYTES = 16 << 20, 1 << 20, 2_048
@@ -264,8 +264,8 @@ def model_of(name: str, options: ModelOptions | None = None) -> Model:
     none. Raises DocumentError for a script that cannot be read.
     """
     options = options or ModelOptions()
-    if name.startswith(_SCRIPTED):
-        return _Script(Path(name.removeprefix(_SCRIPTED)))
+    if name.startswith(_SCRIPT_PREFIX):
+        return _Script(Path(name.removeprefix(_SCRIPT_PREFIX)))
     if name in {"", "local"}:
         if not options.json_mode:
             raise ModelUnavailable(

@@ -72,7 +72,7 @@ def innermost(arguments: JsonObject, names: Collection[str], rescues: list[str])
     for _ in range(_DEEPEST):
         if any(name in current for name in names):
             return current
-        inner = next((found for name in _NESTING if (found := object_in(current.get(name))) is not None), None)
+        inner = next((each for name in _NESTING if (each := object_in(current.get(name))) is not None), None)
         if inner is None:
             return current
         rescues.append("nested")

@@ -92,20 +92,20 @@ class Tool:
     schema: JsonObject | None = attrs.field(default=None, eq=False)
 
     @classmethod
-    def of_openai(cls, described: Mapping[str, Any]) -> Self:
+    def of_openai(cls, entry: Mapping[str, Any]) -> Self:
         """Return the foreign tool that a request describes in OpenAI's form."""
-        function = described["function"]
+        function = entry["function"]
         return cls(function["name"], function.get("description", ""), schema=function["parameters"])
 
     @property
-    def required(self) -> tuple[str, ...]:
+    def required_names(self) -> tuple[str, ...]:
         """The names of the arguments that a call must have."""
         return tuple(each.name for each in self.parameters if each.required)
 
     def arguments_schema(self) -> JsonObject:
         """Return the JSON schema of its arguments."""
         properties = {each.name: each.schema() for each in self.parameters}
-        return self.schema or {"type": "object", "properties": properties, "required": list(self.required)}
+        return self.schema or {"type": "object", "properties": properties, "required": list(self.required_names)}
 
     @cached_property
     def as_openai(self) -> WrittenJson:

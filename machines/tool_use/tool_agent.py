@@ -175,21 +175,21 @@ class AgentConversation:
         self.count = 0
         self.first: Entry | None = None
         self.transcript = Transcript(_summary_of)
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Read further entries. Raises ValueError for one that is not valid; the next call reads it again."""
         for entry in entries:
             if isinstance(entry, EventEntry):
-                self._arrived = entry
-            elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._take_event(self._arrived)  # a refused event changes nothing
+                self._last_event = entry
+            elif isinstance(entry, RowEntry) and self._last_event is not None:
+                self._take_event(self._last_event)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self._take_notices(entry)
             self.first = self.first or entry
             self.count += 1
 
-    def unanswered(self) -> list[ChatMessage]:
+    def results_of_open_calls(self) -> list[ChatMessage]:
         """Return results for the calls without one: a provider refuses a request that has such calls."""
         open_calls = map(self.transcript.open_call, self.transcript.open_ids())
         return [
@@ -227,7 +227,7 @@ class AgentConversation:
                 self.transcript.say(notice.note)
 
     def _close(self) -> None:
-        """Give every open call a result: a provider refuses a conversation with open calls."""
+        """Add a result for every open call: a provider refuses a conversation with open calls."""
         self.transcript.drop()
         for call_id in self.transcript.open_ids():
             self.transcript.result(fault_result(call_id, "not_made", _NOT_MADE))
@@ -297,7 +297,7 @@ class ToolAgent:
         tools = tuple(self.tools.values())
         name, seed = str(config.get("model") or ""), config.get("seed") or 0
         most_chars = int(config.get("context_tokens") or CONTEXT_TOKENS) * CHARS_PER_TOKEN
-        head, open_calls = ChatMessage("system", self.instructions), conversation.unanswered()
+        head, open_calls = ChatMessage("system", self.instructions), conversation.results_of_open_calls()
         model = model_of(name, ModelOptions(seed))
 
         async def ask(messages: list[ChatMessage]) -> StreamResult:
@@ -318,7 +318,7 @@ class ToolAgent:
             result, used_chars = await ask_within(ask, messages_within, room, beside=beside, notice=context.show)
         finally:
             await model.aclose()
-        kind, answer = answer_of(result, transcript.free_id, tools, misplaced=transcript.misplaced)
+        kind, answer = answer_of(result, transcript.free_id, tools, misplaced_count=transcript.misplaced_count)
         answer = attrs.evolve(answer, room=room_of(used_chars, most_chars, name))
         return [event_step(action.policy, kind, data=as_data(answer))]
 
@@ -364,7 +364,7 @@ class ToolAgent:
         return [text_step(action.policy, f"allow {call.tool} {arguments}?{f' ({why})' if why else ''}")]
 
     async def refuse_call(self, action: Action, context: PolicyContext) -> list[Step]:
-        """Tell the model why the current call is not made: its fault, a person's reason, or a guard's."""
+        """Answer the current call, which is not made, with the reason: its fault, a person's reason, or a guard's."""
         call, trigger = self._current(context), action.payload
         denial = _person_message(trigger["data"]).text if trigger["event"] == "denied" else ""
         why = call.fault or denial or "; ".join(_reasons(context)) or "it is not allowed"
@@ -372,7 +372,7 @@ class ToolAgent:
         return [Notice("not_made", why, results=results).as_step(action.policy)]
 
     async def drop_calls(self, action: Action, context: PolicyContext) -> list[Step]:
-        """Tell the model that its waiting calls are not made."""
+        """Answer the waiting calls, which are not made."""
         open_ids = self.conversation(context.run).transcript.open_ids()
         results = result_contents(*(fault_result(name, LEFT_OUT, "no more calls are made here") for name in open_ids))
         return [
@@ -382,12 +382,12 @@ class ToolAgent:
         ]
 
     async def note_cut_off(self, action: Action, _context: PolicyContext) -> list[Step]:
-        """Tell the model that its answer cannot be used."""
+        """Send the model a note that its answer cannot be used."""
         answer = read_record(ModelAnswer, action.payload["data"])
         return [Notice("answer_cut_off", answer.why, answer.note).as_step(action.policy)]
 
     async def reply(self, action: Action, _context: PolicyContext) -> list[Step]:
-        """Give the user the answer."""
+        """Show the answer to the user."""
         return [text_step(action.policy, read_record(ModelAnswer, action.payload["data"]).content)]
 
 

@@ -34,7 +34,7 @@ RESCUES: dict[str, str] = {
     "list": "A list was written as a JSON text, or as a single value.",
     "fence": "The content of a file was inside a code fence.",
 }
-_TRUNCATED = "truncated_arguments"
+_TRUNCATION = "truncated_arguments"
 SHORTER = "Say it again, shorter."
 _CALL_IT = "Call the tool itself; to write about such a call, put it in backticks."
 #: Advice for the model after an answer with an error, by code.
@@ -139,7 +139,7 @@ def read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> ToolRequest[AnyTo
     rescues = [] if call.name == tool.name else ["tool_name"]
     arguments = _arguments(call, tool, rescues)
     if arguments is None:
-        why = "end before they are complete" if call.error == _TRUNCATED else "are not a JSON object"
+        why = "end before they are complete" if call.error == _TRUNCATION else "are not a JSON object"
         fault = f"the arguments of {display_name(call.name)} {why}; send them again, whole"
         return ToolRequest(call.id, None, {}, tuple(rescues), fault)
     if tool.schema is not None:
@@ -187,7 +187,7 @@ def _plain(name: str) -> str:
 
 def _arguments(call: ToolCall, tool: Tool, rescues: list[str]) -> JsonObject | None:
     """Return the arguments, also a plain text for a tool with a `text` parameter; None when they cannot be read."""
-    if call.arguments is not None or not tool.text or call.error == _TRUNCATED:
+    if call.arguments is not None or not tool.text or call.error == _TRUNCATION:
         return call.arguments
     value = parse_json(call.text)
     is_lines = isinstance(value, list) and value and all(isinstance(line, str) for line in value)
@@ -265,11 +265,11 @@ class ModelAnswer:
 
 
 def answer_of(
-    result: streams.StreamResult, free_id: FreeId, tools: Iterable[Tool] = (), *, misplaced: int = 0
+    result: streams.StreamResult, free_id: FreeId, tools: Iterable[Tool] = (), *, misplaced_count: int = 0
 ) -> tuple[AnswerKind, ModelAnswer]:
     """Return the kind of an answer, and the answer.
 
-    A text that seems to call one of `tools` counts as cut off, unless the last `MOST_MISPLACED` answers were such texts (`misplaced` counts them).
+    A text that seems to call one of `tools` counts as cut off, unless the last `MOST_MISPLACED` answers were such texts (`misplaced_count` counts them).
     """
     count = result.count
     usage = ModelUsage(count("prompt_tokens"), count("completion_tokens"), result.cost_usd)
@@ -280,7 +280,7 @@ def answer_of(
     if result.tool_calls:
         return "asked", attrs.evolve(answer, calls=_calls(result.tool_calls, free_id))
     registry = read_tools([tool.as_openai for tool in tools])
-    if misplaced < MOST_MISPLACED and (name := misplaced_call(result.content, registry)):
+    if misplaced_count < MOST_MISPLACED and (name := misplaced_call(result.content, registry)):
         why = f"its text contains a call of {name}"
         return "cut_off", attrs.evolve(answer, why=why, advice=_CALL_IT, misplaced=name)
     return "said", answer

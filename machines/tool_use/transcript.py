@@ -152,7 +152,7 @@ class Transcript(Generic[AnyCall]):
         self.calls: list[AnyCall] = []
         self.rescues: Counter[str] = Counter()
         #: The count of the model's answers, the count of the last ones with a call in their text, the size of the last request.
-        self.answers = self.misplaced = 0
+        self.answers = self.misplaced_count = 0
         self.room: Room | None = None
         self._summary_of = summary_of
         self._open: dict[str, AnyCall] = {}
@@ -176,7 +176,7 @@ class Transcript(Generic[AnyCall]):
     def take_answer(self, answer: ModelAnswer) -> None:
         """Add an answer and queue its calls."""
         self.count(answer)
-        self.misplaced = self.misplaced + 1 if answer.misplaced else 0
+        self.misplaced_count = self.misplaced_count + 1 if answer.misplaced else 0
         self.room = answer.room or self.room
         if answer.calls:
             self.queue = deque(answer.calls)
@@ -288,9 +288,9 @@ def first_room(room: Room | None, most: int, model: str) -> int:
     return min(most, room.chars) if room is not None and is_same else most
 
 
-def room_of(used: int, most: int, model: str) -> Room | None:
+def room_of(used_chars: int, most: int, model: str) -> Room | None:
     """Return the room to record with an answer, or None when the whole request fit."""
-    return Room(used, most, model) if used < most else None
+    return Room(used_chars, most, model) if used_chars < most else None
 
 
 async def ask_within(

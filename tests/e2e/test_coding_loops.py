@@ -216,7 +216,7 @@ def test_what_makes_progress_passes(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}
     with begun(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
         work = worked(agent)
-    assert work.blocked == {}
+    assert work.blocked_calls == {}
     assert agent.state == "goal_complete"
     assert sum(work.tools.values()) == len(LEGITIMATE[name])
 
@@ -230,7 +230,7 @@ def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp
     assert {error.partition(":")[2] for error in work.errors[:6]} == {
         " ModuleNotFoundError: No module named 'nothing_of_the_kind'"
     }
-    assert (agent.state, work.blocked, len(played.requests)) == ("goal_complete", {}, 4)
+    assert (agent.state, work.blocked_calls, len(played.requests)) == ("goal_complete", {}, 4)
 
 
 def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
@@ -296,6 +296,6 @@ def test_what_makes_progress_passes_in_a_part(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}
     with begun_in_parts(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
         work = worked(agent)
-    assert work.blocked == {}
+    assert work.blocked_calls == {}
     assert agent.state == "goal_complete"
     assert sum(work.tools.values()) == len(LEGITIMATE[name]) + 1

@@ -122,7 +122,9 @@ def test_where_the_settings_say_ask_nobody_is_asked_in_a_part(tmp_path):
         assert agent.state == "escalated"
         told = [each.result["error"]["message"] for each in work.calls if each.tool == "words__lookup"]
     assert len(told) == 2
-    assert told[0].startswith('leave would be asked for it (approve = "ask"), and nobody is asked while several work')
+    assert told[0].startswith(
+        'it needs permission (approve = "ask"), and parts that run at the same time cannot ask for it'
+    )
 
 
 def test_what_goes_wrong_there_is_told_to_the_model(tmp_path):

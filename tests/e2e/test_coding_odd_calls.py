@@ -29,9 +29,9 @@ def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
     ("tool", "arguments", "status", "code", "says"),
     [
         ("read_file", {"path": "a", "max_bytes": 10**400}, "failed", "no_such_file", "there is no 'a'"),
-        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": "a\0b"}, "command_not_allowed", "command_not_allowed", "cannot be there: embedded null byte"),
-        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": LONG}, "failed", "bad_cwd", "is no folder of the workspace"),
-        ("run_cmd", {"cmd": ["python", "-m", LONG]}, "command_not_allowed", "command_not_allowed", "cannot be there: File name too long"),
+        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": "a\0b"}, "command_not_allowed", "command_not_allowed", "the command has an impossible path or name: embedded null byte"),
+        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": LONG}, "failed", "bad_cwd", "is not a folder of the workspace"),
+        ("run_cmd", {"cmd": ["python", "-m", LONG]}, "command_not_allowed", "command_not_allowed", "the command has an impossible path or name: File name too long"),
     ],
 )  # fmt: skip
 def test_it_is_told_what_was_wrong(tmp_path, tool, arguments, status, code, says):
@@ -50,8 +50,8 @@ def raising(error):
 @pytest.mark.parametrize("error", [OSError(5, "no luck"), ValueError("no luck"), OverflowError("no luck"), TypeError("no luck")])  # fmt: skip
 def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, error):
     def spoiled(agent):
-        look = agent.resources.toolbox.looked_at
-        agent.resources.toolbox.looked_at = lambda each: raising(error)() if each.tool.name == "search" else look(each)
+        look = agent.resources.toolbox.look_at
+        agent.resources.toolbox.look_at = lambda each: raising(error)() if each.tool.name == "search" else look(each)
 
     status, result, state = came_of(tmp_path, "search", {"pattern": "x"}, spoiled)
     assert (status, state) == ("unknown_tool", "goal_complete")

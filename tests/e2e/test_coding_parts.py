@@ -196,7 +196,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
     with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2, mode="auto-edit") as (agent, _):
         work = worked(agent)
         assert [subtask.status for subtask in work.chapters[0].subtasks] == ["failed", "completed"]
-        assert "nobody is asked while several work at once" in next(iter(work.blocked.values()))
+        assert "nobody is asked while several work at once" in next(iter(work.blocked_calls.values()))
     with pytest.raises(ValueError, match="parallel = 2: nobody can be asked"), agent_at(tmp_path, GOAL, acting(BOTH, writing), parallel=2, mode="ask"):  # fmt: skip
         pass
 
@@ -303,7 +303,7 @@ def test_the_same_command_is_fine_behind_parts_that_have_run_it(tmp_path):
 
     with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=3) as (agent, _):
         work = worked(agent)
-        assert (agent.state, work.blocked, work.reasons["call_looping"]) == ("goal_complete", {}, 0)
+        assert (agent.state, work.blocked_calls, work.reasons["call_looping"]) == ("goal_complete", {}, 0)
         assert work.tools["run_cmd done"] == 4
 
 
@@ -402,5 +402,5 @@ def test_each_may_look_for_itself(tmp_path):
         return writing(view)
 
     with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=4) as (agent, _):
-        assert worked(agent).blocked == {}
+        assert worked(agent).blocked_calls == {}
         assert agent.state == "goal_complete"

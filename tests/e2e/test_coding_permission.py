@@ -29,7 +29,9 @@ def test_a_script_that_was_swapped_is_not_run(code, tmp_path, asked, swapped):
     assert code("Do it", script=(PLAN, calls(("run_cmd", asked)), DONE)).returncode == 3
     (work / swapped).write_text(MUTATED)
     sent = code("last", "permitted", command="send")
-    assert f"not run: {swapped} has changed since leave was asked for this command" in " ".join(sent.stdout.split())
+    assert f"not run: {swapped} has changed since the user was asked about this command" in " ".join(
+        sent.stdout.split()
+    )
     assert list(work.rglob("left.txt")) == []
 
 

@@ -159,10 +159,10 @@ def test_blocked_calls_and_the_probe_survive(tmp_path):
     write = call("write_file", path="a.txt", content="one\n")
     with agent_at(tmp_path, "do it", acting(tasks(("Do it", "write_file a.txt")), lambda _view: write), parameters={"max_rounds": 3}) as (agent, _):  # fmt: skip
         work = worked(agent)
-        run_id, blocked = agent.run_id, work.blocked
+        run_id, blocked = agent.run_id, work.blocked_calls
     assert len(blocked) == 1
     with resumed(tmp_path / "runs", run_id) as agent:
-        assert (agent.work.blocked, agent.work.probe.files_exist) == (blocked, ("a.txt",))
+        assert (agent.work.blocked_calls, agent.work.probe.files_exist) == (blocked, ("a.txt",))
         assert [each.refused for each in agent.work.past] == [False, False, True]
 
 

@@ -142,7 +142,7 @@ def test_who_completes_a_subtask_without_a_result_sees_the_question_first(tmp_pa
     assert [each.status for each in work.calls] == ["no_evidence", *["too_many_calls"] * 3, "subtask_completed"]
     told = [json.loads(each["content"])["error"] for each in played.requests[-1]["messages"] if each["role"] == "tool"]
     assert [each["code"] for each in told] == ["no_evidence", *["too_many_calls"] * 3]
-    assert "say again that it is done" in told[0]["message"]
+    assert "repeat that it is done" in told[0]["message"]
     assert (agent.state, agent.values["rounds"]) == ("goal_complete", 2)
     assert not (tmp_path / "workspace" / "a.txt").exists()
 

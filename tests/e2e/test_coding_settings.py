@@ -27,12 +27,12 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
     [
         ((), "", "give a GOAL or --resume RUN"),
         (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run has its goal"),
-        (("--fresh", "--resume", "last"), "", "say one of them"),
-        (("Do it", "--template", "nope"), "", "there is no template 'nope'; there are: script, package, fix"),
+        (("--fresh", "--resume", "last"), "", "use one of them"),
+        (("Do it", "--template", "nope"), "", "there is no template 'nope'; use one of script, package, fix"),
         (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),
         (("Do it", "--param", "rounds=3"), "", "rounds"),
         (("  ",), "", "GOAL is empty"),
-        (("Do it",), "[code]\nmax_rounds = 0\n", "max_rounds = 0 is to be 1 or more"),
+        (("Do it",), "[code]\nmax_rounds = 0\n", "max_rounds = 0 must be 1 or more"),
         (("Do it",), "[code]\nmax_rounds = true\n", "max_rounds = true must be a whole number"),
         (("Do it",), "[mcp.words]\ncommand = ['x']\n", "write [code.mcp]"),
         (("Do it",), "[programs.make]\narguments = 'any'\n", "write [code.commands.programs]"),
@@ -58,28 +58,36 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\nmode = 'yolo'\n", "mode = 'yolo' is not a mode; known here: ask, auto-edit"),
         (("Do it",), "[code]\nseed = 'x'\n", "seed = 'x' must be a whole number"),
         (("Do it",), "[code]\nprotected = [3]\n", "protected must be a list of texts"),
-        (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] has an empty text in it"),
+        (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] contains an empty text"),
         (("Do it",), "[code]\nprotected = ['../x']\n", "protected = ['../x']: '../x' leads out of the workspace"),
         (("Do it",), "[code]\nprotected = ['~/x']\n", "'~/x' leads out of the workspace"),
-        (("Do it",), "[code]\nprotected = ['/']\n", "'/' is no pattern: it names nothing"),
-        (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] has an empty text in it"),
+        (("Do it",), "[code]\nprotected = ['/']\n", "'/' is not a pattern: it names nothing"),
+        (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] contains an empty text"),
         (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
         (
             ("Do it",),
             "[code]\nbudget = ['nudge.calls=5']\n",
             "dsa.toml: [code]: budget = ['nudge.calls=5']: 'nudge.calls=5' is not a budget: there is no effect 'nudge'",
         ),
-        (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 is to be 0 to 2"),
-        (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan is to be 0 to 2"),
-        (("Do it",), "[code]\nmax_tokens = 0\n", "max_tokens = 0 is to be 1 or more"),
-        (("Do it",), "[code]\ncontext_tokens = 5\n", "context_tokens = 5 is to be 1000 or more"),
-        (("Do it",), "[code]\npolling = ['nosuch']\n", "'nosuch' is no tool that only looks: list_dir, read_file"),
-        (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is no tool that only looks"),
-        (("Do it",), "[code]\npolling = ['make wait']\n", "nor a command of these programs: python, python3, pytest"),
+        (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 must be 0 to 2"),
+        (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan must be 0 to 2"),
+        (("Do it",), "[code]\nmax_tokens = 0\n", "max_tokens = 0 must be 1 or more"),
+        (("Do it",), "[code]\ncontext_tokens = 5\n", "context_tokens = 5 must be 1000 or more"),
+        (
+            ("Do it",),
+            "[code]\npolling = ['nosuch']\n",
+            "'nosuch' is unknown; use a tool that only looks (list_dir, read_file",
+        ),
+        (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is unknown; use a tool that only looks"),
+        (
+            ("Do it",),
+            "[code]\npolling = ['make wait']\n",
+            "or a command of one of these programs: python, python3, pytest",
+        ),
         (("Do it",), "[code]\npolling = ['python \"x']\n", "No closing quotation"),
-        (("Do it",), "[cod]\nmode = 'ask'\n", "the table [cod] stands beside it, and is read by nobody"),
-        (("Do it",), "mode = 'ask'\n[code]\n", "mode = 'ask' stands beside it, and is read by nobody"),
-        (("Do it",), "[code.commands]\nshell = true\n", "'shell' is no rule for commands"),
+        (("Do it",), "[cod]\nmode = 'ask'\n", "the table [cod] is outside [code] and has no effect"),
+        (("Do it",), "mode = 'ask'\n[code]\n", "mode = 'ask' is outside [code] and has no effect"),
+        (("Do it",), "[code.commands]\nshell = true\n", "'shell' is not a rule for commands"),
         (("Do it",), "[code.templates.x]\n", "templates.x has no tasks"),
         (("Do it",), "[[code.templates.x]]\ndescription = 'd'\n", "templates.x: task 1 has no subtasks"),
         (
@@ -90,7 +98,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (
             ("Plan a trip", "-t", "x"),
             "[[code.templates.x]]\ndescription = 'd'\nsubtasks = ['{goal}']\n",
-            "for this goal: 'Plan a trip' needs no tool",
+            "does not fit this goal: 'Plan a trip' needs no tool",
         ),
         (("Do it",), "[code\n", "the configuration cannot be read"),
         (("--resume", "last"), "", "no run is kept here"),
@@ -111,7 +119,7 @@ def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_
     (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
     typed = [*DSA, "code", "Do it", "--model", "scripted:../script.md"]
     done = subprocess.run(typed, cwd=tmp_path / "work", capture_output=True, text=True, check=False)
-    assert (done.returncode, "say --config pyproject.toml" in done.stderr) == (2, True)
+    assert (done.returncode, "use --config pyproject.toml" in done.stderr) == (2, True)
     named = subprocess.run([*typed, "--config", "pyproject.toml"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)  # fmt: skip
     assert named.returncode == 0, named.stderr
 
@@ -121,12 +129,15 @@ def test_a_program_of_the_settings_that_is_not_there_is_told_at_the_beginning(co
         "[code.commands.programs]\nnowhere = {arguments = 'any'}\ngit-shell = {arguments = 'any'}\n"
     )
     done = code("Do it", "--mode", "read-only", script=(PLAN, FAILED))
-    assert done.stderr == "nowhere: the settings allow it, and it is not installed on this machine\n"
+    assert done.stderr == "nowhere: the settings allow it, but it is not installed on this machine\n"
 
 
 @pytest.mark.parametrize(
     ("hosts", "told"),
-    [([], "They reach no network."), (["a.example", "b.example:80"], "they reach a.example, b.example:80 alone.")],
+    [
+        ([], "They cannot reach the network."),
+        (["a.example", "b.example:80"], "They can reach only these hosts: a.example, b.example:80."),
+    ],
 )
 def test_the_model_is_told_what_of_the_network_its_programs_reach(tmp_path, hosts, told):
     with agent_at(tmp_path, HELLO, forgetful(HELLO_PLAN, lambda _: complete(success=False)), network=hosts) as (
@@ -147,13 +158,15 @@ def test_the_model_that_breaks_the_goal_up_is_told_what_lies_in_the_folder(tmp_p
         ):
             worked(agent)
         told = played.requests[0]["messages"][-1]["content"]
-        assert told.splitlines()[-1] == f"The workspace holds: {'src/' if name == 'full' else 'nothing yet'}."
+        assert told.splitlines()[-1] == f"The workspace contains: {'src/' if name == 'full' else 'nothing yet'}."
 
 
 def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
     (tmp_path / "work" / "dsa.toml").write_text("[code]\nmode = 'full-auto'\n")
     there = tmp_path / "work" / "dsa.toml"
-    assert f"{there} is not read, for you are not there: --config names it\n" in code("Do it").stderr
+    assert (
+        f"{there} is not read, because it is not in the current folder; name it with --config\n" in code("Do it").stderr
+    )
     assert "is not read" not in code("Do it", "--fresh", "--config", str(there)).stderr
     asked = [*DSA, "code", "Do it", "--fresh", "--model", "http://127.0.0.1:9/v1#m", "-w", "work", "--budget"]
     for budget, is_told in (("usd=1", True), ("ask_model.usd=1", True), ("tokens=9", False)):
@@ -165,7 +178,7 @@ def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
             check=False,
             env={**os.environ, "DSA_RETRY_S": "0"},
         )
-        assert ("usd bounds nothing" in done.stderr) == is_told, done.stderr
+        assert ("a limit in usd has no effect" in done.stderr) == is_told, done.stderr
 
 
 def test_an_answer_that_nothing_was_done_for_says_so(code):

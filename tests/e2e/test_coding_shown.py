@@ -150,7 +150,7 @@ def test_a_run_that_has_changed_nothing_commits_nothing_of_the_users(tmp_path):
     subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
     act = at_once(("list_dir", {}), ("git_commit", {"message": "all of it"}))
     told, _ = shown(tmp_path, act, commit=True)
-    assert "nothing_to_commit: this run has changed no file" in told
+    assert "nothing_to_commit: this run has not changed any file" in told
     status = subprocess.run(["git", "status", "--short"], cwd=workspace, capture_output=True, text=True, check=True)
     assert "?? mine.py" in status.stdout.splitlines()
 
@@ -250,7 +250,7 @@ def test_what_is_left_out_of_a_result_is_said_with_how_much_and_how_to_get_the_r
     assert "at least 9,900 more are not shown: narrow path, glob or pattern" in searched["result"]
     assert (
         ran["left_out"]
-        == "34,001 characters of its output are left out: have it print less, or into a file, and read that"
+        == "34,001 characters of its output are left out: let it print less, or print into a file and read that"
     )
     short = [each for each in last if "shortened" in each]
     assert short

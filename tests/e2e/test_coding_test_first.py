@@ -152,7 +152,7 @@ def passes_there(tmp_path):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
     result = written(tmp_path, *LAYOUTS[name])
-    assert result.get("result", result).endswith("; the tests pass where they lie (pytest tests/test_mathx.py)")
+    assert result.get("result", result).endswith("; the tests pass in the workspace (pytest tests/test_mathx.py)")
     assert passes_there(tmp_path)
 
 
@@ -176,5 +176,5 @@ def test_what_would_not_pass_where_it_lies_is_not_written(tmp_path, files, path,
 def test_what_was_not_tried_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(test_first, "MOST_FILES", 1)
     result = written(tmp_path, {"a.txt": "a", "b.txt": "b"}, "mathx.py", "mathx", PLAIN, source_of("mathx"))
-    assert "the tests pass beside the module alone; where they lie they were not run" in result["result"]
+    assert "the tests pass with the module alone; they did not run in the workspace" in result["result"]
     assert "the workspace is too large to copy" in result["result"]

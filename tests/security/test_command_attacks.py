@@ -20,7 +20,7 @@ from conftest import NOT_TESTED
 from each_row import each_row
 
 from dsa.edge.sandbox.command_sandbox import probed
-from machines.coding.tools.command_runner import asked, fault, run
+from machines.coding.tools.command_runner import fault, read_command, run
 from machines.coding.tools.program_rules import Rules
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -61,7 +61,7 @@ PIP_REFUSED = [
 @each_row("text", SYNTAX)
 def test_what_only_a_shell_understands_is_refused_with_another_way(text):
     with pytest.raises(WorkspaceToolError) as refused:
-        asked(text)
+        read_command(text)
     assert refused.value.code == "shell_syntax"
     assert "[" in str(refused.value) or "list of arguments" in str(refused.value)
 
@@ -103,7 +103,7 @@ import sys
 from pathlib import Path
 from machines.coding.tools.command_runner import run
 try:
-    run(("python", "waits.py", sys.argv[2]), root=Path(sys.argv[1]), unconfined=len(sys.argv) > 3)
+    run(("python", "waits.py", sys.argv[2]), root=Path(sys.argv[1]), is_unconfined=len(sys.argv) > 3)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -169,10 +169,10 @@ def _wait_for_the_end(processes):
 
 def test_unconfined_commands_leave_nothing_either(marker, tmp_path):
     (tmp_path / "waits.py").write_text(WAITS)
-    ran = run(("python", "waits.py", marker, "ends"), root=tmp_path, unconfined=True)
-    assert (ran.code, ran.ended, ran.rung, ran.features) == (3, "exited", "none", frozenset())
+    ran = run(("python", "waits.py", marker, "ends"), root=tmp_path, is_unconfined=True)
+    assert (ran.code, ran.end_reason, ran.rung, ran.features) == (3, "exited", "none", frozenset())
     assert marked(marker) == []
-    ran = run(("python", "waits.py", marker), root=tmp_path, unconfined=True, timeout_s=0.5)
+    ran = run(("python", "waits.py", marker), root=tmp_path, is_unconfined=True, timeout_s=0.5)
     assert (ran.code, ran.timed_out) == (None, True)
     assert marked(marker) == []
 

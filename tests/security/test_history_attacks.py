@@ -41,7 +41,7 @@ def test_what_links_lead_to_is_not_kept(history, root, tmp_path):
     (root / "folder").symlink_to(tmp_path / "outside")
     (root / ".gitignore").symlink_to(tmp_path / "outside" / "secret")
     last = history.mark("last")
-    assert [change.path for change in history.changed(first, last)] == [".gitignore", "file", "folder"]
+    assert [change.path for change in history.changed_files(first, last)] == [".gitignore", "file", "folder"]
     assert SECRET not in history.diff(first, last)
 
 
@@ -61,7 +61,7 @@ def test_a_folder_that_became_a_link_is_not_written_through(history, root, tmp_p
     undone = history.undo(first, last)
     assert {conflict.path for conflict in undone.conflicts} == {"dir/secret", "dir/gone"}
     assert outside(tmp_path) == before
-    assert (undone.restored, undone.removed) == ((), ())
+    assert (undone.restored_paths, undone.removed_paths) == ((), ())
 
 
 def test_a_file_that_became_a_link_is_not_written_through(history, root, tmp_path):
@@ -86,7 +86,7 @@ def test_a_file_with_a_second_name_outside_is_not_written_into(history, root, tm
     (root / "twin").unlink()
     (tmp_path / "outside" / "other").write_text("by the agent\n", "utf-8")
     os.link(tmp_path / "outside" / "other", root / "twin")
-    assert history.undo(first, last).restored == ("twin",)
+    assert history.undo(first, last).restored_paths == ("twin",)
     assert (tmp_path / "outside" / "other").read_text("utf-8") == "by the agent\n"
 
 

@@ -43,8 +43,8 @@ def test_a_repository_that_is_only_moved_is_not_taken_away(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path / "own"], check=True)
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
     code = "import os; os.rename('own', 'moved'); os.rename('bare', 'moved too')"
-    ran = run(("python", "-c", code), root=tmp_path, rules=Rules(code=True), unconfined=True)
-    assert (ran.code, ran.removed) == (0, ())
+    ran = run(("python", "-c", code), root=tmp_path, rules=Rules(code=True), is_unconfined=True)
+    assert (ran.code, ran.removed_paths) == (0, ())
     assert (tmp_path / "moved" / ".git" / "config").is_file()
     assert (tmp_path / "moved too" / "HEAD").is_file()
 
@@ -53,7 +53,7 @@ def test_of_very_many_the_first_are_named(tmp_path):
     before = ProtectedState(tmp_path, ())
     for number in range(60):
         (tmp_path / f"{number:02}\n" / ".git").mkdir(parents=True)
-    told = before.restored()
+    told = before.restore()
     assert (told[0], len(told), told[-1]) == ("00\\n/.git", 51, "and 10 more")
     assert list(tmp_path.rglob(".git")) == []
 
@@ -63,5 +63,5 @@ def test_folders_too_deep_to_name_hold_nobody_up(tmp_path):
     deep = "import os\nfor _ in range(700): os.mkdir('ddddddd'); os.chdir('ddddddd')\nos.mkdir('.git')"
     subprocess.run([sys.executable, "-c", deep], cwd=tmp_path, check=True)
     (tmp_path / "ddddddd" / ".git").mkdir()
-    assert before.restored() == ("ddddddd/.git",)
+    assert before.restore() == ("ddddddd/.git",)
     subprocess.run(["rm", "-rf", tmp_path / "ddddddd"], check=True)

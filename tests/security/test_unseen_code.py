@@ -66,13 +66,13 @@ def workspace(tmp_path):
 
 
 def ran_in(workspace, code, protected=PATTERNS):
-    return run(("python", "-c", code), root=workspace, rules=Rules(code=True), protected=protected)
+    return run(("python", "-c", code), root=workspace, rules=Rules(code=True), protected_patterns=protected)
 
 
 def test_what_nobody_would_see_is_taken_away_and_told(workspace):
     ran = ran_in(workspace, LEAVES)
     assert ran.output.splitlines() == ["Read-only file system"] * 2 + ["Device or resource busy"], ran.output
-    assert sorted(ran.removed) == REMOVED
+    assert sorted(ran.removed_paths) == REMOVED
     left = {str(path.relative_to(workspace)) for path in workspace.rglob("*") if path.is_file()}
     assert left >= {
         "pkg/x__pycache__/fine.py",
@@ -83,9 +83,9 @@ def test_what_nobody_would_see_is_taken_away_and_told(workspace):
     }
     assert not left & set(REMOVED)
     assert (workspace / "tests/acceptance/test_a.py").read_text() == "as it was"
-    assert ran.changed == ()
+    assert ran.changed_folders == ()
     again = ran_in(workspace, "pass")
-    assert (again.removed, again.changed) == ((), ())
+    assert (again.removed_paths, again.changed_folders) == ((), ())
 
 
 def test_a_link_of_a_protected_name_is_not_what_gets_its_number(tmp_path):
@@ -97,7 +97,7 @@ def test_a_link_of_a_protected_name_is_not_what_gets_its_number(tmp_path):
     number = (tmp_path / "tests" / "link.py").lstat().st_ino
     (tmp_path / "tests" / "link.py").rename(tmp_path / "tests" / "conftest.py")
     assert (tmp_path / "tests" / "conftest.py").lstat().st_ino == number
-    assert sorted(before.restored()) == ["tests/conftest.py", "tests/link.py"]
+    assert sorted(before.restore()) == ["tests/conftest.py", "tests/link.py"]
     assert [(each.name, str(each.readlink())) for each in (tmp_path / "tests").iterdir()] == [
         ("link.py", "../other.py")
     ]
@@ -118,26 +118,26 @@ def test_installed_programs_that_have_changed_are_told(workspace, how):
         (".venv/bin/tool", ".venv"), ("web/node_modules/lib/index.js", "web/node_modules"), ("env/bin/tool", "env"), (".tox/x.py", ".tox"),
     ):  # fmt: skip
         ran = ran_in(workspace, CHANGES[how].format(name))
-        assert (ran.code, ran.removed, ran.changed) == (0, (), (folder,)), (name, ran.output)
+        assert (ran.code, ran.removed_paths, ran.changed_folders) == (0, (), (folder,)), (name, ran.output)
 
 
 def test_what_is_put_under_an_installed_program_at_once_with_what_is_removed_is_told_too(workspace):
     ran = ran_in(workspace, "import os; os.makedirs('made/.venv/x/.git/y'); open('made/.venv/z.py', 'w')")
-    assert (ran.removed, ran.changed) == (("made/.venv/x/.git",), ("made/.venv",))
+    assert (ran.removed_paths, ran.changed_folders) == (("made/.venv/x/.git",), ("made/.venv",))
 
 
 def test_of_a_folder_that_is_removed_nothing_is_told_twice(tmp_path):
     before = ProtectedState(tmp_path, ())
     for name in ("__pycache__/in/.git", "__pycache__/in/HEAD", "__pycache__-/.git"):
         (tmp_path / name).mkdir(parents=True)
-    assert before.restored() == ("__pycache__", "__pycache__-/.git")
+    assert before.restore() == ("__pycache__", "__pycache__-/.git")
 
 
 def test_code_is_not_run_from_bytecode_that_a_command_has_left(workspace):
     (workspace / "mod.py").write_text("print('fine')")
     cached = f"__pycache__/mod.{sys.implementation.cache_tag}.pyc"
     ran = ran_in(workspace, LEAVES.replace("__pycache__/mod.cpython-311.pyc", cached))
-    assert "__pycache__" in ran.removed
+    assert "__pycache__" in ran.removed_paths
     done = subprocess.run(
         [sys.executable, "-c", "import mod"], cwd=workspace, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from machines.chat.python.interpreter import (
     CODES,
-    REQUIRED,
+    REQUIRED_FEATURES,
     FrameSource,
     Interpreter,
     MadeFile,
@@ -14,5 +14,5 @@ from machines.chat.python.interpreter import (
 )
 
 __all__ = [
-    "CODES", "REQUIRED", "FrameSource", "Interpreter", "MadeFile", "PythonError", "PythonResult", "compiles", "is_empty", "normal_code",
+    "CODES", "REQUIRED_FEATURES", "FrameSource", "Interpreter", "MadeFile", "PythonError", "PythonResult", "compiles", "is_empty", "normal_code",
 ]  # fmt: skip

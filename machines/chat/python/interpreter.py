@@ -124,11 +124,11 @@ _MAGIC = (
 _SAME = {
     "jpeg": "jpg", "htm": "html", "text": "txt", "arrow": "feather", "db": "sqlite", "yml": "yaml", "ndjson": "jsonl",
 }  # fmt: skip
-_ZIPPED = {"xlsx", "npz", "zip", "ods", "docx", "pptx"}
+_ZIP_KINDS = {"xlsx", "npz", "zip", "ods", "docx", "pptx"}
 _TEXTS = {
     "csv", "tsv", "json", "jsonl", "txt", "md", "html", "svg", "xml", "yaml", "toml", "ini", "log", "py", "sql", "tex", "dot",
 }  # fmt: skip
-_BINARIES = {kind for _, kind in _MAGIC} | _ZIPPED | {"webp"}
+_BINARIES = {kind for _, kind in _MAGIC} | _ZIP_KINDS | {"webp"}
 _SVG = re.compile(r"\A\ufeff?(?:\s|<\?xml[^>]*>|<!--.*?-->|<!DOCTYPE[^>]*>)*+<svg[\s>]", re.DOTALL)
 _HINT = "write CSV, JSON, text, PNG, PDF or SVG, with a matching name"
 
@@ -174,7 +174,7 @@ def kind_of(name: str, content: bytes) -> str:
     ending = _SAME.get(ending, ending)
     magic = _by_magic(content)
     if ending in _BINARIES:
-        if magic == ending or (magic == "zip" and ending in _ZIPPED):
+        if magic == ending or (magic == "zip" and ending in _ZIP_KINDS):
             return ending
         roughly = "empty" if not content else "bytes of an unknown kind" if _text_of(content) is None else "text"
         raise _bad_file(name, f"is not {ending}: its content is {magic or roughly}")
@@ -308,12 +308,12 @@ def _require_end(outcome: SandboxOutcome, bounds: Bounds) -> None:
     if outcome.ended == "flooded":
         raise PythonError("bad_result", "The code's process reported too much.")
     if outcome.ended == "signalled":
-        raise _killed(outcome.code, outcome, bounds)
+        raise _kill_error(outcome.code, outcome, bounds)
     if outcome.ended == "lost":
         raise PythonError("python_killed", "The code's process was lost.")
 
 
-def _killed(number: int, outcome: SandboxOutcome, bounds: Bounds) -> PythonError:
+def _kill_error(number: int, outcome: SandboxOutcome, bounds: Bounds) -> PythonError:
     if number in (signal.SIGXCPU, signal.SIGKILL) and outcome.cpu_s > bounds.cpu_s - _ENDS_S:
         return PythonError("python_timeout", f"The code used more than {bounds.cpu_s} s of processor time.")
     names = {each.value: each.name for each in signal.Signals}
@@ -344,7 +344,7 @@ def _entry(entry: object) -> tuple[str, str, int]:
 def _value(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, call: "_CallInput") -> str:
     """Return the value. Raises PythonError for an error that the process reports, or when it reports nothing."""
     if claim.status < 0:
-        raise _killed(-claim.status, outcome, bounds)
+        raise _kill_error(-claim.status, outcome, bounds)
     if not claim.message:
         raise PythonError(
             "python_killed", f"The code ended its own process (exit status {claim.status}) before its end."
@@ -381,7 +381,7 @@ def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
     if types[0] == "KeyError" and columns:
         return f"The columns of LATEST_SQL_RESULT are: {_clip(', '.join(columns), _MOST_MESSAGE)}"
     if types[0] == "NameError" and ("'df'" in message or "'LATEST_SQL_RESULT'" in message):
-        return "There is no table yet: run a SQL query first."
+        return "No table exists yet: run a SQL query first."
     return next((_HINTS[name] for name in types if name in _HINTS), "")
 
 
@@ -412,7 +412,7 @@ def _clip(text: str, most: int) -> str:
 # --- running code ---
 
 #: The required confinement: without it the code could reach files, network, environment and processes of this machine.
-REQUIRED = ("no files outside", "no network", "no environments", "own processes")
+REQUIRED_FEATURES = ("no files outside", "no network", "no environments", "own processes")
 _PACKAGES = ("numpy", "pandas", "matplotlib")
 _LONGEST_S = 600.0
 _SPARE_BYTES = 256 * 1024  # of a report, besides the files
@@ -453,7 +453,7 @@ class Interpreter:
     """
 
     def __init__(self, confinement: Confinement | None = None) -> None:
-        self.confinement = confinement or Confinement(REQUIRED)
+        self.confinement = confinement or Confinement(REQUIRED_FEATURES)
 
     def warm(self) -> None:
         """Start the process that forks calls, with the libraries loaded. Raises what `run` raises."""

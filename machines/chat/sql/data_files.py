@@ -158,8 +158,8 @@ def load_data(sources: Sequence[Path], folder: Path) -> Copy:
     names = tuple(str(source.absolute()) for source in sources)
     record = _record_in(folder)
     if record is not None and names in ((), record.sources):
-        changed = tuple(source.path for source in record.files if not source.is_as_it_was)
-        return Copy(folder / record.data, record.digest, record.tables, changed)
+        changed_paths = tuple(source.path for source in record.files if not source.is_as_it_was)
+        return Copy(folder / record.data, record.digest, record.tables, changed_paths)
     try:
         path, digest, build = _load_files(files_of(sources), folder)
     except BaseException:

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 import attrs
 
+from dsa.text import plural
 from machines.chat.sql.query import LoadError
 
 if TYPE_CHECKING:
@@ -84,12 +85,8 @@ def _require_alike(file: Path, name: str, delimiter: str) -> None:
                 first = len(cells)
             elif len(cells) != first:
                 hint = f"quote each cell that contains '{delimiter}', or write the same number of cells in each line"
-                text = f"line {rows.line_num} has {_cells(len(cells))}, line 1 has {_cells(first)}"
+                text = f"line {rows.line_num} has {plural(len(cells), 'cell')}, line 1 has {plural(first, 'cell')}"
                 raise LoadError(name, f"{text}; nothing was loaded: {hint}")
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell{'' if count == 1 else 's'}"
 
 
 def _lines(file: Path, count: int) -> Iterator[str]:

@@ -95,7 +95,7 @@ MOST_COLUMNS = 24
 _NUMERIC = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|FLOAT|DOUBLE|DECIMAL\(.*)$")
 #: DuckDB's types of whole numbers.
 WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
-_NAMING = re.compile(r"(VARCHAR|BOOLEAN|UUID|ENUM\(.*|ENUM)$", re.DOTALL)
+_NAME_TYPES = re.compile(r"(VARCHAR|BOOLEAN|UUID|ENUM\(.*|ENUM)$", re.DOTALL)
 _TIME = re.compile(r"(DATE|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?)$")
 _KEY_NAME = re.compile(
     r"(.*[_\W])?(id|key|code|zip|postcode|year|quarter|month|week|day|hour|weekday)$|.*[a-z](Id|ID)$", re.IGNORECASE
@@ -166,11 +166,11 @@ def _fact_selections(column: str, kind: str) -> list[str]:
         weekly = f"min(TRY(dayofweek({column}))) = max(TRY(dayofweek({column})))"  # fails at the first and last dates of DuckDB
         texts = [f"min({column})::VARCHAR", f"max({column})::VARCHAR"]
         return [f"approx_count_distinct({column})", *texts, weekly, *grains]
-    return [f"approx_count_distinct({column})"] if _NUMERIC.match(kind) or _NAMING.match(kind) else ["0"]
+    return [f"approx_count_distinct({column})"] if _NUMERIC.match(kind) or _NAME_TYPES.match(kind) else ["0"]
 
 
 def _names_groups(name: str, kind: str, values: int, row_count: int) -> bool:
-    if _NAMING.match(kind):
+    if _NAME_TYPES.match(kind):
         return True
     if not WHOLE.match(kind):
         return False

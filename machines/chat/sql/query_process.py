@@ -114,14 +114,14 @@ def _shorten(name: str) -> str:
 
 def _unique(names: list[str]) -> list[str]:
     """Return unique names, very long ones cut. Repeated names, in any letter case, get numbers as in DuckDB."""
-    used: set[str] = set()
+    taken_names: set[str] = set()
     result = []
     for name in map(_shorten, names):
         number, candidate = 0, name
-        while candidate.lower() in used:
+        while candidate.lower() in taken_names:
             number += 1
             candidate = f"{name}_{number}"
-        used.add(candidate.lower())
+        taken_names.add(candidate.lower())
         result.append(candidate)
     return result
 
@@ -190,12 +190,12 @@ def _requests() -> SimpleQueue[SqlRequest]:
     """Return a queue that a thread fills with requests, so that the process ends with its input even during a query."""
     queue: SimpleQueue[SqlRequest] = SimpleQueue()
 
-    def read() -> None:
+    def read_requests() -> None:
         for line in sys.stdin.buffer:
             queue.put(SqlRequest(**json.loads(line)))
         os._exit(0)
 
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=read_requests, daemon=True).start()
     return queue
 
 

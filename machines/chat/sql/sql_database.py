@@ -148,10 +148,10 @@ class _Child:
 
     def _line(self, deadline: float) -> tuple[bytes, bytes]:
         """Read a line; return it, and the bytes after it."""
-        received = b""
-        while b"\n" not in received:
-            received += self._piece(deadline)
-        line, _, behind = received.partition(b"\n")
+        data = b""
+        while b"\n" not in data:
+            data += self._piece(deadline)
+        line, _, behind = data.partition(b"\n")
         return line, behind
 
     def _rest(self, start: bytes, size: int, deadline: float) -> bytes:

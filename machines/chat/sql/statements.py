@@ -149,9 +149,9 @@ def _inner_statement(parts: list[tuple[str, str]]) -> str:
 
 def _query_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
     """Return a query with the tables in its syntax tree. Raises SqlError when it does more than read tables."""
-    serialized = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
+    tree_json = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
     try:
-        tree = json.loads(serialized)
+        tree = json.loads(tree_json)
         names = _StatementNames()
         if not tree["error"]:
             names.walk(tree["statements"], frozenset())
@@ -251,7 +251,7 @@ _SEPARATOR = re.compile(r"[;\t]")
 _MUST_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')
 _CELL = re.compile(r'"(?:[^"]|"")*"|[^,\n"]+')
 _MAYBE_FORMULA = re.compile(rf'(?:^|[,;\t\n])"?[{_BEGIN}\t\r\n]')
-_NESTED = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
+_NESTED_TYPES = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
 Json = Any  # JSON
 Cell = Any  # a value from DuckDB
 _MARK = "\N{HORIZONTAL ELLIPSIS}"
@@ -261,7 +261,7 @@ def kind_of(type_name: str) -> str:
     """Return the kind of a DuckDB type: whole, float, bool, decimal, nested, bytes, time, text."""
     if WHOLE.match(type_name):
         return "whole"
-    if _NESTED.match(type_name):
+    if _NESTED_TYPES.match(type_name):
         return "nested"
     plain = {"BOOLEAN": "bool", "FLOAT": "float", "DOUBLE": "float", "JSON": "nested", "BLOB": "bytes"}
     if type_name.startswith(("DATE", "TIME")):
@@ -397,8 +397,8 @@ def for_spreadsheets(csv: bytes) -> bytes:
 def _without_formula(cell: re.Match[str]) -> str:
     quote, text = ('"', cell[0][1:]) if cell[0].startswith('"') else ("", cell[0])
     first = _SEPARATOR.split(text.removesuffix(quote).removesuffix("\r"), maxsplit=1)[0]
-    begins = first and _FORMULA.match(text) and not _NUMBER.match(first)
-    return quote + ("'" if begins else "") + _FORMULA_BEHIND.sub(r"\1'", text)
+    is_formula = first and _FORMULA.match(text) and not _NUMBER.match(first)
+    return quote + ("'" if is_formula else "") + _FORMULA_BEHIND.sub(r"\1'", text)
 
 
 def _text(text: str) -> str:

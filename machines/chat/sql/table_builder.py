@@ -54,12 +54,14 @@ def _reserved_words() -> frozenset[str]:
         return frozenset(row[0] for row in connection.execute(query).fetchall())
 
 
-def unique(name: str, used: Container[str], *, instead: str = "") -> str:
+def unique(name: str, taken_names: Container[str], *, instead: str = "") -> str:
     """Return a free name: `name`, or `instead`, or one of them with a number."""
     base = instead or name
     with_numbers = (f"{base}_{number}" for number in range(2, 1_000_000))
     return (
-        next(candidate for candidate in (name, base, *with_numbers) if candidate not in used) if name in used else name
+        next(candidate for candidate in (name, base, *with_numbers) if candidate not in taken_names)
+        if name in taken_names
+        else name
     )
 
 
@@ -158,11 +160,11 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     files = [Path(name) for name in json.loads(sys.stdin.buffer.readline())]
     threading.Thread(target=_end_with, args=[sys.stdin.buffer, Path.cwd()], daemon=True).start()
-    says = os.fdopen(os.dup(1), "wb", buffering=0)
+    output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # DuckDB may write to standard output
 
     def say(message: Build | LoadFault | LoadProgress) -> None:
-        says.write(json_of(message) + b"\n")
+        output.write(json_of(message) + b"\n")
 
     try:
         say(build_database(files, Path.cwd(), lambda name, what: say(LoadProgress((name, what)))))

@@ -18,9 +18,9 @@ from secrets import token_hex
 import attrs
 
 from machines.coding.history import snapshots
-from machines.coding.history.snapshots import InTheWay, Kept, Snapshot, Snapshots
+from machines.coding.history.snapshots import FileVersion, InTheWay, Snapshot, Snapshots
 from machines.coding.history.workspace_scan import (
-    IGNORED,
+    IGNORED_AT_START,
     PROGRAM,
     SPECIAL,
     FileState,
@@ -35,7 +35,7 @@ from machines.coding.history.workspace_scan import (
     unkept,
 )
 from machines.coding.tools.file_writer import sweep
-from machines.coding.tools.git_process import GitBounds, ran
+from machines.coding.tools.git_process import GitBounds, run_git_process
 from machines.coding.tools.workspace_boundary import ROOT, Beneath
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -53,11 +53,11 @@ class ChangedFile:
     mode_before: str | None = None
     mode_after: str | None = None
 
-    def first(self) -> Kept:
+    def first(self) -> FileVersion:
         """Return mode and id at the first mark, or None."""
         return (self.mode_before, self.before) if self.mode_before and self.before else None
 
-    def last(self) -> Kept:
+    def last(self) -> FileVersion:
         """Return mode and id at the last mark, or None."""
         return (self.mode_after, self.after) if self.mode_after and self.after else None
 
@@ -109,7 +109,7 @@ UNKEPT, UNKNOWN = "not kept", "not known"
 
 def lost_paths(first: Snapshot, last: Snapshot) -> list[str]:
     """Return the paths that were ignored at the start of the run, and are missing or stored now."""
-    return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
+    return sorted(path for path, why in first.left_out.items() if why == IGNORED_AT_START and path not in last.left_out)
 
 
 def visible_changes(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
@@ -139,7 +139,7 @@ class IgnoredIn:
 
     snapshots: Snapshots
     state: Snapshot
-    _known: dict[str, tuple[IgnoreRule, ...]] = attrs.field(factory=dict, init=False)
+    _rules_by_path: dict[str, tuple[IgnoreRule, ...]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, path: str) -> bool:
         """Return whether a path or a folder above it is ignored."""
@@ -153,10 +153,10 @@ class IgnoredIn:
         return False
 
     def _rules(self, ignore: str) -> tuple[IgnoreRule, ...]:
-        if ignore not in self._known:
+        if ignore not in self._rules_by_path:
             mode, blob = self.state.files.get(ignore, ("", ""))
-            self._known[ignore] = rules_of(self.snapshots.content(blob)) if mode.startswith("100") else ()
-        return self._known[ignore]
+            self._rules_by_path[ignore] = rules_of(self.snapshots.content(blob)) if mode.startswith("100") else ()
+        return self._rules_by_path[ignore]
 
 
 # --- calls under way ---
@@ -168,7 +168,7 @@ class CallMark:
 
     key: str
     before: str
-    made: tuple[str, ...] = ()
+    new_paths: tuple[str, ...] = ()
     after: str = ""
 
 
@@ -186,7 +186,8 @@ class CallRecords:
         self._folder.mkdir(exist_ok=True)
         path = self._path(call.key)
         new = path.with_name(f"{path.name}.{token_hex(4)}.new")
-        new.write_text(json.dumps(attrs.asdict(call)), "utf-8")
+        data = {"key": call.key, "before": call.before, "made": call.new_paths, "after": call.after}
+        new.write_text(json.dumps(data), "utf-8")
         new.replace(path)
 
     def find(self, key: str) -> CallMark | None:
@@ -206,7 +207,7 @@ class CallRecords:
 
 @attrs.define
 class UndoPlan:
-    """An undo from `last` back to `first`, in a workspace with the state `now`; `made` are files that did not exist at first."""
+    """An undo from `last` back to `first`, in a workspace with the state `now`; `new_paths` are files that did not exist at first."""
 
     snapshots: Snapshots
     workspace: Beneath
@@ -214,9 +215,9 @@ class UndoPlan:
     last: Snapshot
     now: Snapshot
     was_ignored: Callable[[str], bool]
-    made: frozenset[str] = frozenset()
-    restored: list[str] = attrs.field(factory=list)
-    removed: list[str] = attrs.field(factory=list)
+    new_paths: frozenset[str] = frozenset()
+    restored_paths: list[str] = attrs.field(factory=list)
+    removed_paths: list[str] = attrs.field(factory=list)
     conflicts: list[Conflict] = attrs.field(factory=list)
 
     def files(self) -> None:
@@ -292,7 +293,7 @@ class UndoPlan:
         """Return why a file's first state is unknown or cannot be restored, or None."""
         if special_kind := special(self.first, change.path):
             return f"it was {special_kind}, which an undo cannot create"
-        if change.before is not None or change.path in self.made:
+        if change.before is not None or change.path in self.new_paths:
             return None
         parts = change.path.split("/")
         above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
@@ -312,11 +313,11 @@ class UndoPlan:
                 snapshots.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
                 content = snapshots.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
                 snapshots.put(self.workspace, path, current, content)
-                self.restored.append(path)
+                self.restored_paths.append(path)
             else:
                 if not special_kind:
                     snapshots.remove(self.workspace, path, current)
-                self.removed.append(path)
+                self.removed_paths.append(path)
         except InTheWay as error:
             self.conflicts.append(Conflict(path, str(error)))
 
@@ -329,7 +330,7 @@ class UndoPlan:
         return first & (now | (now & 0o444) >> 2 if mode == PROGRAM else now)
 
 
-_MISSING = f"it is missing, and its content is not stored: {IGNORED}"
+_MISSING = f"it is missing, and its content is not stored: {IGNORED_AT_START}"
 _STATES_FILE = "dsa-seen.json"
 _AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits for one write of this size
 _MOST_NAMES, _MOST_PATHS = 1_000, 10
@@ -345,15 +346,15 @@ class UndoResult:
 
     before: str
     after: str
-    restored: tuple[str, ...]
-    removed: tuple[str, ...]
+    restored_paths: tuple[str, ...]
+    removed_paths: tuple[str, ...]
     conflicts: tuple[Conflict, ...]
 
 
 class WorkspaceHistory:
     """The history of a workspace. Threads and processes may share it; one call runs at a time.
 
-    Left out are `.git` and the caches of other programs (`workspace_scan.CLOSED`); ignored files, unless they were stored before or a call names them; files of
+    Left out are `.git` and the caches of other programs (`workspace_paths.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
     more than 5 MB, content beyond 500 MB together or not read within a minute (`workspace_scan.MOST_BYTES`, `MOST_S`); and special files. `left_out` names
     those that somebody could miss. Permissions are stored in addition to git's modes. Raises ArtifactStoreError when `folder` is something else, OSError when
     `root` is not a folder.
@@ -377,7 +378,7 @@ class WorkspaceHistory:
         `text` is the message, `also` names files to include even if they would be left out. Raises HistoryError for a workspace with too many
         files, and when `stop` returns True meanwhile.
         """
-        with self._thread, self._snapshots.held() as tip:
+        with self._thread, self._snapshots.hold() as tip:
             return self._mark(tip, text, also, stop).commit
 
     # --- calls ---
@@ -390,7 +391,7 @@ class WorkspaceHistory:
         earlier = self._calls.find(key)
         if earlier is not None:
             return earlier
-        with self._thread, self._snapshots.held() as tip:
+        with self._thread, self._snapshots.hold() as tip:
             now = self._mark(tip, text, also, stop)
         new_paths = tuple(path for path in also if path not in now.files and path not in now.left_out)
         call = CallMark(key, now.commit, new_paths)
@@ -421,21 +422,21 @@ class WorkspaceHistory:
         """Return a line about files that a mark lacks because of a limit, or an empty text."""
         return unkept(self._read(mark).left_out)
 
-    def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[ChangedFile, ...]:
+    def changed_files(self, first: str, last: str, new_paths: Collection[str] = ()) -> tuple[ChangedFile, ...]:
         """Return the files that differ at two marks in content or permissions, by path. Raises HistoryError for an id that is not a mark.
 
-        An existing content that is not stored is UNKEPT; it is UNKNOWN when a `.gitignore` named the file at first, unless the file is one of `made`.
+        An existing content that is not stored is UNKEPT; it is UNKNOWN when a `.gitignore` named the file at first, unless the file is one of `new_paths`.
         """
         then, now = self._read(first), self._read(last)
         was_ignored = IgnoredIn(self._snapshots, then)
-        return visible_changes(then, now, lambda path: path not in made and was_ignored(path))
+        return visible_changes(then, now, lambda path: path not in new_paths and was_ignored(path))
 
-    def lost(self, first: str, last: str) -> str:
+    def lost_text(self, first: str, last: str) -> str:
         """Return a line about files that disappeared between two marks and were not stored, or an empty text."""
         then, now = self._read(first), self._read(last)
         paths = [path for path in lost_paths(then, now) if path not in now.files]
         more = f" and {len(paths) - _MOST_PATHS:,} more" if len(paths) > _MOST_PATHS else ""
-        text = f"missing, and an undo cannot restore it, because {IGNORED}: {', '.join(paths[:_MOST_PATHS])}{more}"
+        text = f"missing, and an undo cannot restore it, because {IGNORED_AT_START}: {', '.join(paths[:_MOST_PATHS])}{more}"
         return text if paths else ""
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
@@ -448,7 +449,7 @@ class WorkspaceHistory:
         more = [f"Not kept: {path} ({why})\n" for path, why in islice(new.items(), _MOST_NAMES)]
         more += [f"Not kept: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
         more += [
-            f"Not kept: {path} is gone ({IGNORED})\n"
+            f"Not kept: {path} is gone ({IGNORED_AT_START})\n"
             for path in islice(lost_paths(then, now), _MOST_NAMES)
             if path not in now.files
         ]
@@ -457,30 +458,34 @@ class WorkspaceHistory:
         ]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
         bounds = GitBounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
-        result = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
+        result = run_git_process(
+            command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder)
+        )
         if result.code:
             raise HistoryError(f"git diff-tree failed: {result.complaint}")
         return result.text() + "".join(more)
 
-    def undo(self, first: str, last: str, made: Collection[str] = ()) -> UndoResult:
+    def undo(self, first: str, last: str, new_paths: Collection[str] = ()) -> UndoResult:
         """Undo the changes between two marks. A file is only restored if it is still as it was at `last`; others are conflicts, and left alone.
 
-        `made` are files that did not exist before, even if a `.gitignore` names them. The workspace is marked before and after the undo, so nothing is lost, and an
+        `new_paths` are files that did not exist before, even if a `.gitignore` names them. The workspace is marked before and after the undo, so nothing is lost, and an
         undo can be undone. A killed undo can be repeated. Raises HistoryError for an id that is not a mark.
         """
         then, now = self._read(first), self._read(last)
-        with self._thread, self._snapshots.held() as tip:
+        with self._thread, self._snapshots.hold() as tip:
             before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
             workspace = Beneath(self.root)
             try:
                 was_ignored = IgnoredIn(self._snapshots, then)
-                plan = UndoPlan(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
+                plan = UndoPlan(self._snapshots, workspace, then, now, before, was_ignored, frozenset(new_paths))
                 plan.files()
                 plan.folders()
             finally:
                 workspace.close()
             after = self._mark(before.commit, f"after an undo of {first[:12]}..{last[:12]}")
-        return UndoResult(before.commit, after.commit, tuple(plan.restored), tuple(plan.removed), tuple(plan.conflicts))
+        return UndoResult(
+            before.commit, after.commit, tuple(plan.restored_paths), tuple(plan.removed_paths), tuple(plan.conflicts)
+        )
 
     # --- marking, while this process holds the branch ---
 
@@ -522,7 +527,7 @@ class WorkspaceHistory:
 
     def _save(self, newest: Snapshot) -> None:
         path = self._snapshots.folder / _STATES_FILE
-        states = {path: [*file.stamp, file.settled] for path, file in self._states.items()}
+        states = {path: [*file.stamp, file.is_settled] for path, file in self._states.items()}
         data = {"commit": newest.commit, "root": str(self.root), "seen": states}
         new = path.with_name(f"{_STATES_FILE}.{token_hex(4)}.new")
         new.write_text(json.dumps(data), "utf-8")
@@ -530,7 +535,8 @@ class WorkspaceHistory:
 
     def _load_states(self, newest: Snapshot) -> dict[str, FileState]:
         unknown = {
-            path: FileState((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
+            path: FileState((0, 0, 0, 0, 0), mode, blob, is_settled=False)
+            for path, (mode, blob) in newest.files.items()
         }
         try:
             data = json.loads((self._snapshots.folder / _STATES_FILE).read_text("utf-8"))
@@ -539,8 +545,8 @@ class WorkspaceHistory:
         if (data["commit"], data["root"]) != (newest.commit, str(self.root)) or data["seen"].keys() != unknown.keys():
             return unknown
         return {
-            path: FileState((mode, size, changed_ns, created_ns, number), *newest.files[path], settled=settled)
-            for path, (mode, size, changed_ns, created_ns, number, settled) in data["seen"].items()
+            path: FileState((mode, size, changed_ns, created_ns, number), *newest.files[path], is_settled=is_settled)
+            for path, (mode, size, changed_ns, created_ns, number, is_settled) in data["seen"].items()
         }
 
 
@@ -549,16 +555,16 @@ class _Fresh:
 
     def __init__(self, snapshots: Snapshots, known_ids: Callable[[], set[str]]) -> None:
         self._snapshots, self._read_known = snapshots, known_ids
-        self._known: set[str] | None = None
+        self._known_ids: set[str] | None = None
         self._bodies: dict[str, bytes] = {}
         self._size_bytes = 0
 
     def keep(self, blob: str, content: bytes) -> None:
         """Add a content."""
-        if self._known is None:
-            self._known = self._read_known()
-        if blob not in self._known:
-            self._known.add(blob)
+        if self._known_ids is None:
+            self._known_ids = self._read_known()
+        if blob not in self._known_ids:
+            self._known_ids.add(blob)
             self._bodies[blob] = content
             self._size_bytes += len(content)
             if self._size_bytes > _AT_ONCE_BYTES:

@@ -1,13 +1,11 @@
-"""The states of a workspace in a git repository of our own: written as commits of one branch, and read back.
+"""Snapshots: the states of a workspace as commits of a bare git repository.
 
-Takes files by path with their modes and blobs, gives commits. Empty folders are kept too, as empty trees. Which files a workspace has, and
-how they are put back, is not known here. What `write` has given is on disk. Permissions beside what git keeps stand in the commit as a text: the usual
-ones of each kind once, the others by path.
+`Snapshots` writes the files of a workspace, by path with mode and blob, as a commit of one branch, and reads them back. Empty folders are stored as empty
+trees. Permissions beyond git's modes are in the commit message: the usual ones of each kind once, the others by path. A commit is on disk when `write`
+returns.
 
-Putting files of a workspace back as they were: each only where it still is as it is expected to be.
-
-Takes an open workspace, paths, and contents; raises `InTheWay` and changes nothing where something else is found. No link is followed, and
-nothing that was not expected is written over.
+`put`, `remove` and the other functions on an open workspace restore one file or folder. Each raises `InTheWay`, and changes nothing, unless the workspace
+still has the expected version. They follow no links.
 """
 
 import json
@@ -36,7 +34,7 @@ from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -> str:
-    """Write permissions by path as one line."""
+    """Return permissions by path as one line."""
     counts: dict[str, Counter[int]] = {}
     for path, bits in permissions.items():
         counts.setdefault(kinds[path], Counter())[bits] += 1
@@ -46,32 +44,32 @@ def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -
 
 
 def permissions_of(text: str, kinds: Mapping[str, str]) -> dict[str, int]:
-    """Return the permissions that a line tells, by path; links have none."""
-    said = json.loads(text)
-    usual = {kind: int(bits, 8) for kind, bits in said["usual"].items()}
-    others = {path: int(bits, 8) for path, bits in said["others"].items()}
+    """Return the permissions in such a line, by path; links have none."""
+    data = json.loads(text)
+    usual = {kind: int(bits, 8) for kind, bits in data["usual"].items()}
+    others = {path: int(bits, 8) for path, bits in data["others"].items()}
     return {path: usual[kind] for path, kind in kinds.items() if kind in usual} | others
 
 
 _NAME = "workspace"
 _PATIENCE_S, _GC_PATIENCE_S = 10.0, 60.0
-_NO_GIT = "git keeps what a run changes, and there is no `git` on the PATH: install it (apt install git), or add its folder to the PATH"
+_NO_GIT = "git stores the changes of a run, and there is no `git` on the PATH: install it (apt install git), or add its folder to the PATH"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 _PERMISSIONS, _LEFT_OUT = "Permissions: ", "Left-Out: "
 _LONGEST_TEXT = 10_000
-#: Few objects get a file each, more are written as one pack: 0.3 ms for each, or 10 ms for all.
+#: The most objects with a file each; more are written as one pack. A file takes 0.3 ms, a pack 10 ms.
 _LOOSE, _LOOSE_BYTES = 40, 4_000_000
 _TYPES = {"tree": 2, "blob": 3}
-#: A workspace of its own attributes may not hide what has changed in it.
+#: The attributes of a workspace must not hide its changes.
 _ATTRIBUTES = "* !diff !text !eol !filter !ident !working-tree-encoding !merge\n"
 
 
 @attrs.frozen
 class Snapshot:
-    """What a workspace was like.
+    """The state of a workspace.
 
-    `files` are (mode, blob id) by path, `folders` ids of trees by path, '' for the workspace itself. `left_out` says why a file is not
-    among them. `permissions` are those of files and folders, by path.
+    `files` are (mode, blob id) by path, `folders` ids of trees by path, '' for the workspace itself. `left_out` are the paths of other files, with the reasons.
+    `permissions` are those of files and folders, by path.
     """
 
     commit: str
@@ -81,7 +79,7 @@ class Snapshot:
     permissions: Mapping[str, int] = attrs.field(repr=False)
 
     def objects(self) -> set[str]:
-        """Return the ids of all that it consists of."""
+        """Return the ids of its objects."""
         return {blob for _, blob in self.files.values()} | set(self.folders.values())
 
     def kinds(self) -> dict[str, str]:
@@ -90,7 +88,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Snapshots in a bare repository, made where there is none. Raises ArtifactStoreError where something else is, or git is not installed."""
+    """Snapshots in a bare repository, which is created when it is missing. Raises ArtifactStoreError when the folder is something else, or git is not installed."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("git") is None:
@@ -105,29 +103,29 @@ class Snapshots:
         self._branch = Branch(folder, _NAME, _PATIENCE_S, _GC_PATIENCE_S)
 
     @contextmanager
-    def held(self) -> Iterator[str | None]:
-        """Hold the branch against others; gives the newest commit, None before the first. The system lets go of it for a killed process."""
+    def hold(self) -> Iterator[str | None]:
+        """Hold the branch against others, and yield the newest commit, or None before the first. The system releases it when the process dies."""
         with self._branch.held():
             yield self._branch.read()
 
     def read(self, commit: str) -> Snapshot:
-        """Return what the workspace was like at a commit. Raises HistoryError."""
+        """Return the state of the workspace at a commit. Raises HistoryError."""
         if not _OBJECT_ID.fullmatch(commit):
-            raise HistoryError("a mark is named by 40 hex digits, as it was given")
+            raise HistoryError("a mark has 40 hex digits")
         try:
-            found = read_commit(commit, self._objects.read(commit))
+            record = read_commit(commit, self._objects.read(commit))
         except ArtifactStoreError as fault:
             raise HistoryError(f"there is no mark {commit} in this history") from fault
-        if not _OBJECT_ID.fullmatch(found.tree):
-            raise HistoryError(f"{commit} is no mark")
-        files, folders = self._listed(found.tree)
+        if not _OBJECT_ID.fullmatch(record.tree):
+            raise HistoryError(f"{commit} is not a mark")
+        files, folders = self._list_tree(record.tree)
         snapshot = Snapshot(commit, files, folders, {}, {})
-        permitted, left_out = ["", "", *found.message.rstrip("\n").split("\n")][-2:]
+        permissions_line, left_out = ["", "", *record.message.rstrip("\n").split("\n")][-2:]
         if left_out.startswith(_LEFT_OUT):
             snapshot = attrs.evolve(snapshot, left_out=json.loads(left_out.removeprefix(_LEFT_OUT)))
-        if permitted.startswith(_PERMISSIONS):
-            known = permissions_of(permitted.removeprefix(_PERMISSIONS), snapshot.kinds())
-            snapshot = attrs.evolve(snapshot, permissions=known)
+        if permissions_line.startswith(_PERMISSIONS):
+            permissions = permissions_of(permissions_line.removeprefix(_PERMISSIONS), snapshot.kinds())
+            snapshot = attrs.evolve(snapshot, permissions=permissions)
         return snapshot
 
     def content(self, blob: str) -> bytes:
@@ -143,20 +141,20 @@ class Snapshots:
             run_git(self.folder, "index-pack", "--stdin", given=_pack(kind, bodies.values()))
 
     def write(self, state: Snapshot, parent: Snapshot | None, text: str, *, now_s: float) -> Snapshot:
-        """Write a commit of a state whose blobs are written; `state` needs no ids of trees and no commit. Only while it is held."""
+        """Write a commit of a state whose blobs are written; `state` needs no ids of trees and no commit. The caller holds the branch."""
         folders, bodies = _trees(state.files, state.folders)
-        known = parent.objects() if parent else set()
-        self.write_objects("tree", {tree: body for tree, body in bodies.items() if tree not in known})
+        stored_ids = parent.objects() if parent else set()
+        self.write_objects("tree", {tree: body for tree, body in bodies.items() if tree not in stored_ids})
         above = parent.commit if parent else None
-        permitted = permissions_text(state.permissions, state.kinds())
+        permissions_line = permissions_text(state.permissions, state.kinds())
         left_out = json.dumps(dict(sorted(state.left_out.items())))
-        message = f"{_told(text)}\n\n{_PERMISSIONS}{permitted}\n{_LEFT_OUT}{left_out}\n"
+        message = f"{_message_text(text)}\n\n{_PERMISSIONS}{permissions_line}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))
         if not self._branch.advance(above, commit):
-            raise HistoryError("somebody has moved the branch of this history meanwhile; mark again")
+            raise HistoryError("another program has moved the branch of this history; mark again")
         return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
-    def _listed(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    def _list_tree(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         """Return files and folders beneath a tree, reading all trees of one depth together."""
         files: dict[str, tuple[str, str]] = {}
         folders: dict[str, str] = {}
@@ -176,8 +174,8 @@ class Snapshots:
         return files, folders
 
 
-def _told(text: str) -> str:
-    """Return a text as a message of a commit can have it."""
+def _message_text(text: str) -> str:
+    """Return a text as a commit message."""
     text = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text[:_LONGEST_TEXT])
     return text.strip() or "mark"
 
@@ -201,7 +199,7 @@ def _trees(files: Mapping[str, tuple[str, str]], folders: Iterable[str]) -> tupl
 
 
 def _pack(kind: str, bodies: Iterable[bytes]) -> bytes:
-    """Write a pack (gitformat-pack(5)) of whole objects."""
+    """Return a pack (gitformat-pack(5)) of whole objects."""
     entries = [_packed_head(kind, len(body)) + zlib.compress(body, 1) for body in bodies]
     pack = b"PACK" + (2).to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries)
     return pack + sha1(pack, usedforsecurity=False).digest()
@@ -217,39 +215,39 @@ def _packed_head(kind: str, size: int) -> bytes:
     return bytes(head)
 
 
-_CLOSED = 0o700
+_OWNER_ONLY = 0o700
 #: Mode and blob id of a file; None where there is none.
-Kept = tuple[str, str] | None
+FileVersion = tuple[str, str] | None
 
 
-class InTheWay(DsaError):  # noqa: N818  # it says what was found
-    """Raised when a file is not as it is expected to be; the text says how it is."""
+class InTheWay(DsaError):  # noqa: N818  # named like a condition
+    """Raised when a file is not in the expected version; the text describes it."""
 
 
 @attrs.frozen
 class Content:
-    """What a file is to be: git's mode, permissions (a link has none), and bytes."""
+    """The new content of a file: git's mode, permissions (a link has none), and bytes."""
 
     mode: str
     permissions: int
     data: bytes
 
 
-def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
-    """Write a file or a link, whole or not at all, into a folder that is there. Raises InTheWay."""
+def put(workspace: Beneath, path: str, expected_version: FileVersion, content: Content) -> None:
+    """Write a file or a link, whole or not at all, into an existing folder. Raises InTheWay."""
     *above, name = path.split("/")
-    with _opened(workspace, above) as folder:
-        _require(folder, name, expected)
+    with _open_folder(workspace, above) as folder:
+        _require(folder, name, expected_version)
         sweep(folder)
         temporary = temporary_name()
         try:
-            with _written(folder, temporary, wanted):
-                if expected is not None or not _linked(folder, temporary, name):
+            with _write_temporary(folder, temporary, content):
+                if expected_version is not None or not _link(folder, temporary, name):
                     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
-            raise InTheWay("something else stands there now") from None
+            raise InTheWay("there is something else now") from None
         except FileNotFoundError:
-            raise InTheWay("somebody else has swept the folder meanwhile: undo once more") from None
+            raise InTheWay("another process has swept the folder: undo once more") from None
         except IsADirectoryError:
             raise InTheWay("there is a folder now") from None
         finally:
@@ -258,45 +256,45 @@ def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
         os.fsync(folder)
 
 
-def remove(workspace: Beneath, path: str, expected: Kept) -> None:
-    """Take a file or a link away. Raises InTheWay."""
+def remove(workspace: Beneath, path: str, expected_version: FileVersion) -> None:
+    """Remove a file or a link. Raises InTheWay."""
     *above, name = path.split("/")
-    with _opened(workspace, above) as folder:
-        _require(folder, name, expected)
+    with _open_folder(workspace, above) as folder:
+        _require(folder, name, expected_version)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
 
 def remove_special(workspace: Beneath, path: str, kind: str) -> None:
-    """Take away what is no file: a pipe, a socket, a device. Raises InTheWay."""
+    """Remove a special file: a pipe, a socket, a device. Raises InTheWay."""
     *above, name = path.split("/")
-    with _opened(workspace, above) as folder:
+    with _open_folder(workspace, above) as folder:
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             raise InTheWay("it is gone") from None
-        if SPECIAL.get(stat.S_IFMT(found.st_mode)) != kind:
-            raise InTheWay("something else stands there now")
+        if SPECIAL.get(stat.S_IFMT(status.st_mode)) != kind:
+            raise InTheWay("there is something else now")
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
 
 def remove_folder(workspace: Beneath, path: str) -> bool:
-    """Take a folder away if nothing is in it; tell whether it is gone."""
+    """Remove a folder if it is empty; return whether it is gone."""
     *above, name = path.split("/")
     try:
         with workspace.folder(above) as folder:
             os.rmdir(name, dir_fd=folder)
-    except (WorkspaceToolError, OSError):  # not empty, not there, no folder: it is nothing that we may take away
+    except (WorkspaceToolError, OSError):  # not empty, missing, or not a folder: it is not ours to remove
         return False
     return True
 
 
 def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[str, int]) -> None:
-    """Make a folder and those that lead there, unless they are there, with permissions by path. Raises InTheWay."""
+    """Create a folder and the folders above it that are missing, with permissions by path. Raises InTheWay."""
     for number in range(1, len(parts) + 1):
-        bits = permissions.get("/".join(parts[:number]), _CLOSED)
-        with _opened(workspace, parts[: number - 1]) as above:
+        bits = permissions.get("/".join(parts[:number]), _OWNER_ONLY)
+        with _open_folder(workspace, parts[: number - 1]) as above:
             try:
                 os.mkdir(parts[number - 1], bits, dir_fd=above)
             except FileExistsError:
@@ -306,43 +304,43 @@ def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[s
 
 
 def permit_folder(workspace: Beneath, parts: Sequence[str], permissions: int) -> None:
-    """Have a folder have permissions. Raises InTheWay."""
-    with _opened(workspace, parts) as folder:
+    """Set the permissions of a folder. Raises InTheWay."""
+    with _open_folder(workspace, parts) as folder:
         os.fchmod(folder, permissions)
 
 
 @contextmanager
-def _opened(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
+def _open_folder(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
     try:
         with workspace.folder(parts) as folder:
             yield folder
     except WorkspaceToolError as error:
         raise InTheWay(str(error)) from error
     except PermissionError as error:
-        raise InTheWay("the system does not let us change it") from error
+        raise InTheWay("the system does not permit the change") from error
 
 
-def _require(folder: int, name: str, expected: Kept) -> None:
-    """Raise InTheWay unless a file is as it is expected to be."""
+def _require(folder: int, name: str, expected_version: FileVersion) -> None:
+    """Raise InTheWay unless a file is in the expected version."""
     try:
-        found = read_file(folder, name)
+        file = read_file(folder, name)
     except (HistoryError, OSError) as error:
         raise InTheWay(f"it is something else now: {error}") from error
-    if found is None:
+    if file is None:
         is_there = _exists(folder, name)
-        if is_there or expected is not None:
-            raise InTheWay("something else stands there now" if is_there else "it is gone")
-    elif expected is None:
+        if is_there or expected_version is not None:
+            raise InTheWay("there is something else now" if is_there else "it is gone")
+    elif expected_version is None:
         raise InTheWay("there is another file now")
-    elif (found[0], blob_id(found[1])) != expected:
+    elif (file[0], blob_id(file[1])) != expected_version:
         raise InTheWay("it was changed since")
 
 
-def _linked(folder: int, temporary: str, name: str) -> bool:
-    """Return a file a name that nothing has; False where there are no links. Raises FileExistsError."""
+def _link(folder: int, temporary: str, name: str) -> bool:
+    """Link a temporary file to its own name; return False when the file system has no links. Raises FileExistsError."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except PermissionError:  # some file systems have none
+    except PermissionError:  # some file systems have no links
         return False
     return True
 
@@ -356,17 +354,17 @@ def _exists(folder: int, name: str) -> bool:
 
 
 @contextmanager
-def _written(folder: int, name: str, wanted: Content) -> Iterator[None]:
-    """Write a file or a link under a name of its own; a file is held, so that nobody sweeps it away."""
-    if wanted.mode == LINK:
-        os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)
+def _write_temporary(folder: int, name: str, content: Content) -> Iterator[None]:
+    """Write a file or a link under a temporary name. A file is locked meanwhile, so that `sweep` does not remove it."""
+    if content.mode == LINK:
+        os.symlink(os.fsdecode(content.data), name, dir_fd=folder)
         yield
         return
     file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
         locked(file)
-        write_whole(file, wanted.data)
-        os.fchmod(file, wanted.permissions)
+        write_whole(file, content.data)
+        os.fchmod(file, content.permissions)
         os.fsync(file)
         yield
     finally:

@@ -1,12 +1,10 @@
-"""What `.gitignore` files name, judged as git judges it (gitignore(5), wildmatch.c), without a process.
+"""The scan of a workspace: its files with modes and blob ids, as git would store them.
 
-Takes the bytes of such files and paths, tells whether a path is named. Pure. Matching takes time in proportion to a pattern and a path,
-whatever the pattern: whoever writes one cannot make it slow.
+`look` takes an open folder and the result of the last scan. It looks at every file, and reads those that may have changed. It follows no links, also when
+folders are replaced by links meanwhile. The caller stores the contents.
 
-What stands in a workspace, as git would keep it: found by looking at every file, read again only where it may have changed.
-
-Takes an open folder and what was seen the last time, gives every file with its mode and its id as a blob. No link is followed, also when
-folders are replaced by links meanwhile. Where contents are kept is not known here.
+`rules_of` and `is_named` judge paths by `.gitignore` files as git does (gitignore(5), wildmatch.c), without a process. Matching takes time in proportion to
+pattern and path, whatever the pattern: nobody can write a slow one.
 """
 
 import hashlib
@@ -36,52 +34,51 @@ _CLASSES = {
 class IgnoreRule:
     """One line of a `.gitignore`.
 
-    `parts` are matched with the parts of a path, one by one; None stands for any number of them. `by_name` is a line without a slash: it
-    is matched with the last part alone.
+    `parts` match the parts of a path, one by one; None matches any number of them. A line without a slash (`by_name`) matches the last part alone.
     """
 
     parts: tuple[re.Pattern[bytes] | None, ...]
     by_name: bool
-    negated: bool
+    is_negated: bool
     folders_only: bool
 
     def matches(self, path: Sequence[bytes], *, is_folder: bool) -> bool:
-        """Return whether it names a path, given as parts below the folder of the `.gitignore`."""
+        """Return whether it names a path, which has parts below the folder of the `.gitignore`."""
         if self.folders_only and not is_folder:
             return False
         return _match(self.parts, path[-1:] if self.by_name else path)
 
 
 def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
-    """Read a `.gitignore`; a line that git gives no meaning names nothing."""
+    """Return the rules of a `.gitignore`; a line without a meaning for git names nothing."""
     lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    found = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
-    return tuple(rule for rule in found if rule is not None)
+    rules = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
+    return tuple(rule for rule in rules if rule is not None)
 
 
 def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
-    """Return whether rules name a path, not asking about the folders above it.
+    """Return whether rules name a path; the folders above it do not count.
 
-    `chain` has the rules of the folders above it, the topmost first, each with the number of parts that lead there. The last line that
-    matches decides, and those of the nearest folder before all others.
+    `chain` has the rules of the folders above it, the topmost first, each with its depth. The last matching line decides, and lines of the nearest folder come
+    before all others.
     """
     for depth, rules in reversed(chain):
         below = parts[depth:]
         for rule in reversed(rules):
             if rule.matches(below, is_folder=is_folder):
-                return not rule.negated
+                return not rule.is_negated
     return False
 
 
 def parts_of(path: str) -> tuple[bytes, ...]:
-    """Return the parts of a path as the system has them."""
+    """Return the parts of a path as the system stores them."""
     return tuple(os.fsencode(path).split(b"/"))
 
 
 def _rule(line: bytes) -> IgnoreRule | None:
     line = _without_spaces(line)
-    negated = line.startswith(b"!")
-    line = line[1:] if negated else line
+    is_negated = line.startswith(b"!")
+    line = line[1:] if is_negated else line
     folders_only = line.endswith(b"/")
     line = line[:-1] if folders_only else line
     by_name = b"/" not in line
@@ -94,22 +91,22 @@ def _rule(line: bytes) -> IgnoreRule | None:
     if by_name:
         parts = [part or _ANY for part in parts]
     elif parts[-1] is None:
-        parts.append(_ANY)  # what stands below a folder is at least one part
-    return IgnoreRule(tuple(parts), by_name, negated, folders_only)
+        parts.append(_ANY)  # at least one part is below a folder
+    return IgnoreRule(tuple(parts), by_name, is_negated, folders_only)
 
 
 def _without_spaces(line: bytes) -> bytes:
-    """Take spaces from the end, unless a backslash stands before one."""
-    kept = re.match(rb"(?:\\.|[^\\ ]|\\\Z| +(?=[^ ]))*", line, re.DOTALL)
-    return kept[0] if kept else b""
+    """Return a line without the spaces at its end, except one after a backslash."""
+    match = re.match(rb"(?:\\.|[^\\ ]|\\\Z| +(?=[^ ]))*", line, re.DOTALL)
+    return match[0] if match else b""
 
 
-def _match(wanted: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) -> bool:
+def _match(patterns: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) -> bool:
     at = start = 0
-    star, count = -1, len(wanted)
+    star, count = -1, len(patterns)
     position = 0
     while position < len(path):
-        part = wanted[at] if at < count else _NOTHING
+        part = patterns[at] if at < count else _NOTHING
         if part is None:
             star, start = at, position
             at += 1
@@ -120,27 +117,27 @@ def _match(wanted: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) ->
             at, position = star + 1, start
         else:
             return False
-    return all(part is None for part in wanted[at:])
+    return all(part is None for part in patterns[at:])
 
 
-class _Meaningless(Exception):  # noqa: N818  # it is no fault
+class _Meaningless(Exception):  # noqa: N818  # not an error
     """Raised for a pattern that can match nothing."""
 
 
 def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
-    """Yield what each part of a path has to match."""
+    """Yield the pattern of each part of a path."""
     pieces: list[bytes] = []
     for piece in _pieces(pattern):
         if piece == b"/":
-            yield _compiled(pieces)
+            yield _part_pattern(pieces)
             pieces = []
         else:
             pieces.append(piece)
-    yield _compiled(pieces)
+    yield _part_pattern(pieces)
 
 
 def _pieces(pattern: bytes) -> Iterator[bytes]:
-    """Yield a pattern piece by piece: `/`, `*`, or a regular expression of one byte."""
+    """Yield the pieces of a pattern: `/`, `*`, or a regular expression of one byte."""
     at = 0
     while at < len(pattern):
         byte = pattern[at : at + 1]
@@ -152,8 +149,8 @@ def _pieces(pattern: bytes) -> Iterator[bytes]:
                 raise _Meaningless
             yield byte if byte == b"/" else re.escape(byte)
         elif byte == b"[":
-            found, at = _class(pattern, at)
-            yield found
+            expression, at = _class(pattern, at)
+            yield expression
         elif byte in b"*/":
             yield byte
         else:
@@ -161,26 +158,26 @@ def _pieces(pattern: bytes) -> Iterator[bytes]:
 
 
 def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """Read a bracket expression from behind its bracket; give it, and where it ends."""
-    negated = pattern[at : at + 1] in (b"!", b"^")
-    at += negated
-    found, first, last = b"", True, None
+    """Read a bracket expression from after its bracket; return it, and where it ends."""
+    is_negated = pattern[at : at + 1] in (b"!", b"^")
+    at += is_negated
+    members, first, last = b"", True, None
     while first or pattern[at : at + 1] != b"]":
         name = re.compile(rb"\[:([a-z]*):\]").match(pattern, at)
         if name is not None:
             if name[1] not in _CLASSES:
                 raise _Meaningless
-            found, at, last = found + _CLASSES[name[1]], name.end(), None
+            members, at, last = members + _CLASSES[name[1]], name.end(), None
         elif pattern[at : at + 1] == b"-" and last is not None and pattern[at + 1 : at + 2] not in (b"]", b""):
             end, at = _literal(pattern, at + 1)
-            found += _range(last, end)
+            members += _range(last, end)
             last = None
         else:
             last, at = _literal(pattern, at)
-            found += re.escape(last)
+            members += re.escape(last)
         first = False
-    found = found.replace(b"&&", rb"&\&").replace(b"||", rb"|\|")  # they may get a meaning in classes of `re`
-    return b"[" + (b"^" if negated else b"") + found + b"]", at + 1
+    members = members.replace(b"&&", rb"&\&").replace(b"||", rb"|\|")  # `re` may give them a meaning in classes
+    return b"[" + (b"^" if is_negated else b"") + members + b"]", at + 1
 
 
 def _literal(pattern: bytes, at: int) -> tuple[bytes, int]:
@@ -194,10 +191,10 @@ def _range(first: bytes, last: bytes) -> bytes:
     return re.escape(first) + b"-" + re.escape(last) if first <= last else b""
 
 
-def _compiled(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
-    """Return what one part of a path has to match; None for `**`.
+def _part_pattern(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
+    """Return the pattern of one part of a path; None for `**`.
 
-    What stands between two stars is looked for once, as far left as it goes: more is never needed, and takes no more time.
+    The text between two stars is searched once, as far left as possible: that is enough, and takes no more time.
     """
     if len(pieces) > 1 and set(pieces) == {b"*"}:
         return None
@@ -216,52 +213,56 @@ def _compiled(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
 
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
 LARGEST_BYTES = 5_000_000
-#: What is kept of a workspace has at most so many bytes; what is read for the first time at one look takes at most so many seconds.
+#: The limit of the stored content in bytes, and of the time for reading new files in seconds.
 MOST_BYTES, MOST_S = 500_000_000, 60.0
 BEYOND, LATE = f"beyond {MOST_BYTES // 1_000_000} MB of content", f"not read within {MOST_S:g} s"
-#: What was there and was named by a .gitignore when the run began: it is left out to the end, and known by name, so that it is told when it is gone.
-IGNORED, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
-UNFOLLOWED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
-_SMALL_BYTES = 64_000  # code comes before data, wherever both lie
-#: What is no file, as it is told why it is left out.
+#: The reason for a file that a .gitignore named at the first scan. It stays left out; its name is recorded, so that its loss is noticed.
+IGNORED_AT_START, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
+TOO_MANY_IGNORED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
+_SMALL_BYTES = 64_000  # code comes before data
+#: Special files, with the reasons for leaving them out.
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 _PERMISSIONS = 0o777
 _DEEPEST = 100
 _MOST = 100_000
 _IGNORE, _VIRTUAL = ".gitignore", "pyvenv.cfg"
-#: A file that was changed so short before it was read may be changed once more without a change of its times.
+#: A file that changed just before it was read may change again without a change of its times.
 _TICK_NS, _SECOND_NS = 50_000_000, 1_000_000_000
 
 _QUIET_S, _EVERY_S = 2.0, 0.5
 
-#: What changes with a file: mode, size in bytes, times of change of content and of the file in ns, number.
+#: Mode, size in bytes, times of change of content and of the file in ns, number: a changed file has another stamp.
 Stamp = tuple[int, int, int, int, int]
 
 
 class HistoryError(DsaError):
-    """Raised when what a workspace was like cannot be kept, or is not known."""
+    """Raised when the state of a workspace cannot be stored, or is not known."""
 
 
 def unkept(left_out: Mapping[str, str]) -> str:
-    """Say in a line which files were left out because there was too much of them; nothing where none was."""
-    found = {why: sorted(path for path, reason in left_out.items() if reason == why) for why in (BEYOND, LATE)}
-    told = [
+    """Return a line about the files that were left out because of a limit, or an empty text."""
+    paths_by_reason = {
+        why: sorted(path for path, reason in left_out.items() if reason == why) for why in (BEYOND, LATE)
+    }
+    phrases = [
         f"{len(paths):,} file{'' if len(paths) == 1 else 's'} {why}, as {', '.join(paths[:3])}"
-        for why, paths in found.items()
+        for why, paths in paths_by_reason.items()
         if paths
     ]
     lines = (
-        [f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}"] if told else []
+        [f"not stored, so no diff shows its changes and no undo restores it: {'; '.join(phrases)}"] if phrases else []
     )
     lines += [
-        f"not told when it is gone: what is {why}, as {path}" for path, why in left_out.items() if why == UNFOLLOWED
+        f"not checked for loss: files {why}, such as {path}"
+        for path, why in left_out.items()
+        if why == TOO_MANY_IGNORED
     ]
     return "; ".join(lines)
 
 
 @attrs.define
 class ScanBudget:
-    """What a look may take. `stop` says whether to give it up, `tell` is called with how far it is, after two seconds and every half of one."""
+    """The limits of a scan. `stop` returns whether to stop it; `tell` is called with the progress, after two seconds and then every half second."""
 
     stop: Callable[[], bool] = bool
     tell: Callable[[str], object] = str
@@ -277,42 +278,42 @@ class ScanBudget:
         return time.monotonic() - self._began_s > MOST_S
 
     def go_on(self, size: int = 0) -> None:
-        """Count a file that is looked at, and the bytes of it that are read. Raises HistoryError when it is to stop."""
+        """Count a file, and the bytes read of it. Raises HistoryError when the scan was stopped."""
         if self.stop():
-            raise HistoryError("the workspace was not looked at to the end: it was stopped")
+            raise HistoryError("the scan of the workspace was stopped")
         self._files, self._bytes = self._files + (not size), self._bytes + size
         taken_s = time.monotonic() - self._began_s
         if taken_s >= self._told_s + _EVERY_S:
             self._told_s = taken_s
-            read = f"{self._files:,} files, {self._bytes / 1e6:,.0f} MB"
-            self.tell(f"looking at the workspace, so that changes can be undone: {read}, {taken_s:.0f} s")
+            progress = f"{self._files:,} files, {self._bytes / 1e6:,.0f} MB"
+            self.tell(f"scanning the workspace, so that changes can be undone: {progress}, {taken_s:.0f} s")
 
     def end(self) -> None:
-        """Take away what was told."""
+        """Clear the progress."""
         if self._told_s >= _QUIET_S:
             self.tell("")
 
 
 @attrs.frozen(slots=True)
 class FileState:
-    """A file as it was seen. `settled`: as long as its stamp is the same, so is its content."""
+    """A file at the time of a scan. With `is_settled`, an equal stamp means equal content."""
 
     stamp: Stamp
     mode: str
     blob: str
-    settled: bool
+    is_settled: bool
 
     @property
     def permissions(self) -> int | None:
-        """Who may do what with it; None for a link."""
+        """The permissions, or None for a link."""
         return None if self.mode == LINK else self.stamp[0] & _PERMISSIONS
 
 
 @attrs.define
 class WorkspaceState:
-    """Everything that was seen. `folders` are all of them with their permissions, empty ones and the workspace itself ('') too.
+    """The result of a scan. `folders` are all folders with their permissions, including empty ones and the workspace itself ('').
 
-    `left_out` says why a file is not among `files`.
+    `left_out` are the paths of other files, with the reasons.
     """
 
     files: dict[str, FileState] = attrs.field(factory=dict)
@@ -321,7 +322,7 @@ class WorkspaceState:
 
 
 def blob_id(content: bytes) -> str:
-    """Return the id that git gives to a content."""
+    """Return git's id of a content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
@@ -335,117 +336,119 @@ def look(
     left_out: Mapping[str, str] | None = None,
     effort: ScanBudget | None = None,
 ) -> WorkspaceState:
-    """Return what stands in a folder; `left_out` is None for the first look.
+    """Return the state of a folder; `left_out` is None for the first scan.
 
-    What is kept is bounded: files that were there the last time and those of `also` come first, then small ones, then the others by size. What was `left_out` the last
-    time for want of room or time is so again, so that it never seems to be new, and so is what a .gitignore named at the first look, whatever it says since.
+    The stored content is limited: files of the last scan and those of `also` come first, then small files, then the others by size. A file that was `left_out`
+    for lack of room or time stays left out, so that it never seems to be new. So does a file that a .gitignore named at the first scan, whatever it says later.
 
-    `before` are the files of the last time, `folders` those that held them: they are looked at also when a `.gitignore` names them now, as
-    git does, and so are the files `also`, wherever they lie. `keep` is given the id and the content of each file that had to be read. `own` is
-    device and number of a folder that is left out. Raises HistoryError for more files than can be kept.
+    `before` are the files of the last scan, and `folders` are their folders: both are scanned even if a `.gitignore` names them now, as in git, and so are the
+    files of `also`. `keep` is called with the id and the content of each file that was read. `own` is device and number of a folder to leave out. Raises
+    HistoryError for more files than can be stored.
     """
     above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
     effort = effort or ScanBudget()
-    effort.room_bytes -= sum(seen.stamp[1] for seen in before.values())
-    ignored = _IgnoredNames.of(left_out, own)
-    looking = _Scan(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored)
-    looking.folder(root, "", ())
-    looking.large_ones(root)
-    looking.sight.left_out |= ignored.told() | {
-        path: why for path, why in (left_out or {}).items() if why == UNFOLLOWED
+    effort.room_bytes -= sum(state.stamp[1] for state in before.values())
+    ignored_names = _IgnoredNames.of(left_out, own)
+    scan = _Scan(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored_names)
+    scan.folder(root, "", ())
+    scan.large_ones(root)
+    scan.sight.left_out |= ignored_names.left_out() | {
+        path: why for path, why in (left_out or {}).items() if why == TOO_MANY_IGNORED
     }
-    return looking.sight
+    return scan.sight
 
 
 def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
-    """Return mode and content of a file or link, None where neither is. Raises OSError, and HistoryError for one that is too large."""
+    """Return mode and content of a file or link, or None for anything else. Raises OSError, and HistoryError for a file that is too large."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
             return LINK, os.fsencode(os.readlink(name, dir_fd=folder))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return None
-        read = _read(folder, name)
+        file = _read(folder, name)
     except FileNotFoundError:
         return None
-    if read is None:
-        raise HistoryError(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or no regular file any more")
-    return _mode(read[0].st_mode), read[1]
+    if file is None:
+        raise HistoryError(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or not a regular file any more")
+    return _mode(file[0].st_mode), file[1]
 
 
 @attrs.define
 class _IgnoredNames:
-    """The names of what was there and ignored at the first look: found there, and looked for later among those that are `known`, by folder."""
+    """The paths that existed and were ignored at the first scan. Later scans look only for `known_names`, by folder."""
 
-    known: Mapping[str, Collection[str]] | None
+    known_names: Mapping[str, Collection[str]] | None
     own: tuple[int, int]
-    found: set[str] = attrs.field(factory=set)
+    paths: set[str] = attrs.field(factory=set)
     beyond: str = ""
 
     @classmethod
     def of(cls, left_out: Mapping[str, str] | None, own: tuple[int, int]) -> "_IgnoredNames":
-        """Return what was known at the last look; None where there was none."""
+        """Return the names of the last scan, from its `left_out`; None at the first scan."""
         if left_out is None:
             return cls(None, own)
-        known: dict[str, set[str]] = {}
-        for path in (path for path, why in left_out.items() if why == IGNORED):
-            while path and path.rpartition("/")[2] not in known.setdefault(path.rpartition("/")[0], set()):
+        known_names: dict[str, set[str]] = {}
+        for path in (path for path, why in left_out.items() if why == IGNORED_AT_START):
+            while path and path.rpartition("/")[2] not in known_names.setdefault(path.rpartition("/")[0], set()):
                 folder, _, name = path.rpartition("/")
-                known[folder].add(name)
+                known_names[folder].add(name)
                 path = folder  # noqa: PLW2901  (up to the top)
-        return cls(known, own)
+        return cls(known_names, own)
 
     def has(self, path: str) -> bool:
-        """Return whether a file was ignored at the first look; it is found again."""
+        """Return whether a file was ignored at the first scan, and record that it still exists."""
         folder, _, name = path.rpartition("/")
-        is_known = self.known is not None and name in self.known.get(folder, ())
+        is_known = self.known_names is not None and name in self.known_names.get(folder, ())
         if is_known:
-            self.found.add(path)
+            self.paths.add(path)
         return is_known
 
     def file(self, path: str) -> None:
-        """Take a file that is ignored now: at the first look it counts."""
-        if self.known is not None:
+        """Record a file that is ignored now, if this is the first scan."""
+        if self.known_names is not None:
             self.has(path)
-        elif len(self.found) < MOST_IGNORED:
-            self.found.add(path)
+        elif len(self.paths) < MOST_IGNORED:
+            self.paths.add(path)
         else:
             self.beyond = self.beyond or path
 
     def folder(self, above: int, path: str) -> None:
-        """Take what lies in a folder that is ignored now, but for what other programs keep."""
-        is_of_none = self.known is not None and path not in self.known
+        """Record the files in a folder that is ignored now, except those of other programs."""
+        is_of_none = self.known_names is not None and path not in self.known_names
         if self.beyond or is_of_none or path.count("/") >= _DEEPEST:
             return
         try:
-            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
-        except OSError:  # gone, or something else, since it was listed, or not for us
+            descriptor = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+        except OSError:  # gone, replaced, or not readable
             return
         try:
-            for name, mode in () if self._is_left_out(opened) else self._inside(opened, path):
+            for name, mode in () if self._is_left_out(descriptor) else self._inside(descriptor, path):
                 take = self.folder if stat.S_ISDIR(mode) else lambda _, inner: self.file(inner)
-                take(opened, f"{path}/{name}")
+                take(descriptor, f"{path}/{name}")
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
-    def _is_left_out(self, opened: int) -> bool:
-        found = os.fstat(opened)
-        return (found.st_dev, found.st_ino) == self.own or _has(opened, _VIRTUAL)
+    def _is_left_out(self, descriptor: int) -> bool:
+        status = os.fstat(descriptor)
+        return (status.st_dev, status.st_ino) == self.own or _has(descriptor, _VIRTUAL)
 
-    def _inside(self, opened: int, path: str) -> Iterator[tuple[str, int]]:
-        """Yield the names in a folder with their modes: of a very large one some more than are taken, later those that are known."""
-        if self.known is not None:
-            names = sorted(self.known[path])
+    def _inside(self, descriptor: int, path: str) -> Iterator[tuple[str, int]]:
+        """Yield the names in a folder with their modes: at the first scan up to the limit, later the known ones."""
+        if self.known_names is not None:
+            names = sorted(self.known_names[path])
         else:
-            with os.scandir(opened) as entries:
+            with os.scandir(descriptor) as entries:
                 names = sorted(entry.name for entry in islice(entries, MOST_IGNORED + 1) if not _is_closed(entry.name))
         for name in names:
             with suppress(FileNotFoundError):
-                yield name, os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+                yield name, os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
 
-    def told(self) -> dict[str, str]:
-        """Return them as what is left out."""
-        return dict.fromkeys(sorted(self.found), IGNORED) | ({self.beyond: UNFOLLOWED} if self.beyond else {})
+    def left_out(self) -> dict[str, str]:
+        """Return the paths with the reason."""
+        return dict.fromkeys(sorted(self.paths), IGNORED_AT_START) | (
+            {self.beyond: TOO_MANY_IGNORED} if self.beyond else {}
+        )
 
 
 @attrs.define
@@ -458,61 +461,66 @@ class _Scan:
     own: tuple[int, int]
     left_out: Mapping[str, str]
     effort: ScanBudget
-    ignored: _IgnoredNames
+    ignored_names: _IgnoredNames
     sight: WorkspaceState = attrs.field(factory=WorkspaceState)
     later: list[tuple[int, str]] = attrs.field(factory=list)
 
     def folder(
-        self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool = False
+        self,
+        descriptor: int,
+        prefix: str,
+        chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]],
+        *,
+        is_closed: bool = False,
     ) -> None:
-        """Look at everything in a folder; `prefix` ends with a slash, or is empty. `chain` are the rules of the folders above it.
+        """Scan a folder; `prefix` ends with a slash, or is empty. `chain` has the rules of the folders above it.
 
-        In one that `is_closed` only what was asked for is looked at, or was looked at the last time.
+        In a folder that `is_closed` only the files of `also` and of the last scan are scanned.
         """
-        with os.scandir(opened) as entries:
-            listed = list(entries)
-        here, names = prefix[:-1], {entry.name for entry in listed}
+        with os.scandir(descriptor) as entries:
+            all_entries = list(entries)
+        here, names = prefix[:-1], {entry.name for entry in all_entries}
         if here and _VIRTUAL in names and f"{prefix}{_VIRTUAL}" not in self.before:
             if here not in self.folders and here not in self.above:
                 self.sight.left_out[here] = "a virtual environment"
                 return
             is_closed = True
-        found = [
+        entries_to_scan = [
             entry
-            for entry in listed
+            for entry in all_entries
             if not (is_closed or _is_closed(entry.name)) or self._is_wanted(prefix + entry.name)
         ]
-        self.sight.folders[here] = os.fstat(opened).st_mode & _PERMISSIONS
-        rules = self._rules(opened) if _IGNORE in names else ()
+        self.sight.folders[here] = os.fstat(descriptor).st_mode & _PERMISSIONS
+        rules = self._rules(descriptor) if _IGNORE in names else ()
         chain = [*chain, (prefix.count("/"), rules)] if rules else chain
-        for entry in found:
+        for entry in entries_to_scan:
             path = prefix + entry.name
             is_wanted = self._is_wanted(path)
             if entry.is_dir(follow_symlinks=False):
                 if is_wanted or not _is_ignored(chain, path, is_folder=True):
-                    self._into(opened, path, chain, is_closed=is_closed or _is_closed(entry.name))
+                    self._into(descriptor, path, chain, is_closed=is_closed or _is_closed(entry.name))
                 else:
-                    self.ignored.folder(opened, path)
+                    self.ignored_names.folder(descriptor, path)
             elif not is_wanted and _is_ignored(chain, path, is_folder=False):
-                self.ignored.file(path)
-            elif is_wanted or not self.ignored.has(path):
+                self.ignored_names.file(path)
+            elif is_wanted or not self.ignored_names.has(path):
                 with suppress(FileNotFoundError):  # gone since it was listed
-                    self._file(opened, entry.name, path, entry.stat(follow_symlinks=False))
+                    self._file(descriptor, entry.name, path, entry.stat(follow_symlinks=False))
         if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
             raise HistoryError(
-                f"the workspace has more than {_MOST:,} files: name what is not worked on in a .gitignore"
+                f"the workspace has more than {_MOST:,} files: name those that are not part of the work in a .gitignore"
             )
 
     def _is_wanted(self, path: str) -> bool:
-        """Return whether something is looked at whatever its name is."""
+        """Return whether a path is scanned whatever its name."""
         return path in self.before or path in self.folders or path in self.also or path in self.above
 
-    def _rules(self, opened: int) -> tuple[IgnoreRule, ...]:
+    def _rules(self, descriptor: int) -> tuple[IgnoreRule, ...]:
         try:
-            read = _read(opened, _IGNORE)
-        except OSError:  # a link, as git has it, or gone, or not for us: it names nothing
+            file = _read(descriptor, _IGNORE)
+        except OSError:  # a link, gone, or not readable: it names nothing, as in git
             return ()
-        return rules_of(read[1]) if read else ()
+        return rules_of(file[1]) if file else ()
 
     def _into(
         self, above: int, path: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool
@@ -521,34 +529,34 @@ class _Scan:
             self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
             return
         try:
-            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
-        except (FileNotFoundError, NotADirectoryError):  # gone, or something else, since it was listed
+            descriptor = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+        except (FileNotFoundError, NotADirectoryError):  # gone or replaced since it was listed
             return
         except PermissionError:
             self.sight.left_out[path] = "cannot be read"
             return
         try:
-            found = os.fstat(opened)
-            if (found.st_dev, found.st_ino) != self.own:
-                self.folder(opened, path + "/", chain, is_closed=is_closed)
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != self.own:
+                self.folder(descriptor, path + "/", chain, is_closed=is_closed)
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
-    def _file(self, folder: int, name: str, path: str, found: os.stat_result) -> None:
+    def _file(self, folder: int, name: str, path: str, status: os.stat_result) -> None:
         self.effort.go_on()
-        seen = self.before.get(path)
-        if seen is not None and seen.settled and seen.stamp == _stamp(found):
-            self.sight.files[path] = seen
-        elif stat.S_ISLNK(found.st_mode):
+        earlier = self.before.get(path)
+        if earlier is not None and earlier.is_settled and earlier.stamp == _stamp(status):
+            self.sight.files[path] = earlier
+        elif stat.S_ISLNK(status.st_mode):
             target = os.fsencode(os.readlink(name, dir_fd=folder))
-            self._keep(path, LINK, target, found, settled=True)  # a link is never changed, only replaced
-        elif stat.S_ISREG(found.st_mode):
-            self._bounded(folder, name, path, found.st_size)
+            self._keep(path, LINK, target, status, is_settled=True)  # a link is never changed, only replaced
+        elif stat.S_ISREG(status.st_mode):
+            self._read_within_bounds(folder, name, path, status.st_size)
         else:
-            self.sight.left_out[path] = SPECIAL[stat.S_IFMT(found.st_mode)]
+            self.sight.left_out[path] = SPECIAL[stat.S_IFMT(status.st_mode)]
 
-    def _bounded(self, folder: int, name: str, path: str, size: int) -> None:
-        """Read a file that is known or asked for; another one as far as there is room, a large one later."""
+    def _read_within_bounds(self, folder: int, name: str, path: str, size: int) -> None:
+        """Read a file of the last scan or of `also`; read another one if there is room, and large ones later."""
         if path in self.before or path in self.also:
             self._regular(folder, name, path)
         elif (why := self.left_out.get(path)) in {BEYOND, LATE}:
@@ -559,7 +567,7 @@ class _Scan:
             self._new(folder, name, path, size)
 
     def _new(self, folder: int, name: str, path: str, size: int) -> None:
-        """Read a file for the first time, as far as there is room and time."""
+        """Read a new file, if there is room and time."""
         if size <= LARGEST_BYTES and (size > self.effort.room_bytes or self.effort.is_late):
             self.sight.left_out[path] = BEYOND if size > self.effort.room_bytes else LATE
             return
@@ -568,53 +576,57 @@ class _Scan:
             self.effort.room_bytes -= self.sight.files[path].stamp[1]
 
     def large_ones(self, root: int) -> None:
-        """Read the large files that are new, the smaller ones first."""
+        """Read the large new files, the smaller ones first."""
         for size, path in sorted(self.later):
             self.effort.go_on()
             *above, name = path.split("/")
-            with ExitStack() as opened, suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # gone since
+            with ExitStack() as stack, suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # gone since
                 folder = root
                 for part in above:
                     folder = os.open(part, FOLDER, dir_fd=folder)
-                    opened.callback(os.close, folder)
+                    stack.callback(os.close, folder)
                 self._new(folder, name, path, size)
 
     def _regular(self, folder: int, name: str, path: str) -> None:
         now_ns = time.time_ns()
         try:
-            read = _read(folder, name)
+            file = _read(folder, name)
         except FileNotFoundError:
             return
         except OSError as fault:
             self.sight.left_out[path] = f"cannot be read: {fault.strerror}"
             return
-        if read is None:
+        if file is None:
             self.sight.left_out[path] = f"over {LARGEST_BYTES:,} bytes"
             return
-        found, content = read
-        tick_ns = _TICK_NS if found.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS  # such a file system counts seconds
-        self._keep(path, _mode(found.st_mode), content, found, settled=found.st_ctime_ns < now_ns - tick_ns)
+        status, content = file
+        tick_ns = (
+            _TICK_NS if status.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS
+        )  # the times of this file system are in seconds
+        self._keep(path, _mode(status.st_mode), content, status, is_settled=status.st_ctime_ns < now_ns - tick_ns)
 
-    def _keep(self, path: str, mode: str, content: bytes, found: os.stat_result, *, settled: bool) -> None:
+    def _keep(self, path: str, mode: str, content: bytes, status: os.stat_result, *, is_settled: bool) -> None:
         self.effort.go_on(len(content))
         blob = blob_id(content)
         self.keep(blob, content)
-        self.sight.files[path] = FileState(_stamp(found), mode, blob, settled)
+        self.sight.files[path] = FileState(_stamp(status), mode, blob, is_settled)
 
 
 def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
-    """Read a regular file, with how it was before that; None when it is none, or too large. Raises OSError."""
-    opened = os.open(name, READ, dir_fd=folder)
+    """Return the status and the content of a regular file; None for anything else, and for a file that is too large. Raises OSError."""
+    descriptor = os.open(name, READ, dir_fd=folder)
     try:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_BYTES:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
             return None
         content = bytearray()
-        while len(content) <= LARGEST_BYTES and (piece := os.read(opened, max(found.st_size - len(content), 0) + 1)):
+        while len(content) <= LARGEST_BYTES and (
+            piece := os.read(descriptor, max(status.st_size - len(content), 0) + 1)
+        ):
             content += piece
     finally:
-        os.close(opened)
-    return (found, bytes(content)) if len(content) <= LARGEST_BYTES else None
+        os.close(descriptor)
+    return (status, bytes(content)) if len(content) <= LARGEST_BYTES else None
 
 
 def _has(folder: int, name: str) -> bool:
@@ -625,8 +637,8 @@ def _has(folder: int, name: str) -> bool:
     return True
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _mode(mode: int) -> str:

@@ -1,12 +1,8 @@
-"""How an MCP server is started and what of it may be used, as a user configures it. Takes the table of a TOML file, gives `McpServer`. Pure.
+"""MCP data: the configuration of servers, the tools that they list, and the results of calls. Pure.
 
-The tools that a server lists, as a model may see them: names that every provider takes, descriptions with an end.
-
-Takes what a server has listed, gives `ForeignTool`. What a server says of its tools is a claim of the server. Pure.
-
-Results: what a call of a server's tool gave, read from MCP's form and told to a model.
-
-Whatever comes from the server has an end, and secrets are left out of it. Pure.
+`McpServer` reads the table of a server in a TOML file. `tools_of` turns a server's list into `ForeignTool`s with names that every provider accepts and
+descriptions of limited length; the facts about a tool are claims of its server. `result_of` turns the answer to a call into a result for a model, of limited
+length and without secrets.
 """
 
 import json
@@ -34,9 +30,9 @@ _LONGEST_S = 3_600.0
 class McpServer:
     """A server that is started as a process.
 
-    `command` is the program with its arguments; `env` what its environment has beside PATH, HOME and LANG; an empty `cwd` is the current folder.
-    `timeout_s` bounds each call, `start_s` its start, which everybody waits for. `tools` are the names that may be used (None: all). `approve` says
-    whether a person is asked first, whatever the mode of a run is (None: the mode says it).
+    `command` is the program with its arguments. `env` is its environment beside PATH, HOME and LANG; an empty `cwd` is the current folder. `timeout_s` limits
+    each call, `start_s` the start. `tools` are the names of the tools that may be used (None: all). `approve` says whether a person is asked first, whatever the
+    mode of a run is (None: the mode decides).
     """
 
     command: tuple[str, ...] = attrs.field(converter=tuple)
@@ -48,34 +44,34 @@ class McpServer:
     start_s: float = 20.0
 
     @classmethod
-    def from_mapping(cls, name: str, said: object) -> Self:
+    def from_mapping(cls, name: str, table: object) -> Self:
         """Read the table `[mcp.NAME]`. Raises ParameterError."""
         where = f"[mcp.{name}]"
-        if not isinstance(said, Mapping):
-            raise ParameterError(f'{where} is a table with `command = ["PROGRAM", "ARGUMENT", ..]`')
-        if unknown := sorted(set(said) - set(_SETTINGS)):
-            raise ParameterError(f"{where} has no setting `{unknown[0]}`; there are: {', '.join(_SETTINGS)}")
-        if fault := _fault(said):
+        if not isinstance(table, Mapping):
+            raise ParameterError(f'{where} must be a table with `command = ["PROGRAM", "ARGUMENT", ..]`')
+        if unknown := sorted(set(table) - set(_SETTINGS)):
+            raise ParameterError(f"{where} has no setting `{unknown[0]}`; the settings are: {', '.join(_SETTINGS)}")
+        if fault := _fault(table):
             raise ParameterError(f"{where}: {fault}")
-        return read_record(cls, said)
+        return read_record(cls, table)
 
 
-def _fault(said: JsonObject) -> str:
-    """Return what is wrong with a table whose settings are all known; nothing where nothing is."""
-    env, command = said.get("env", {}), said.get("command")
+def _fault(table: JsonObject) -> str:
+    """Return what is wrong with a table of known settings, or an empty text."""
+    env, command = table.get("env", {}), table.get("command")
     if not _are_texts(command) or not command or not command[0]:
         return '`command` is needed: a list of texts, the program first, such as ["uvx", "some-server"]'
     if not isinstance(env, Mapping) or not all(_is_text(each) for pair in env.items() for each in pair):
         return '`env` is a table of texts, such as { API_TOKEN = ".." }'
     if any(not name or "=" in name for name in env):
         return "`env` has a name that no variable can have: it is empty, or has a `=`"
-    if not _is_text(said.get("cwd", "")):
+    if not _is_text(table.get("cwd", "")):
         return "`cwd` is a folder, as a text"
-    if odd := [name for name in _SECONDS if not _is_time(said.get(name, 1.0))]:
+    if odd := [name for name in _SECONDS if not _is_time(table.get(name, 1.0))]:
         return f"`{odd[0]}` is a number of seconds, above 0 and up to {_LONGEST_S:g}"
-    if said.get("tools") is not None and not _are_texts(said["tools"]):
+    if table.get("tools") is not None and not _are_texts(table["tools"]):
         return "`tools` is a list of names of tools"
-    if said.get("approve", "ask") not in get_args(Approve):
+    if table.get("approve", "ask") not in get_args(Approve):
         return f"`approve` is one of: {', '.join(get_args(Approve))}"
     return ""
 
@@ -92,7 +88,7 @@ def _are_texts(value: object) -> TypeGuard[Sequence[str]]:
     return isinstance(value, list | tuple) and all(map(_is_text, value))
 
 
-#: How many tools of one server may be used: more fill a prompt before anything is asked.
+#: The most tools of one server: more of them fill a prompt.
 MOST_TOOLS = 100
 _LONGEST_NAME, _LONGEST_DESCRIPTION, _LONGEST_SCHEMA = 64, 2_000, 20_000
 _ODD_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -102,9 +98,9 @@ _SHOWN_NAMES = 20
 
 @attrs.frozen
 class ForeignTool:
-    """A tool of a server. `name` is how models call it, `tool` how its server does; `schema` is the JSON schema of its arguments.
+    """A tool of a server. Models call it by `name`, its server by `tool`; `schema` is the JSON schema of its arguments.
 
-    `reads_only` and `is_idempotent` (a second call changes nothing more) are what the server says of it. `approve` is the server's setting.
+    `reads_only` and `is_idempotent` (a second call changes nothing more) are the server's claims. `approve` is the setting of the server.
     """
 
     name: str
@@ -119,7 +115,7 @@ class ForeignTool:
 
 @attrs.frozen
 class ListedTool:
-    """A tool as a server lists it; nobody has looked at its `schema`."""
+    """A tool in a server's list; its `schema` is not checked yet."""
 
     name: str
     description: str
@@ -128,81 +124,81 @@ class ListedTool:
     is_idempotent: bool
 
 
-def read_tool(said: JsonObject) -> ListedTool:
-    """Return a tool of a list. The package mcp has looked at the form of the list before."""
-    hints = said.get("annotations")
+def read_tool(entry: JsonObject) -> ListedTool:
+    """Return the tool in an entry of a list. The package mcp has checked the form of the list."""
+    hints = entry.get("annotations")
     hints = hints if isinstance(hints, Mapping) else {}
     reads_only = hints.get("readOnlyHint") is True
     is_idempotent = reads_only or hints.get("idempotentHint") is True
-    about = str(said.get("description") or said.get("title") or "")
-    return ListedTool(str(said["name"]), about, said.get("inputSchema"), reads_only, is_idempotent)
+    about = str(entry.get("description") or entry.get("title") or "")
+    return ListedTool(str(entry["name"]), about, entry.get("inputSchema"), reads_only, is_idempotent)
 
 
 def prefix(server: str) -> str:
-    """Return how the names of a server's tools begin."""
+    """Return the prefix of the names of a server's tools."""
     return f"{_ODD_IN_A_NAME.sub('_', server)[: _LONGEST_NAME // 3]}__"
 
 
-def fitted(server: str, tool: str) -> str:
+def tool_name(server: str, tool: str) -> str:
     """Return the name of a tool for models: `SERVER__TOOL`, of at most 64 letters, digits, `_` and `-`.
 
-    What has to be altered for that ends in a digest of both names, so that it stays apart from others, and is the same every time.
+    A name that has to be altered ends in a digest of both names, so that it is unique, and the same every time.
     """
-    made = prefix(server) + _ODD_IN_A_NAME.sub("_", tool)
-    is_as_it_was = _PLAIN_SERVER.fullmatch(server) and made == f"{server}__{tool}"
-    if is_as_it_was and len(made) <= _LONGEST_NAME:
-        return made
+    name = prefix(server) + _ODD_IN_A_NAME.sub("_", tool)
+    is_as_it_was = _PLAIN_SERVER.fullmatch(server) and name == f"{server}__{tool}"
+    if is_as_it_was and len(name) <= _LONGEST_NAME:
+        return name
     digest = sha256(f"{server}\0{tool}".encode(errors="surrogatepass")).hexdigest()[:8]
-    return f"{made[: _LONGEST_NAME - 9]}_{digest}"
+    return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def tools_of(name: str, server: McpServer, listed: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
-    """Return the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
-    known = Counter(each.name for each in listed)
-    wanted = known.keys() if server.tools is None else set(server.tools)
-    if missing := sorted(wanted - known.keys()):
-        raise _bad(name, f"has no tool '{one_line(missing[0])}', which its `tools` name; it has: {shown_names(known)}")
-    used = [each for each in listed if each.name in wanted]
-    if len(used) > MOST_TOOLS:
-        raise _bad(name, f"lists {len(used):,} tools, and {MOST_TOOLS} may be used; {_CHOOSE}")
-    if twice := [each for each, count in known.items() if count > 1 and each in wanted]:
+def tools_of(name: str, server: McpServer, listed_tools: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
+    """Return the tools that may be used, in the server's order. Raises WorkspaceToolError `bad_tools`."""
+    counts = Counter(each.name for each in listed_tools)
+    names = counts.keys() if server.tools is None else set(server.tools)
+    if missing := sorted(names - counts.keys()):
+        raise _bad(name, f"has no tool '{one_line(missing[0])}', which its `tools` name; it has: {shown_names(counts)}")
+    tools = [each for each in listed_tools if each.name in names]
+    if len(tools) > MOST_TOOLS:
+        raise _bad(name, f"lists {len(tools):,} tools, and {MOST_TOOLS} may be used; {_CHOOSE}")
+    if twice := [each for each, count in counts.items() if count > 1 and each in names]:
         raise _bad(name, f"lists two tools of the name '{one_line(twice[0])}'; {_CHOOSE}")
-    return tuple(_tool(name, server, each) for each in used)
+    return tuple(_tool(name, server, each) for each in tools)
 
 
 def check_apart(tools: Sequence[ForeignTool]) -> None:
-    """Raise ToolError `bad_tools` where two tools have one name for models."""
+    """Raise WorkspaceToolError `bad_tools` when two tools have the same name for models."""
     first: dict[str, ForeignTool] = {}
     for each in tools:
         other = first.setdefault(each.name, each)
         if other is not each:
             both = f"'{one_line(other.tool)}' of '{other.server}' and '{one_line(each.tool)}'"
-            raise _bad(each.server, f"has a tool that cannot be told from another: {both} are both {each.name}")
+            raise _bad(each.server, f"has a tool that looks like another: {both} are both {each.name}")
 
 
 _CHOOSE = 'name those to be used in its settings: tools = ["..", ".."]'
 
 
-def _tool(name: str, server: McpServer, listed: ListedTool) -> ForeignTool:
-    schema, odd = listed.schema, f"has a tool '{one_line(listed.name)}' whose"
+def _tool(name: str, server: McpServer, listed_tool: ListedTool) -> ForeignTool:
+    schema, odd = listed_tool.schema, f"has a tool '{one_line(listed_tool.name)}' whose"
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
-        raise _bad(name, f"{odd} `inputSchema` is no schema of an object; {_CHOOSE}")
+        raise _bad(name, f"{odd} `inputSchema` is not the schema of an object; {_CHOOSE}")
     size = len(json.dumps(schema))
     if size > _LONGEST_SCHEMA:
         raise _bad(name, f"{odd} `inputSchema` has {size:,} characters, and {_LONGEST_SCHEMA:,} are allowed; {_CHOOSE}")
     return ForeignTool(
-        fitted(name, listed.name), name, listed.name, _shortened(listed.description), schema,
-        listed.reads_only, listed.is_idempotent, server.approve,
+        tool_name(name, listed_tool.name), name, listed_tool.name, _short_description(listed_tool.description), schema,
+        listed_tool.reads_only, listed_tool.is_idempotent, server.approve,
     )  # fmt: skip
 
 
-def _shortened(description: str) -> str:
+def _short_description(description: str) -> str:
     text = _plain(description).strip()
     return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]} [..]"
 
 
 def one_line(text: str, longest: int = 100) -> str:
-    """Return what somebody else wrote as a short line without control characters."""
+    """Return a foreign text as a short line without control characters."""
     line = " ".join(_plain(text).split())
     return line if len(line) <= longest else f"{line[:longest]}.."
 
@@ -212,7 +208,7 @@ def _plain(text: str) -> str:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Return names as an error has them: some, and how many more there are."""
+    """Return names for an error: the first ones, and the number of the others."""
     some = [one_line(name) for name in sorted(names)]
     more = f", and {len(some) - _SHOWN_NAMES:,} more" if len(some) > _SHOWN_NAMES else ""
     return (", ".join(some[:_SHOWN_NAMES]) or "none") + more
@@ -223,13 +219,13 @@ def _bad(server: str, what: str) -> WorkspaceToolError:
 
 
 Redact = Callable[[str], str]
-_LONGEST_STRUCTURED = 2 * command_runner.KEPT
+_LONGEST_STRUCTURED = 2 * command_runner.SHOWN_CHARS
 _MOST_ATTACHMENTS, _LONGEST_URI = 20, 500
 
 
 @attrs.frozen
 class Block:
-    """A piece of an answer. `kind` is text, image, audio, resource or resource_link; `data` is Base64, None where there is none."""
+    """A piece of an answer. `kind` is text, image, audio, resource or resource_link; `data` is Base64, or None."""
 
     kind: str
     text: str = ""
@@ -240,29 +236,29 @@ class Block:
 
 @attrs.frozen
 class ServerAnswer:
-    """An answer to a call as it came. `asks`: it is a question back. `restarted` says why its server was started again before the call."""
+    """An answer to a call. `asks` marks a question to the caller. `restart_reason` says why the server was restarted before the call."""
 
     blocks: tuple[Block, ...] = ()
-    structured: object = None
+    structured_content: object = None
     is_error: bool = False
     asks: bool = False
-    restarted: str = ""
+    restart_reason: str = ""
 
 
-def read_answer(said: JsonObject) -> ServerAnswer:
-    """Return the answer that a message has as its result. The package mcp has looked at its form before."""
-    listed = said.get("content")
-    blocks = tuple(map(_block, listed)) if isinstance(listed, list) else ()
-    asks = said.get("resultType") == "input_required"
-    return ServerAnswer(blocks, said.get("structuredContent"), said.get("isError") is True, asks)
+def read_answer(message: JsonObject) -> ServerAnswer:
+    """Return the answer in a message. The package mcp has checked its form."""
+    content = message.get("content")
+    blocks = tuple(map(_block, content)) if isinstance(content, list) else ()
+    asks = message.get("resultType") == "input_required"
+    return ServerAnswer(blocks, message.get("structuredContent"), message.get("isError") is True, asks)
 
 
-def _block(said: JsonObject) -> Block:
-    inner = said.get("resource")
-    inner = inner if isinstance(inner, Mapping) else said
+def _block(block: JsonObject) -> Block:
+    inner = block.get("resource")
+    inner = inner if isinstance(inner, Mapping) else block
     data = inner.get("data", inner.get("blob"))
     text, media_type, uri = (_text(inner.get(name)) for name in ("text", "mimeType", "uri"))
-    return Block(str(said["type"]), text, data if isinstance(data, str) else None, media_type, uri)
+    return Block(str(block["type"]), text, data if isinstance(data, str) else None, media_type, uri)
 
 
 def _text(value: object) -> str:
@@ -271,7 +267,7 @@ def _text(value: object) -> str:
 
 @attrs.frozen
 class Attachment:
-    """What a model is not shown: an image, audio or a file by its kind, a link by its address."""
+    """A piece of a result that the model does not see: an image, audio or a file by its kind, a link by its address."""
 
     kind: str
     type: str
@@ -281,7 +277,7 @@ class Attachment:
 
 @attrs.frozen
 class ServerResult:
-    """What a call gave, for a model. What is `omitted` is counted: characters of the text and of the structured value, attachments."""
+    """The result of a call for a model. The omitted parts are counted: characters of the text and of the structured value, attachments."""
 
     text: str
     structured: object = None
@@ -296,34 +292,34 @@ class ServerResult:
 def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
     """Return the result of a call.
 
-    Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is not valid JSON.
+    Raises WorkspaceToolError `tool_error` with the text when the tool says that it failed, `bad_result` when a value is not valid JSON.
     """
     texts = [each.text for each in answer.blocks if each.kind in {"text", "resource"} and each.text]
-    text, omitted = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
+    text, omitted_count = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
     if answer.is_error:
-        raise WorkspaceToolError("tool_error", text.strip() or "the tool failed, and does not say why")
-    structured, structured_omitted = _structured(answer.structured, redact)
+        raise WorkspaceToolError("tool_error", text.strip() or "the tool failed without a reason")
+    structured_value, structured_omitted = _structured_value(answer.structured_content, redact)
     attachments = [each for each in (_attachment(block, redact) for block in answer.blocks) if each is not None]
     beyond = max(0, len(attachments) - _MOST_ATTACHMENTS)
     return ServerResult(
-        text, structured, structured_omitted, omitted, tuple(attachments[:_MOST_ATTACHMENTS]), beyond,
-        redact(answer.restarted), _left_out(omitted, structured_omitted, beyond),
+        text, structured_value, structured_omitted, omitted_count, tuple(attachments[:_MOST_ATTACHMENTS]), beyond,
+        redact(answer.restart_reason), _left_out(omitted_count, structured_omitted, beyond),
     )  # fmt: skip
 
 
-def _left_out(text: int, structured: int, attachments: int) -> str:
-    """Return what was left out; nothing where all is there."""
+def _left_out(text: int, structured_size: int, attachments: int) -> str:
+    """Return a sentence about the omitted parts, or an empty text."""
     left = [
         (text, "characters of the text are left out"),
-        (structured, "characters of a structured value are left out"),
+        (structured_size, "characters of a structured value are left out"),
         (attachments, "attachments are not named"),
     ]
-    told = [f"{count:,} {what}" for count, what in left if count]
-    return f"{', '.join(told)}: ask the tool for less" if told else ""
+    phrases = [f"{count:,} {what}" for count, what in left if count]
+    return f"{', '.join(phrases)}: ask the tool for less" if phrases else ""
 
 
 def _attachment(block: Block, redact: Redact) -> Attachment | None:
-    """Return what a model is told of a block that it is not shown; None for a text."""
+    """Return the attachment in a block; None for a text."""
     kind, size = redact(one_line(block.media_type)), None if block.data is None else _size_bytes(block.data)
     uri = redact(one_line(block.uri, _LONGEST_URI))
     match block.kind:
@@ -340,8 +336,8 @@ def _size_bytes(base64: str) -> int:
     return len(base64.rstrip("=")) * 3 // 4
 
 
-def _structured(value: object, redact: Redact) -> tuple[object, int]:
-    """Return a structured value, or how many characters it has where these are too many."""
+def _structured_value(value: object, redact: Redact) -> tuple[object, int]:
+    """Return a structured value and 0; or None and its characters when there are too many."""
     if value is None:
         return None, 0
     try:
@@ -350,5 +346,5 @@ def _structured(value: object, redact: Redact) -> tuple[object, int]:
             return None, len(text)
         return each_text(json.loads(text.encode(errors="replace")), redact, with_names=True), 0
     except (ValueError, RecursionError) as error:
-        told = "the tool gave a structured value with a number that JSON has not, or nested too deep"
-        raise WorkspaceToolError("bad_result", told) from error
+        message = "the tool gave a structured value that is not valid JSON, or is nested too deep"
+        raise WorkspaceToolError("bad_result", message) from error

@@ -1,7 +1,7 @@
-"""A talk with an MCP server, from its start to its end: it is introduced, lists its tools, answers calls.
+"""A session with an MCP server, from its start to its end: handshake, list of tools, calls.
 
-Takes a `McpServer`, gives its tools and what a call gave. Its process has little of an environment, and is ended with all that it has started.
-All on one event loop. What a server asks of us (models, people, folders) is refused; nothing is offered to it.
+`Live` starts the process of a `McpServer`, and returns its tools and the answers to calls. The process has a small environment, and is ended together with all
+processes that it has started. Everything runs on one event loop. The server's own requests (for models, people, folders) are refused.
 """
 
 import asyncio
@@ -47,17 +47,17 @@ _PIECE_BYTES, _COMPLAINT_BYTES = 1 << 16, 4_096
 _GRACE_S, _LOOK_AGAIN_S = 1.0, 0.01
 
 
-class TooLarge(Exception):  # noqa: N818  # it says what is the case
-    """Raised for a line that does not end, or whose JSON is nested too deep; the text says how much it may be."""
+class TooLarge(Exception):  # noqa: N818  # named like a condition
+    """Raised for a line that is too long, or whose JSON is nested too deep; the text has the limit."""
 
 
 class ServerProcess:
-    """A server's process, in a process group of its own. Raises ToolError `server_not_started`."""
+    """A server's process, in a process group of its own. Raises WorkspaceToolError `server_not_started`."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         ours = {each: os.environ[each] for each in _FROM_OURS if each in os.environ}
         try:
-            self._process = subprocess.Popen(  # noqa: S603  # what the user has configured
+            self._process = subprocess.Popen(  # noqa: S603  # the user has configured it
                 server.command,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                 cwd=server.cwd or None, env={**ours, **server.env}, start_new_session=True,
@@ -86,27 +86,27 @@ class ServerProcess:
         pieces: list[bytes] = []
         size = 0
         while piece := await _read(self._stdout.fileno()):
-            *ended, begun = piece.split(b"\n")
-            for line in ended:
+            *complete_lines, rest = piece.split(b"\n")
+            for line in complete_lines:
                 yield b"".join([*pieces, line])
                 pieces, size = [], 0
-            pieces.append(begun)
-            size += len(begun)
+            pieces.append(rest)
+            size += len(rest)
             if size > LONGEST_BYTES:
                 raise TooLarge(f"of more than {LONGEST_BYTES >> 20} MiB")
 
     async def drain(self) -> None:
-        """Read the rest of its output for nothing, so that it is not stopped by a full pipe."""
+        """Read and drop the rest of its output, so that a full pipe does not block it."""
         while await _read(self._stdout.fileno()):
             pass
 
     async def listen_to_complaints(self) -> None:
-        """Keep the end of what it writes to stderr."""
+        """Record the end of its stderr."""
         while piece := await _read(self._stderr.fileno()):
             self._complaints = (self._complaints + piece)[-_COMPLAINT_BYTES:]
 
     async def write(self, data: bytes) -> None:
-        """Write to its input. Raises BrokenPipeError once nobody reads it."""
+        """Write to its input. Raises BrokenPipeError when nobody reads it."""
         import anyio
 
         left = memoryview(data)
@@ -117,7 +117,7 @@ class ServerProcess:
                 await anyio.wait_writable(self._stdin.fileno())
 
     async def end(self) -> None:
-        """End it: its input is closed, then it is told, then killed; and so are the processes that it leaves in its group."""
+        """End it and the processes in its group: close its input, then send SIGTERM, then kill them."""
         self._stdin.close()
         if not await self._is_over_soon():
             self._signal(signal.SIGTERM)
@@ -127,12 +127,12 @@ class ServerProcess:
         self._is_ended = True
 
     def kill(self) -> None:
-        """Kill it with its group, from any thread; nothing once it has been ended, for its id may be somebody else's then."""
+        """Kill it with its group, from any thread. Nothing happens once it has ended, because its id may belong to another process."""
         if not self._is_ended:
             self._signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Close its pipes: nobody may read or write any more. A process that was not ended is killed."""
+        """Close its pipes, after the last read and write. A process that was not ended is killed."""
         if not self._is_ended:
             self.kill()
             self._process.wait()
@@ -141,23 +141,23 @@ class ServerProcess:
             pipe.close()
 
     def ending(self) -> str:
-        """Return how it ended, and the last line of what it has complained of."""
+        """Return its exit code or signal, and the last line of its stderr."""
         code = self._process.poll()
         how = "" if code is None else f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
         lines = [line for line in self._complaints.decode(errors="replace").splitlines() if line.strip()]
-        said = f"its last words: {one_line(lines[-1], 300)}" if lines else ""
-        return "; ".join(filter(None, (how, said)))
+        last_words = f"its last words: {one_line(lines[-1], 300)}" if lines else ""
+        return "; ".join(filter(None, (how, last_words)))
 
     async def _is_over_soon(self) -> bool:
         import anyio
 
         with anyio.move_on_after(_GRACE_S):
-            while self._process.poll() is None:  # noqa: ASYNC110  # nothing tells its end on every system
+            while self._process.poll() is None:  # noqa: ASYNC110  # no system call waits for its end everywhere
                 await anyio.sleep(_LOOK_AGAIN_S)
         return self._process.poll() is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        # Nobody is left; or, on some systems, only dead ones.
+        # No process is left; or, on some systems, only dead ones.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -167,7 +167,7 @@ def _signal_name(number: int) -> str:
 
 
 async def _read(file: int) -> bytes:
-    """Wait for bytes and give them; none at the end."""
+    """Wait for bytes and return them; no bytes at the end."""
     import anyio
 
     while True:
@@ -177,7 +177,7 @@ async def _read(file: int) -> bytes:
             await anyio.wait_readable(file)
 
 
-for _name in ("mcp", "client"):  # what a server does wrong is told in errors; without a handler Python would print it
+for _name in ("mcp", "client"):  # errors report a server's faults; without a handler Python would print them too
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 _MOST_PAGES, _MOST_LISTED, _MOST_GARBLED = 100, 10_000, 100
@@ -188,31 +188,31 @@ _US = ("dual-state-agents", "0.1")
 
 @attrs.define(eq=False)
 class PendingCall:
-    """A call, and whether its server has been sent it: only then may the server have done anything of it."""
+    """A call, and whether it was sent to its server: before that it cannot have an effect."""
 
     tool: ForeignTool
     arguments: JsonObject
-    sent: bool = False
+    is_sent: bool = False
 
     @property
-    def told(self) -> str:
-        """What is known of a call that has brought nothing."""
-        return "It may have done what was asked" if self.sent else "It was not asked: the call was not made"
+    def outcome_text(self) -> str:
+        """A sentence about the effects of a call without a result."""
+        return "It may have done what was asked" if self.is_sent else "The call was not made"
 
 
 class Live:
-    """A server that runs, from its start to its end. `task` is done when nothing is left of it; `why` says then why it has ended, `restarted` why the one before it had."""
+    """A running server, from its start to its end. When `task` is done, nothing is left of it, and `why` is the reason. `restart_reason` is why the server before it ended."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         self._name, self._server = name, server
         self.process = ServerProcess(name, server)
         self.why: WorkspaceToolError | None = None
-        self.restarted = ""
+        self.restart_reason = ""
         self.tools: tuple[ForeignTool, ...] = ()
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: ClientSession | None = None
-        self._over, self._garbled, self._is_stale = asyncio.Event(), b"", False
-        self._asking: deque[PendingCall] = deque()
+        self._over, self._garbled_line, self._is_stale = asyncio.Event(), b"", False
+        self._pending_calls: deque[PendingCall] = deque()
         self.task = asyncio.create_task(self._lead())
 
     @property
@@ -221,58 +221,58 @@ class Live:
         return self._over.is_set()
 
     def stop(self, why: WorkspaceToolError | None = None) -> None:
-        """Have it ended; the first reason is kept. What waits for an answer of it fails at once."""
+        """End it; the first reason counts. Calls that wait for an answer fail at once."""
         if not self.is_over:
             self.why = why
             self._over.set()
 
-    async def asked(self, asking: PendingCall) -> ServerAnswer:
-        """Return what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
+    async def call_tool(self, pending_call: PendingCall) -> ServerAnswer:
+        """Return the answer to a call. Raises WorkspaceToolError `tool_gone` and `tool_changed`, MCPError, and ValueError when the answer is not MCP."""
         from mcp import types
 
-        tool = asking.tool
+        tool = pending_call.tool
         if self._is_stale:
             await self._list()
         current = {each.tool: each for each in self.tools}.get(tool.tool)
         if current is None:
             raise WorkspaceToolError(
-                "tool_gone", f"{self.named} has no '{one_line(tool.tool)}' any more; {self._has()}"
+                "tool_gone", f"{self.label} has no '{one_line(tool.tool)}' any more; {self._has()}"
             )
         if current != tool:
-            changed = f"{self.named} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
-            raise WorkspaceToolError("tool_changed", changed)
-        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(asking.arguments))
+            message = f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
+            raise WorkspaceToolError("tool_changed", message)
+        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(pending_call.arguments))
         assert self._session is not None
-        self._asking.append(asking)
+        self._pending_calls.append(pending_call)
         try:
-            said = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
+            result = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
         finally:
-            if asking in self._asking:
-                self._asking.remove(asking)
-        return read_answer(said)
+            if pending_call in self._pending_calls:
+                self._pending_calls.remove(pending_call)
+        return read_answer(result)
 
     @property
-    def named(self) -> str:
-        """The server, as sentences begin."""
+    def label(self) -> str:
+        """The server at the start of a sentence."""
         return f"the MCP server '{self._name}'"
 
-    def garbled(self) -> str:
-        """Return what it has written that is no message; nothing where all were."""
-        said = one_line(self._garbled.decode(errors="replace"))
-        return f"; its output has lines that are no MCP messages, such as '{said}'" if said else ""
+    def garbled_text(self) -> str:
+        """Return a clause about output that is not a message, or an empty text."""
+        line = one_line(self._garbled_line.decode(errors="replace"))
+        return f"; its output has lines that are not MCP messages, such as '{line}'" if line else ""
 
     # -- its life -------------------------------------------------------------------------------------------------------
 
     async def _lead(self) -> None:
-        """Live from the start to the end; whatever happens, no process is left, and nobody waits any more."""
+        """Run from the start to the end; in any case no process is left, and no caller waits any more."""
         try:
             await self._live()
         finally:
             self._over.set()
             self.process.close()
-            self.why = self.why or self._ended()
-            if not self.started.done():
-                self.started.set_result(None)
+            self.why = self.why or self._end_error()
+            if not self.ready.done():
+                self.ready.set_result(None)
 
     async def _live(self) -> None:
         """Read, write and talk until it is over."""
@@ -285,31 +285,34 @@ class Live:
             async with anyio.create_task_group() as pumps:
                 pumps.start_soon(self._read, into_session)
                 pumps.start_soon(self.process.listen_to_complaints)
-                writing = asyncio.create_task(self._write(from_session))
+                write_task = asyncio.create_task(self._write(from_session))
                 try:
                     await self._talk(from_server, into_server)
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await cancelled(writing)
+                        await cancel(write_task)
                         await self.process.end()
                     pumps.cancel_scope.cancel()
 
     async def _talk(
         self,
-        reading: "MemoryObjectReceiveStream[SessionMessage | Exception]",
-        writing: "MemoryObjectSendStream[SessionMessage]",
+        receive_stream: "MemoryObjectReceiveStream[SessionMessage | Exception]",
+        send_stream: "MemoryObjectSendStream[SessionMessage]",
     ) -> None:
-        """Introduce ourselves, and have the talk go on until it is over."""
+        """Open the session, and keep it open until it is over."""
         from mcp import ClientSession, types
 
         async with ClientSession(
-            reading, writing, client_info=types.Implementation(name=_US[0], version=_US[1]), message_handler=self._heard
+            receive_stream,
+            send_stream,
+            client_info=types.Implementation(name=_US[0], version=_US[1]),
+            message_handler=self._on_message,
         ) as session:
-            introducing = asyncio.create_task(self._introduced(session))
+            introduction = asyncio.create_task(self._introduce(session))
             await self._over.wait()
-        await introducing  # it has no session any more: it ends
+        await introduction  # it ends, because its session is closed
 
-    async def _introduced(self, session: "ClientSession") -> None:
+    async def _introduce(self, session: "ClientSession") -> None:
         from mcp import MCPError
 
         seconds = self._server.start_s
@@ -322,57 +325,61 @@ class Live:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
-                self.stop(_not_started(f"{self.named} cannot be talked to: {told(error)}{self.garbled()}"))
+                self.stop(
+                    _not_started(
+                        f"{self.label} does not answer as an MCP server: {error_text(error)}{self.garbled_text()}"
+                    )
+                )
         else:
-            self.started.set_result(None)
+            self.ready.set_result(None)
         finally:
             late.cancel()
-            if not self.started.done():
+            if not self.ready.done():
                 self._over.set()
 
     def _is_late(self, seconds: float) -> None:
         ending = self.process.ending()
-        late = f"{self.named} is not ready within {seconds:g} s{f' ({ending})' if ending else ''}{self.garbled()}"
+        late = f"{self.label} is not ready within {seconds:g} s{f' ({ending})' if ending else ''}{self.garbled_text()}"
         self.stop(
             _not_started(
                 f"{late}. Run its command by itself to see what it waits for, or raise `start_s` in its settings"
             )
         )
 
-    def _ended(self) -> WorkspaceToolError:
-        """Return why it is over where it has ended by itself."""
+    def _end_error(self) -> WorkspaceToolError:
+        """Return the reason when it has ended by itself."""
         ending = self.process.ending()
-        said = f"{self.named} has ended{f' ({ending})' if ending else ''}{self.garbled()}"
-        return WorkspaceToolError("server_ended", said) if self.started.done() else _not_started(said)
+        message = f"{self.label} has ended{f' ({ending})' if ending else ''}{self.garbled_text()}"
+        return WorkspaceToolError("server_ended", message) if self.ready.done() else _not_started(message)
 
     async def _list(self) -> None:
-        """Read its tools. Raises ToolError `bad_tools`, MCPError."""
+        """Read its tools. Raises WorkspaceToolError `bad_tools`, MCPError."""
         from mcp import types
 
         assert self._session is not None
         self._is_stale = False
-        listed: list[ListedTool] = []
+        listed_tools: list[ListedTool] = []
         cursor = None
         for _ in range(_MOST_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             try:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
-                odd = f"{self.named} lists its tools in a form that is not MCP's: {told(error)}"
+                odd = f"{self.label} lists its tools in a form that is not MCP's: {error_text(error)}"
                 raise WorkspaceToolError("bad_tools", odd) from error
-            listed += map(read_tool, page["tools"])
+            listed_tools += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
-            if not cursor or len(listed) > _MOST_LISTED:
+            if not cursor or len(listed_tools) > _MOST_LISTED:
                 break
         if cursor:
-            raise WorkspaceToolError("bad_tools", f"{self.named} has a list of tools that does not end")
-        self.tools = tools_of(self._name, self._server, listed)
+            raise WorkspaceToolError("bad_tools", f"{self.label} has a list of tools that does not end")
+        self.tools = tools_of(self._name, self._server, listed_tools)
 
     def _has(self) -> str:
         return f"it has: {shown_names([each.tool for each in self.tools])}"
 
-    async def _heard(self, message: "IncomingMessage") -> None:
-        """Remember that its tools are others now; all else that it tells is nothing to us."""
+    async def _on_message(self, message: "IncomingMessage") -> None:
+        """Record that its tools have changed; other notifications do not matter."""
         from mcp import types
 
         self._is_stale = self._is_stale or isinstance(message, types.ToolListChangedNotification)
@@ -380,16 +387,16 @@ class Live:
     # -- lines ----------------------------------------------------------------------------------------------------------
 
     async def _read(self, into: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
-        """Pass on what it says; when that is over, so is the talk."""
+        """Pass its messages on to the session; at their end the session is over too."""
         import anyio
 
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the talk was over before
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session was over before
             try:
                 await self._pass_on(into)
             except TooLarge as large:
                 self.stop(
                     WorkspaceToolError(
-                        "too_large", f"{self.named} was ended: it writes a message {large}; ask it for less"
+                        "too_large", f"{self.label} was ended: it writes a message {large}; ask it for less"
                     )
                 )
             self.stop()
@@ -399,39 +406,39 @@ class Live:
     async def _pass_on(self, into: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
         from mcp.shared.message import SessionMessage
 
-        garbled = 0
+        garbled_count = 0
         async with contextlib.aclosing(self.process.lines()) as lines:
             async for line in lines:
                 if (message := _message(line)) is not None:
-                    garbled = 0
+                    garbled_count = 0
                     await into.send(SessionMessage(message))
                 elif line.strip():
-                    garbled, self._garbled = garbled + 1, self._garbled or line[:200]
-                if garbled > _MOST_GARBLED:
+                    garbled_count, self._garbled_line = garbled_count + 1, self._garbled_line or line[:200]
+                if garbled_count > _MOST_GARBLED:
                     return self.stop(
-                        WorkspaceToolError("server_garbled", f"{self.named} does not speak MCP{self.garbled()}")
+                        WorkspaceToolError("server_garbled", f"{self.label} does not speak MCP{self.garbled_text()}")
                     )
 
     async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
-        """Pass on what we say, until nobody reads it."""
+        """Pass our messages on to it, until it no longer reads."""
         async with messages:
             async for each in messages:
-                is_call = getattr(each.message, "method", "") == "tools/call" and self._asking
-                asking = self._asking.popleft() if is_call else None
-                if asking is not None:
-                    asking.sent = True
+                is_call = getattr(each.message, "method", "") == "tools/call" and self._pending_calls
+                pending_call = self._pending_calls.popleft() if is_call else None
+                if pending_call is not None:
+                    pending_call.is_sent = True
                 try:
                     await self.process.write(
                         each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
                     )
-                except BrokenPipeError:  # nobody has read the line to its end
-                    if asking is not None:
-                        asking.sent = False
+                except BrokenPipeError:  # it has not read the whole line
+                    if pending_call is not None:
+                        pending_call.is_sent = False
                     return self.stop()
 
 
 async def _shake_hands(session: "ClientSession") -> None:
-    """Agree on a version: most servers know the handshake, and some end at anything that comes before it; newer ones have none."""
+    """Agree on a version. Most servers know the handshake, and some end when anything comes before it; newer ones do not have it."""
     from mcp import MCPError, types
 
     try:
@@ -447,37 +454,37 @@ async def _shake_hands(session: "ClientSession") -> None:
 
 @functools.cache
 def _as_written() -> "TypeAdapter[Any]":
-    """Return what takes a result as it is; the session has looked at its form before."""
+    """Return an adapter that takes a result as it is; the session has checked its form."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(dict)
 
 
 def package_fault() -> str:
-    """Return why the package mcp cannot be used; nothing where it can."""
+    """Return why the package mcp cannot be used, or an empty text."""
     try:
-        import mcp.shared.message  # noqa: F401  # with all that mcp has itself
+        import mcp.shared.message  # noqa: F401  # with the dependencies of mcp
     except ModuleNotFoundError as error:
         if error.name == "mcp":
-            return f"it is asked through the package mcp, which is not installed; run: {install_hint('mcp')}"
-        return _broken(error)
+            return f"calls go through the package mcp, which is not installed; run: {install_hint('mcp')}"
+        return _import_fault(error)
     except ImportError as error:
-        return _broken(error)
+        return _import_fault(error)
     return ""
 
 
-def _broken(error: ImportError) -> str:
+def _import_fault(error: ImportError) -> str:
     return f"the package mcp cannot be imported ({error}); install it anew: {install_hint('mcp')}"
 
 
 def _message(line: bytes) -> "types.JSONRPCMessage | None":
-    """Read a line; None where it is no message. Raises TooLarge for one that is nested too deep."""
+    """Return the message in a line, or None. Raises TooLarge for one that is nested too deep."""
     from mcp import types
 
     try:
-        said = json.loads(line)
-        _require_levels(said)
-        return types.jsonrpc_message_adapter.validate_python(said, by_name=False)
+        data = json.loads(line)
+        _require_levels(data)
+        return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
     except ValueError:
         return None
     except RecursionError:
@@ -485,7 +492,7 @@ def _message(line: bytes) -> "types.JSONRPCMessage | None":
 
 
 def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
-    """Raise TooLarge for what is nested too deep."""
+    """Raise TooLarge for a value that is nested too deep."""
     level = [value]
     for _ in range(MOST_LEVELS + 1):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
@@ -495,8 +502,8 @@ def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
     raise TooLarge(_TOO_DEEP)
 
 
-def told(error: Exception) -> str:
-    """Return what went wrong in a line."""
+def error_text(error: Exception) -> str:
+    """Return an error as a line."""
     from mcp import MCPError
     from pydantic import ValidationError
 
@@ -512,8 +519,8 @@ def _not_started(what: str) -> WorkspaceToolError:
     return WorkspaceToolError("server_not_started", what)
 
 
-async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end; what it has raised before is raised."""
+async def cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; an exception that it raised before is raised."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

@@ -1,7 +1,7 @@
 """Tools of MCP servers (Model Context Protocol), for callers on any thread.
 
-Takes servers as they are configured, gives their tools and what calls of them gave. Servers run as processes of their own,
-outside of the sandbox, with the rights of the user: whoever configures one trusts it. What it says is data, and has an end.
+`Foreign` takes the configured servers, and returns their tools and the results of calls. Servers run as processes outside of the sandbox, with the rights of the
+user, so only trusted ones should be configured. Their output is data of limited size.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from machines.coding.servers.mcp_results import (
     result_of,
     shown_names,
 )
-from machines.coding.servers.mcp_session import Live, PendingCall, cancelled, package_fault, told
+from machines.coding.servers.mcp_session import Live, PendingCall, cancel, error_text, package_fault
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject
 
 T = TypeVar("T")
 
 
-class LoopClosedError(Exception):  # it says what is the case
-    """Raised when the loop was ended before the work was done."""
+class LoopClosedError(Exception):
+    """Raised when the loop ended before the work was done."""
 
 
 class _LoopJob(Generic[T]):
-    """Work that can be given up, begun or not. It happens on the loop's thread."""
+    """A job on the loop's thread, which can be given up before and after its start."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
@@ -55,7 +55,7 @@ class _LoopJob(Generic[T]):
         return await self._work
 
     def forget(self) -> None:
-        """Let go of work that never begins."""
+        """Close a job that never starts."""
         self._work.close()
 
     def give_up(self) -> None:
@@ -65,7 +65,7 @@ class _LoopJob(Generic[T]):
 
 
 class BesideLoop:
-    """An event loop beside the threads that use it. It runs from the beginning, until `end`; it never keeps the interpreter from ending."""
+    """An event loop in a thread of its own. It runs until `end`, and never keeps the interpreter from exiting."""
 
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
@@ -75,19 +75,19 @@ class BesideLoop:
         self._thread = threading.Thread(target=self._run, name="mcp", daemon=True)
         self._thread.start()
 
-    def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a job on the loop, and return its result or raise its exception. Ctrl-C and other exceptions in the caller cancel it. Raises LoopClosedError."""
         job = _LoopJob(work)
         try:
-            return self._begun(job).result()
+            return self._submit(job).result()
         except concurrent.futures.CancelledError as error:
             raise LoopClosedError from error
         except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
-            with suppress(RuntimeError):  # the loop is over, and so is the job
+            with suppress(RuntimeError):  # the loop has ended, and so has the job
                 self._loop.call_soon_threadsafe(job.give_up)
             raise
 
-    def _begun(self, job: _LoopJob[T]) -> "concurrent.futures.Future[T]":
+    def _submit(self, job: _LoopJob[T]) -> "concurrent.futures.Future[T]":
         with self._one_at_a_time:
             if self._is_ended:
                 job.forget()
@@ -96,11 +96,11 @@ class BesideLoop:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's own thread, where it cannot be waited for."""
+        """Whether the caller is on the loop's own thread, where waiting for it would never end."""
         return threading.current_thread() is self._thread
 
     def end(self) -> None:
-        """Cancel what is under way, and wait for the thread."""
+        """Cancel the running jobs, and wait for the thread."""
         with self._one_at_a_time:
             if not self._is_ended:
                 self._is_ended = True
@@ -120,7 +120,7 @@ class BesideLoop:
 
 
 class Connection:
-    """A server by its name: started when it is asked, and again when it has ended since."""
+    """A server by its name: it starts at the first use, and again when it has ended since."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         self._name, self._server = name, server
@@ -128,57 +128,63 @@ class Connection:
         self._live: Live | None = None
 
     async def tools(self) -> tuple[ForeignTool, ...]:
-        """Return the tools as it lists them. Raises ToolError."""
-        return (await self._opened()).tools
+        """Return the tools that it lists. Raises WorkspaceToolError."""
+        return (await self._open()).tools
 
-    async def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
-        """Return what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
-        tool = asking.tool
-        stopped = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
+    async def call(self, pending_call: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
+        """Return the answer to a call. The server is ended when it is late, or when `stop` (a file) can be read from. Raises WorkspaceToolError."""
+        tool = pending_call.tool
+        stop_error = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
         if stop is not None and select.select([stop], [], [], 0)[0]:
-            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {asking.told}")
-        watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
+            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {pending_call.outcome_text}")
+        watch_task = None if stop is None else asyncio.create_task(self._when_readable(stop, stop_error))
         try:
-            live = await self._opened()
-            if watching is not None and watching.done():
-                live.stop(stopped)
-            answer = attrs.evolve(await self._called(live, asking, timeout_s, stopped), restarted=live.restarted)
-            live.restarted = ""
+            live = await self._open()
+            if watch_task is not None and watch_task.done():
+                live.stop(stop_error)
+            answer = attrs.evolve(
+                await self._call_server(live, pending_call, timeout_s, stop_error), restart_reason=live.restart_reason
+            )
+            live.restart_reason = ""
         except WorkspaceToolError as error:
             if error.code not in _ADVICE:
                 raise
-            raise WorkspaceToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
+            raise WorkspaceToolError(
+                error.code, f"{error}. {pending_call.outcome_text}{_ADVICE[error.code]}"
+            ) from error
         else:
             return answer
         finally:
-            if watching is not None:
-                await cancelled(watching)
+            if watch_task is not None:
+                await cancel(watch_task)
 
-    async def _called(
-        self, live: Live, asking: PendingCall, timeout_s: float, stopped: WorkspaceToolError
+    async def _call_server(
+        self, live: Live, pending_call: PendingCall, timeout_s: float, stop_error: WorkspaceToolError
     ) -> ServerAnswer:
         from mcp import MCPError
 
-        nothing = f"{asking.tool.name} gave nothing within {timeout_s:g} s"
-        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled()}")
+        nothing = f"{pending_call.tool.name} gave nothing within {timeout_s:g} s"
+        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled_text()}")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
-        answering = asyncio.create_task(live.asked(asking))
-        answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
+        answer_task = asyncio.create_task(live.call_tool(pending_call))
+        answer_task.add_done_callback(
+            lambda task: task.cancelled() or task.exception()
+        )  # nobody may wait for it any more
         try:
-            return _given(asking.tool, await asyncio.shield(answering))
+            return _require_answer(pending_call.tool, await asyncio.shield(answer_task))
         except MCPError as error:
-            if not live.is_over and not asking.sent:
-                why = f"{live.named} does not list its tools any more: {told(error)}. {asking.told}"
+            if not live.is_over and not pending_call.is_sent:
+                why = f"{live.label} does not list its tools any more: {error_text(error)}. {pending_call.outcome_text}"
                 raise WorkspaceToolError("server_not_asked", why) from error
             if not live.is_over:
-                raise WorkspaceToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
-            raise live.why if live.why in {late, stopped} else await self._lost(live, asking) from error
+                raise WorkspaceToolError("tool_error", f"{live.label} refuses the call: {error_text(error)}") from error
+            raise live.why if live.why in {late, stop_error} else await self._loss_error(live, pending_call) from error
         except ValueError as error:
             raise WorkspaceToolError(
-                "server_garbled", f"{live.named} answers in a form that is not MCP's: {told(error)}"
+                "server_garbled", f"{live.label} answers in a form that is not MCP's: {error_text(error)}"
             ) from error
         except asyncio.CancelledError:
-            live.stop(stopped)  # at once: the next call finds it so
+            live.stop(stop_error)  # at once, so that the next call starts it again
             raise
         finally:
             timer.cancel()
@@ -190,14 +196,16 @@ class Connection:
         if self._live is not None:
             self._live.stop(why)
 
-    async def _lost(self, live: Live, asking: PendingCall) -> WorkspaceToolError:
-        """Return why a server has ended in the middle of a call that is not to blame."""
+    async def _loss_error(self, live: Live, pending_call: PendingCall) -> WorkspaceToolError:
+        """Return why a server has ended during a call that did not cause it."""
         await asyncio.shield(live.task)
         assert live.why is not None
         code, why = live.why.code, str(live.why)
         if code in {"tool_timeout", "stopped"}:
-            code, why = "server_ended", f"{live.named} was ended because of another call"
-        return WorkspaceToolError(code, f"{why}. {asking.told}. The server is started again at the next call")
+            code, why = "server_ended", f"{live.label} was ended because of another call"
+        return WorkspaceToolError(
+            code, f"{why}. {pending_call.outcome_text}. The server is started again at the next call"
+        )
 
     async def close(self) -> None:
         """End the server, for good."""
@@ -213,10 +221,10 @@ class Connection:
         if self._live is not None:
             self._live.process.kill()
 
-    async def _opened(self) -> Live:
+    async def _open(self) -> Live:
         async with self._one_at_a_time:
             if self._live is not None and self._live.process.has_ended:
-                self._live.stop()  # nobody may have seen it yet
+                self._live.stop()  # nobody may have noticed it yet
             if self._live is not None and not self._live.is_over:
                 return self._live
             before = self._live
@@ -226,7 +234,7 @@ class Connection:
                 raise WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
             live = self._live = Live(self._name, self._server)
             try:
-                await asyncio.shield(live.started)
+                await asyncio.shield(live.ready)
             except asyncio.CancelledError:
                 live.stop()
                 raise
@@ -235,20 +243,20 @@ class Connection:
                 assert live.why is not None
                 raise live.why
             if before is not None:
-                live.restarted = (
-                    f"{before.why}; it was started again before this call, and knows nothing of those before"
+                live.restart_reason = (
+                    f"{before.why}; it was started again before this call, and does not remember earlier calls"
                 )
             return live
 
 
-#: What is told behind what is known of a call that was ended.
+#: Advice in the error of a call that was ended, by code.
 _ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
 
 
-def _given(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
-    """Return an answer that is one: a question back is refused."""
+def _require_answer(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
+    """Return an answer; a question of the server is refused."""
     if answer.asks:
-        asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
+        asks = f"{tool.name} asks a question, which is refused: nobody answers a server"
         raise WorkspaceToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
     return answer
 
@@ -257,23 +265,23 @@ __all__ = ["Foreign", "ForeignTool", "McpServer"]
 
 
 class StopSignal(Protocol):
-    """What stops a call: a file that can be read from once it is to end."""
+    """A signal that stops a call: a file that becomes readable."""
 
     def fileno(self) -> int:
         """Return the file."""
 
 
 class Foreign:
-    """The tools of servers. May be used from any thread, several calls at a time; servers are started when they are first needed.
+    """The tools of servers. Any thread may use it, also for several calls at a time; servers start when they are first needed.
 
-    Each server's tools are listed once and stay what they were: one that has changed since is not called. `redact` leaves secrets out of texts.
-    Servers are ended by `close`, and when the interpreter ends; after `close` the next use starts them again.
+    Each server's tools are listed once: a tool that has changed since is not called. `redact` removes secrets from texts. Servers are ended by `close`, and when the
+    interpreter exits; after `close` the next use starts them again.
     """
 
     def __init__(self, servers: Mapping[str, McpServer], redact: Redact = str) -> None:
         self._servers, self._redact = dict(servers), redact
         self._one_at_a_time = threading.Lock()
-        self._known: dict[str, tuple[ForeignTool, ...]] = {}
+        self._tools_by_server: dict[str, tuple[ForeignTool, ...]] = {}
         self._life: _Life | None = None
 
     def __enter__(self) -> Self:
@@ -283,73 +291,73 @@ class Foreign:
         self.close()
 
     def tools(self) -> tuple[ForeignTool, ...]:
-        """Return the tools of all servers, by server and in its order. Raises ToolError: what is wrong with any of them, in one text."""
+        """Return the tools of all servers, by server and in its order. Raises one WorkspaceToolError with the faults of all servers."""
         self._learn(self._servers)
-        found = tuple(tool for name in self._servers for tool in self._known[name])
-        check_apart(found)
-        return found
+        tools = tuple(tool for name in self._servers for tool in self._tools_by_server[name])
+        check_apart(tools)
+        return tools
 
     def call(
         self, name: str, arguments: JsonObject, timeout_s: float | None = None, stop: StopSignal | None = None
     ) -> ServerResult:
-        """Call a tool by its name for models, and give its result.
+        """Call a tool by its name for models, and return its result.
 
-        `timeout_s` bounds the call, not a start of the server that it needs; without it the server's own holds. A call that is late or
-        stopped ends the server. Raises ToolError.
+        `timeout_s` limits the call, but not a start of the server; the default is the server's own limit. A call that is late or stopped ends the server. Raises
+        WorkspaceToolError.
         """
         tool = self._tool(name)
         server = self._servers[tool.server]
         if server.approve == "never":
-            raise WorkspaceToolError("not_allowed", f"{name} is never called: its server is configured so")
+            raise WorkspaceToolError("not_allowed", f"{name} is not called: the settings of its server forbid it")
         try:
             json.dumps(dict(arguments), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise WorkspaceToolError("bad_arguments", f"the arguments of {name} are no JSON: {error}") from error
+            raise WorkspaceToolError("bad_arguments", f"the arguments of {name} are not valid JSON: {error}") from error
         seconds = server.timeout_s if timeout_s is None else timeout_s
-        file = None if stop is None else os.dup(stop.fileno())  # several calls may wait for one
+        file = None if stop is None else os.dup(stop.fileno())  # several calls may share one
         try:
-            answer = self._asked(lambda life: life.call(PendingCall(tool, arguments), seconds, file))
+            answer = self._ask(lambda life: life.call(PendingCall(tool, arguments), seconds, file))
         finally:
             if file is not None:
                 os.close(file)
         return result_of(answer, self._redact)
 
     def close(self) -> None:
-        """End the servers and wait until they are gone; calls under way raise ToolError `closed`."""
+        """End the servers and wait until they are gone; running calls raise WorkspaceToolError `closed`."""
         with self._one_at_a_time:
             life, self._life = self._life, None
         if life is not None:
             life.end()
 
     def _tool(self, name: str) -> ForeignTool:
-        """Return a tool by its name for models, asking only the servers that may have it. Raises ToolError `unknown_tool`."""
+        """Return a tool by its name for models; only servers with its prefix are started. Raises WorkspaceToolError `unknown_tool`."""
         self._learn([server for server in self._servers if name.startswith(prefix(server))])
-        known = {tool.name: tool for tools in self._known.values() for tool in tools}
-        if name not in known:
+        tools_by_name = {tool.name: tool for tools in self._tools_by_server.values() for tool in tools}
+        if name not in tools_by_name:
             raise WorkspaceToolError(
-                "unknown_tool", f"there is no tool '{name[:100]}'; there are: {shown_names(known)}"
+                "unknown_tool", f"there is no tool '{name[:100]}'; the tools are: {shown_names(tools_by_name)}"
             )
-        return known[name]
+        return tools_by_name[name]
 
     def _learn(self, servers: Iterable[str]) -> None:
-        """Have servers list their tools that have not. Raises ToolError."""
-        new = [name for name in servers if name not in self._known]
+        """List the tools of servers that are not listed yet. Raises WorkspaceToolError."""
+        new = [name for name in servers if name not in self._tools_by_server]
         if not new:
             return
-        said = dict(zip(new, self._asked(lambda life: life.listed(new)), strict=True))
-        self._known |= {name: each for name, each in said.items() if not isinstance(each, BaseException)}
-        faults = [each for each in said.values() if isinstance(each, WorkspaceToolError)]
-        for each in said.values():
+        results = dict(zip(new, self._ask(lambda life: life.tools_of(new)), strict=True))
+        self._tools_by_server |= {name: each for name, each in results.items() if not isinstance(each, BaseException)}
+        faults = [each for each in results.values() if isinstance(each, WorkspaceToolError)]
+        for each in results.values():
             if isinstance(each, BaseException) and not isinstance(each, WorkspaceToolError):
                 raise each
         if faults:
             raise WorkspaceToolError(faults[0].code, self._redact("; ".join(map(str, faults))))
 
-    def _asked(self, ask: "Callable[[_Life], T]") -> T:
+    def _ask(self, ask: "Callable[[_Life], T]") -> T:
         with self._one_at_a_time:
             if self._life is None:
                 self._life = _Life(self._servers)
-                weakref.finalize(self, self._life.end)  # also when the interpreter ends
+                weakref.finalize(self, self._life.end)  # also when the interpreter exits
             life = self._life
         try:
             return ask(life)
@@ -360,7 +368,7 @@ class Foreign:
 
 
 class _Life:
-    """Servers from their start to their end. Raises ToolError `not_installed`."""
+    """Servers from their start to their end. Raises WorkspaceToolError `not_installed`."""
 
     def __init__(self, servers: Mapping[str, McpServer]) -> None:
         if fault := package_fault():  # before anything is started
@@ -368,28 +376,28 @@ class _Life:
         self._connections = {name: Connection(name, server) for name, server in servers.items()}
         self._loop = BesideLoop()
 
-    def listed(self, names: Iterable[str]) -> list[tuple[ForeignTool, ...] | BaseException]:
-        """Return the tools of each server, or why there are none."""
+    def tools_of(self, names: Iterable[str]) -> list[tuple[ForeignTool, ...] | BaseException]:
+        """Return the tools of each server, or its exception."""
 
-        async def listed() -> list[tuple[ForeignTool, ...] | BaseException]:
+        async def gather_tools() -> list[tuple[ForeignTool, ...] | BaseException]:
             return await asyncio.gather(*(self._connections[name].tools() for name in names), return_exceptions=True)
 
-        return self._loop.done(listed())
+        return self._loop.run(gather_tools())
 
-    def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
-        """Return what a call gave."""
-        return self._loop.done(self._connections[asking.tool.server].call(asking, timeout_s, stop))
+    def call(self, pending_call: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
+        """Return the answer to a call."""
+        return self._loop.run(self._connections[pending_call.tool.server].call(pending_call, timeout_s, stop))
 
     def end(self) -> None:
         """End the servers; when that is interrupted, kill them."""
 
-        async def closed() -> None:
+        async def close_all() -> None:
             await asyncio.gather(*(each.close() for each in self._connections.values()))
 
         try:
             if not self._loop.is_here:
-                with suppress(LoopClosedError):  # somebody else was faster
-                    self._loop.done(closed())
+                with suppress(LoopClosedError):  # another caller was faster
+                    self._loop.run(close_all())
         finally:
             for each in self._connections.values():
                 each.kill()

@@ -1,6 +1,6 @@
-"""The arguments of the file tools: one class for each tool, and `read`, which makes one of them of JSON.
+"""The arguments of the file tools: a class for each tool, and `read`, which makes one from JSON. Pure.
 
-Pure. What is not an argument of the tool, or of another type, raises ToolError `bad_arguments`.
+An unknown argument, or one of the wrong type, raises WorkspaceToolError `bad_arguments`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from itertools import combinations
 import attrs
 
 from machines.coding.tools.file_view import LEAST_READ, MOST_READ, MOST_RESULTS
-from machines.coding.tools.workspace_paths import WorkspaceToolError, named
+from machines.coding.tools.workspace_paths import WorkspaceToolError, path_text
 from machines.tool_use.records import JsonObject
 
 LARGEST_FILE = 1_000_000
@@ -36,7 +36,7 @@ class ReadFile:
 
 @attrs.frozen
 class Search:
-    """What to find in the files beneath `path` whose names match `glob`."""
+    """A search in the files beneath `path` whose names match `glob`."""
 
     pattern: str
     path: str = "."
@@ -47,7 +47,7 @@ class Search:
 
 @attrs.frozen
 class NewFile:
-    """A file that is written, whole."""
+    """A file to write, whole."""
 
     path: str
     content: str
@@ -55,7 +55,7 @@ class NewFile:
 
 @attrs.frozen
 class WriteFile:
-    """One file to write; without `create_dirs` its folder has to be there."""
+    """One file to write; without `create_dirs` its folder must exist."""
 
     path: str
     content: str
@@ -68,26 +68,26 @@ class WriteFile:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it writes."""
+        """The paths that it writes."""
         return (self.path,)
 
 
 @attrs.frozen
 class WriteFiles:
-    """Several files to write, all or none."""
+    """Several files to write: all or none."""
 
     files: tuple[NewFile, ...]
     create_dirs: bool = True
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it writes."""
+        """The paths that it writes."""
         return tuple(each.path for each in self.files)
 
 
 @attrs.frozen
 class Edit:
-    """A text to replace in a file, `all` of its occurrences or the only one."""
+    """A text to replace in a file: `all` of its occurrences or the only one."""
 
     path: str
     old: str
@@ -96,7 +96,7 @@ class Edit:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it writes."""
+        """The paths that it writes."""
         return (self.path,)
 
 
@@ -114,81 +114,83 @@ FILE_TOOLS: dict[str, type[FileCall]] = {
 
 
 def read(tool: str, arguments: JsonObject) -> FileCall:
-    """Return the call of a file tool. Raises ToolError `unknown_tool`, `bad_arguments`, `bad_path`.
+    """Return the call of a file tool. Raises WorkspaceToolError `unknown_tool`, `bad_arguments`, `bad_path`.
 
-    A number that is out of range is the nearest one that is not.
+    A number out of range becomes the nearest one in range.
     """
     kind = FILE_TOOLS.get(tool)
     if kind is None:
-        raise WorkspaceToolError("unknown_tool", f"there is no file tool '{tool}'; there are: {', '.join(FILE_TOOLS)}")
-    known = [each.name for each in attrs.fields(kind)]
-    if unknown := [name for name in arguments if name not in known]:
-        raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(known)}")
-    asked = _Arguments(arguments)
+        raise WorkspaceToolError(
+            "unknown_tool", f"there is no file tool '{tool}'; the file tools are: {', '.join(FILE_TOOLS)}"
+        )
+    names = [each.name for each in attrs.fields(kind)]
+    if unknown := [name for name in arguments if name not in names]:
+        raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(names)}")
+    reader = _Arguments(arguments)
     match tool:
         case "list_dir":
-            return ListDir(asked.path("."), asked.number("offset", 0, 0, _FARTHEST))
+            return ListDir(reader.path("."), reader.number("offset", 0, 0, _FARTHEST))
         case "read_file":
-            most = asked.number("max_bytes", 65_536, LEAST_READ, MOST_READ)
-            return ReadFile(asked.path(), most, asked.number("offset", 0, 0, _FARTHEST))
+            most = reader.number("max_bytes", 65_536, LEAST_READ, MOST_READ)
+            return ReadFile(reader.path(), most, reader.number("offset", 0, 0, _FARTHEST))
         case "search":
-            most = asked.number("max_results", 100, 1, MOST_RESULTS)
-            is_regex = asked.flag("is_regex", default=False)
-            return Search(asked.text("pattern"), asked.path("."), asked.text("glob", ""), is_regex, most)
+            most = reader.number("max_results", 100, 1, MOST_RESULTS)
+            is_regex = reader.flag("is_regex", default=False)
+            return Search(reader.text("pattern"), reader.path("."), reader.text("glob", ""), is_regex, most)
         case "write_file":
-            return WriteFile(asked.path(), asked.text("content"), asked.flag("create_dirs", default=True))
+            return WriteFile(reader.path(), reader.text("content"), reader.flag("create_dirs", default=True))
         case "write_files":
-            return WriteFiles(asked.files(), asked.flag("create_dirs", default=True))
+            return WriteFiles(reader.files(), reader.flag("create_dirs", default=True))
         case "edit":
-            return Edit(asked.path(), asked.text("old"), asked.text("new"), asked.flag("all", default=False))
+            return Edit(reader.path(), reader.text("old"), reader.text("new"), reader.flag("all", default=False))
     raise AssertionError(f"nothing reads the arguments of {tool}")
 
 
 @attrs.frozen
 class _Arguments:
-    """Arguments as they came, read by their types. Raises ToolError."""
+    """The arguments in a call, read by type. Raises WorkspaceToolError."""
 
-    given: JsonObject
+    values: JsonObject
 
     def text(self, name: str, default: str | None = None) -> str:
-        value = self.given.get(name)
+        value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
             raise WorkspaceToolError("bad_arguments", f"'{name}' is a text and is needed")
         return value
 
     def path(self, default: str | None = None) -> str:
-        value = self.given.get("path")
+        value = self.values.get("path")
         value = default if value is None else value
         if not isinstance(value, str):
             raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        value = self.given.get(name, default)
+        value = self.values.get(name, default)
         if not isinstance(value, bool):
             raise WorkspaceToolError("bad_arguments", f"'{name}' is true or false")
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self.given.get(name, default)
+        value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise WorkspaceToolError("bad_arguments", f"'{name}' is a whole number, from {least} to {most}")
         return max(least, min(value, most))
 
     def files(self) -> tuple[NewFile, ...]:
-        value = self.given.get("files")
+        value = self.values.get("files")
         form = "'files' is a list of objects, each with 'path' and 'content'"
         if not isinstance(value, list | tuple) or not value:
             raise WorkspaceToolError("bad_arguments", form)
         if not all(isinstance(each, Mapping) and set(each) == {"path", "content"} for each in value):
             raise WorkspaceToolError("bad_arguments", form)
-        asked = map(_Arguments, value)
-        return tuple(NewFile(each.path(), each.text("content")) for each in asked)
+        entries = map(_Arguments, value)
+        return tuple(NewFile(each.path(), each.text("content")) for each in entries)
 
 
-def encoded(content: str, path: str) -> bytes:
-    """Return the bytes of a file's text. Raises ToolError, `too_large` too."""
+def encode(content: str, path: str) -> bytes:
+    """Return the text of a file as bytes. Raises WorkspaceToolError `bad_arguments`, `too_large`."""
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
@@ -201,14 +203,14 @@ def encoded(content: str, path: str) -> bytes:
 
 
 def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
-    """Raise ToolError where too many files are named, one twice, or one that would have to be a folder too."""
+    """Raise WorkspaceToolError for too many files, for a repeated one, and for one that would also be a folder."""
     if len(paths) > _MOST_FILES:
         many = f"{len(paths)} files at once; {_MOST_FILES} can be written: call it again for the rest"
         raise WorkspaceToolError("too_large", many)
     for one, other in combinations(sorted(paths), 2):
         if one == other:
-            raise WorkspaceToolError("bad_arguments", f"'{named(one)}' is there twice: give each file once")
+            raise WorkspaceToolError("bad_arguments", f"'{path_text(one)}' is there twice: name each file once")
         if other[: len(one)] == one:
             raise WorkspaceToolError(
-                "bad_arguments", f"'{named(one)}' cannot be a file and the folder of '{named(other)}'"
+                "bad_arguments", f"'{path_text(one)}' cannot be a file and the folder of '{path_text(other)}'"
             )

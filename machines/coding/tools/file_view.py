@@ -1,13 +1,10 @@
-"""The tools that look at one file or folder, and what others need to know of a file.
+"""The reading tools: `list_folder`, `read` and `search_files`, and facts about files for the other tools.
 
-Takes a workspace held open (`beneath`) and paths by their names, gives records whose `result` is a sentence for the model.
-Every amount is bounded, and what was left out is said.
+They take an open workspace (`beneath`) and the names of a path, and return records whose `result` is a sentence for the model. Every amount is limited; the
+result says what is missing.
 
-The tool that looks for lines in the files of the workspace.
-
-Takes a workspace held open (`beneath`) and what to look for, gives the lines as `file:line: text`, and what was passed over. An expression
-is run by a process of its own that is ended when it takes too long: Python's `re` can take longer than anybody lives, a bound on the lengths
-of expression and line does not prevent it, and a thread cannot be ended.
+A regular expression runs in a process of its own, which is ended when it takes too long: Python's `re` can take forever even with short expressions and
+lines, and a thread cannot be ended.
 """
 
 import codecs
@@ -25,6 +22,7 @@ from contextlib import suppress
 
 import attrs
 
+from dsa.text import plural
 from machines.coding.tools import search_child
 from machines.coding.tools.workspace_boundary import Beneath, kind_of
 from machines.coding.tools.workspace_paths import (
@@ -34,12 +32,12 @@ from machines.coding.tools.workspace_paths import (
     is_closed,
     is_record,
     is_temporary,
-    named,
+    path_text,
     shown_path,
 )
 from machines.tool_use.records import read_record
 
-#: How much may be asked for at once. No character has more than 4 bytes.
+#: The limits of `max_bytes`. No character has more than 4 bytes.
 LEAST_READ, MOST_READ = 4, 1_000_000
 _MOST_NAMES, _MOST_COMPARED = 200, 1_000
 _MOST_WHOLE = 64_000_000
@@ -59,7 +57,7 @@ class ListedName:
 
 @attrs.frozen
 class FolderListing:
-    """What stands in a folder, and how many names follow that are not shown."""
+    """The names in a folder, and the number of those that follow."""
 
     result: str
     entries: tuple[ListedName, ...]
@@ -68,7 +66,7 @@ class FolderListing:
 
 @attrs.frozen
 class FileText:
-    """The text of a file, or a part of it. `lines` is None for a very large file, `next_offset` where nothing follows."""
+    """The text of a file, or a part of it. `lines` is None for a very large file, `next_offset` is None at the end."""
 
     content: str
     size_bytes: int
@@ -80,7 +78,7 @@ class FileText:
 
 @attrs.frozen
 class TextForm:
-    """How a file writes its text: how many LF and CR it has, how many pairs of CR and LF, whether a BOM stands before it."""
+    """The form of a text: its lines, the number of LF, of CR and of pairs of both, and whether it starts with a BOM."""
 
     lines: int
     breaks: int
@@ -90,7 +88,7 @@ class TextForm:
 
     @property
     def is_crlf(self) -> bool:
-        """Whether every line ends in CRLF, and no CR stands elsewhere: then nothing is lost where they are written as LF."""
+        """Whether every line ends in CRLF, and there is no other CR: then a text with LF can be written back without loss."""
         return 0 < self.pairs == self.breaks == self.returns
 
     @property
@@ -98,116 +96,117 @@ class TextForm:
         """Whether some lines end in CRLF and others do not."""
         return 0 < self.pairs < self.breaks
 
-    def fitted(self, text: str) -> str:
-        """Return a text as a file of this form writes it."""
+    def format(self, text: str) -> str:
+        """Return a text in this form."""
         text = with_line_ends(text, "\r\n") if self.is_crlf else text
         return BOM + text.removeprefix(BOM) if self.has_bom else text
 
 
 def with_line_ends(text: str, ending: str) -> str:
-    """Return a text with all its lines ended in one way."""
+    """Return a text with the same ending on all lines."""
     return text.replace("\r\n", "\n").replace("\n", ending)
 
 
-def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
-    """Return what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
+def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
+    """Return the names in a folder, without the first `offset`. Raises WorkspaceToolError."""
     refuse_closed(parts)
-    found = beneath.look(parts)
-    if found is not None and kind_of(found.st_mode) != "folder":
-        raise WorkspaceToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
+    status = beneath.look(parts)
+    if status is not None and kind_of(status.st_mode) != "folder":
+        raise WorkspaceToolError("not_a_folder", f"'{path_text(parts)}' is not a folder: read it with read_file")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
     entries = tuple(_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES])
     end = offset + len(entries)
     more = max(0, len(names) - end)
-    said = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {named(parts)}"
+    result = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {path_text(parts)}"
     if offset:
-        said += f"; those before number {offset + 1} are not shown"
+        result += f"; those before number {offset + 1} are not shown"
     if more:
-        said += f"; {more} more are not shown: go on with offset={end}"
-    return FolderListing(said, entries, more)
+        result += f"; {more} more are not shown: go on with offset={end}"
+    return FolderListing(result, entries, more)
 
 
 def refuse_closed(parts: Sequence[str]) -> None:
-    """Raise ToolError where a folder is not listed or searched."""
+    """Raise WorkspaceToolError for a folder that is not listed or searched."""
     if is_closed(parts) or is_record(parts):
         raise WorkspaceToolError(
-            "protected_path", f"the inside of '{named(parts)}' is not listed or searched; the rest of the workspace is"
+            "protected_path",
+            f"the inside of '{path_text(parts)}' is not listed or searched; the rest of the workspace is",
         )
 
 
 def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
-    """Return every name in a folder, sorted, with what it is of. Raises ToolError."""
-    found = []
-    with beneath.folder(parts) as folder, beneath.explained(parts):
+    """Return every name in a folder, sorted, with its status. Raises WorkspaceToolError."""
+    entries = []
+    with beneath.folder(parts) as folder, beneath.explain_errors(parts):
         for name in sorted(os.listdir(folder)):  # noqa: PTH208  # of a descriptor
             with suppress(FileNotFoundError):  # gone by now
-                found.append((name, os.stat(name, dir_fd=folder, follow_symlinks=False)))
-    return found
+                entries.append((name, os.stat(name, dir_fd=folder, follow_symlinks=False)))
+    return entries
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether a name is not listed: `.git` itself is."""
+    """Return whether a name is not listed; `.git` itself is."""
     return is_temporary(name) or is_record((name,)) or (is_closed((name,)) and name.casefold() != ".git")
 
 
-def _entry(name: str, found: os.stat_result) -> ListedName:
-    kind = kind_of(found.st_mode)
+def _entry(name: str, status: os.stat_result) -> ListedName:
+    kind = kind_of(status.st_mode)
     return (
         ListedName(f"{shown_path(name)}/", kind)
         if kind == "folder"
-        else ListedName(shown_path(name), kind, found.st_size)
+        else ListedName(shown_path(name), kind, status.st_size)
     )
 
 
 def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> FileText:
-    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
-    name = named(parts)
-    with beneath.file(parts) as (file, found):
+    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises WorkspaceToolError, `binary_file` when it is not text."""
+    name = path_text(parts)
+    with beneath.file(parts) as (file, status):
         head = os.pread(file, _LOOKED_AT, 0)
         if b"\0" in head:
             raise WorkspaceToolError(
-                "binary_file", f"'{name}' is no text ({found.st_size} bytes{_of_utf16(head)}): it cannot be shown"
+                "binary_file", f"'{name}' is not text ({status.st_size} bytes{_of_utf16(head)}): it cannot be shown"
             )
         data = _read_at(file, offset, max_bytes)
-        size = max(found.st_size, offset + len(data) if data else 0)
+        size = max(status.st_size, offset + len(data) if data else 0)
         form = form_of(file) if size <= _MOST_WHOLE else None
     whole = len(data) < max_bytes or offset + len(data) >= size
     if form is not None and form.is_crlf and not whole:
-        data = data.removesuffix(b"\r")  # its other half comes the next time
-    text, used = _decoded(data, whole=whole)
-    end = offset + used
-    said = _sentence(name, text, offset, end, size, form)
+        data = data.removesuffix(b"\r")  # its other half comes with the next part
+    text, used_bytes = _decode(data, whole=whole)
+    end = offset + used_bytes
+    result = _sentence(name, text, offset, end, size, form)
     if form is not None:
         text = text.removeprefix(BOM) if form.has_bom and not offset else text
         text = with_line_ends(text, "\n") if form.is_crlf else text
     lines = None if form is None else form.lines
-    return FileText(text, size, lines, said, end < size, end if end < size else None)
+    return FileText(text, size, lines, result, end < size, end if end < size else None)
 
 
 def _sentence(name: str, text: str, offset: int, end: int, size: int, form: TextForm | None) -> str:
-    """Return what was read, how its text is written where that is not usual, and where to read on."""
-    counted = "" if form is None else f", {form.lines} {'line' if form.lines == 1 else 'lines'}"
-    said = f"Read {name}: {size} bytes{counted}{_unusual(form)}"
+    """Return a sentence on what was read, its form if that is unusual, and where to continue."""
+    line_count = "" if form is None else f", {plural(form.lines, 'line')}"
+    sentence = f"Read {name}: {size} bytes{line_count}{_unusual(form)}"
     if offset or end < size:
-        said += f"; bytes {offset} to {end} are shown"
+        sentence += f"; bytes {offset} to {end} are shown"
     if end < size:
-        said += f"; read on with offset={end}"
+        sentence += f"; read on with offset={end}"
     if "\ufffd" in text:
-        said += f"; it is not all UTF-8: {text.count(chr(0xFFFD))} characters are shown as \ufffd"
-    return said
+        sentence += f"; it is not all UTF-8: {text.count(chr(0xFFFD))} characters are shown as \ufffd"
+    return sentence
 
 
 def _unusual(form: TextForm | None) -> str:
-    told = "; it begins with a BOM, which is not shown" if form is not None and form.has_bom else ""
+    notes = "; it begins with a BOM, which is not shown" if form is not None and form.has_bom else ""
     if form is not None and form.is_crlf:
-        told += "; its lines end in \\r\\n, shown as \\n"
+        notes += "; its lines end in \\r\\n, shown as \\n"
     if form is not None and form.is_mixed:
-        told += "; its line ends are mixed, \\r\\n and \\n, and shown as they are"
-    return told
+        notes += "; its line ends are mixed, \\r\\n and \\n, and shown as they are"
+    return notes
 
 
-def _decoded(data: bytes, *, whole: bool) -> tuple[str, int]:
-    """Return the text, and how many bytes it is of: a character that is cut off at the end is left for the next time."""
+def _decode(data: bytes, *, whole: bool) -> tuple[str, int]:
+    """Return the text, and the number of its bytes: a character that is cut at the end is left for the next call."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
     left = len(decoder.getstate()[0])
@@ -228,7 +227,7 @@ def _read_at(file: int, offset: int, most: int) -> bytes:
 
 
 def form_of(file: int) -> TextForm:
-    """Return the form of an open file. A line without an end counts as one."""
+    """Return the form of an open file. A last line without an end counts."""
     breaks, returns, pairs, last = 0, 0, 0, b"\n"
     for piece in pieces_of(file):
         breaks += piece.count(b"\n")
@@ -240,7 +239,7 @@ def form_of(file: int) -> TextForm:
 
 
 def pieces_of(file: int) -> Iterator[bytes]:
-    """Yield the bytes of an open file from the start, in pieces; its position stays as it is."""
+    """Yield the bytes of an open file from the start; its position does not change."""
     at = 0
     while piece := os.pread(file, _PIECE, at):
         yield piece
@@ -248,51 +247,52 @@ def pieces_of(file: int) -> Iterator[bytes]:
 
 
 def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
-    """Raise ToolError where nothing stands at a path, with the names beside it that are alike."""
+    """Raise WorkspaceToolError when a path does not exist, with similar names beside it."""
     if beneath.look(parts) is not None:
         return
-    said = f"there is no '{named(parts)}'"
+    message = f"there is no '{path_text(parts)}'"
     above = parts[:-1]
     if beneath.look(above) is None:
         raise WorkspaceToolError(
-            "no_such_file", f"{said}, nor a folder '{named(above)}': see what there is with list_dir"
+            "no_such_file", f"{message}, nor a folder '{path_text(above)}': list the folder with list_dir"
         )
     names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
     alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
-    told = [f"'{named((*above, name))}'" for name in alike]
+    suggestions = [f"'{path_text((*above, name))}'" for name in alike]
     raise WorkspaceToolError(
-        "no_such_file", f"{said}; there is {', '.join(told)}" if told else f"{said}: see what there is with list_dir"
+        "no_such_file",
+        f"{message}; there is {', '.join(suggestions)}" if suggestions else f"{message}: list the folder with list_dir",
     )
 
 
 def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
-    """Return the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
+    """Return the SHA-256 of a file in hex, or None when it does not exist. Raises WorkspaceToolError."""
     if beneath.look(parts) is None:
         return None
-    hashed = hashlib.sha256()
+    digest = hashlib.sha256()
     with beneath.file(parts) as (file, _):
         for piece in pieces_of(file):
-            hashed.update(piece)
-    return hashed.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) -> bytes:
-    """Return all bytes of a file. Raises ToolError, `too_large` for more than `most`."""
-    with beneath.file(parts) as (file, found):
+    """Return all bytes of a file. Raises WorkspaceToolError, `too_large` for more than `most`."""
+    with beneath.file(parts) as (file, status):
         data = _read_at(file, 0, most + 1)
     if len(data) > most:
         raise WorkspaceToolError(
-            "too_large", f"'{named(parts)}' has {found.st_size} bytes; {most} can be taken at once"
+            "too_large", f"'{path_text(parts)}' has {status.st_size} bytes; at most {most} can be read at once"
         )
     return data
 
 
-#: How many lines are given at most, and how many are counted.
+#: The most lines that are returned, and that are counted.
 MOST_RESULTS, _MOST_COUNTED = 1_000, 10_000
 _MOST_FILES, _MOST_BYTES, _LARGEST_FILE = 20_000, 32_000_000, 1_000_000
 _LONGEST_PATTERN, _LONGEST_LINE, _BEFORE = 1_000, 200, 60
 _TIME_LIMIT_S = 10.0
-#: Folders that hold what programs made. They are searched when `path` leads into them.
+#: Folders with the output of programs. They are searched when `path` leads into them.
 _PASSED_OVER = frozenset({".venv", "node_modules", "__pycache__"} | {f".{n}_cache" for n in ("mypy", "ruff", "pytest")})
 
 _Hit = tuple[int, int, int]
@@ -300,7 +300,7 @@ _Hit = tuple[int, int, int]
 
 @attrs.frozen
 class Matches:
-    """The lines that were found, as `file:line: text`. `more`: there are others; `skipped` counts what was passed over, by what it is."""
+    """The matching lines, as `file:line: text`. `more`: there are others; `skipped` counts what was not searched, by kind."""
 
     result: str
     matches: tuple[str, ...]
@@ -308,10 +308,10 @@ class Matches:
     skipped: Mapping[str, int]
 
 
-def searched(
+def search_files(
     beneath: Beneath, parts: Sequence[str], pattern: str, glob: str, *, is_regex: bool, max_results: int
 ) -> Matches:
-    """Return the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
+    """Return the lines that contain a text, or match an expression. Raises WorkspaceToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
         text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
         raise WorkspaceToolError("bad_pattern", text)
@@ -321,89 +321,89 @@ def searched(
     for name, text in reader.texts(parts):
         names.append(name)
         texts.append(text)
-    all_hits = _matching(pattern, texts, _MOST_COUNTED) if is_regex else _having(pattern, texts, _MOST_COUNTED)
+    all_hits = _regex_hits(pattern, texts, _MOST_COUNTED) if is_regex else _text_hits(pattern, texts, _MOST_COUNTED)
     hits = all_hits[:max_results]
     more = len(all_hits) - len(hits)
     files = len({number for number, _, _ in hits})
-    said = f"{_count(len(hits), 'line')} in {_count(files, 'file')}"
+    result = f"{plural(len(hits), 'line')} in {plural(files, 'file')}"
     if more:
         least = "at least " if len(all_hits) == _MOST_COUNTED else ""
-        said += f"; {least}{more:,} more are not shown: narrow path, glob or pattern"
+        result += f"; {least}{more:,} more are not shown: narrow path, glob or pattern"
     if not hits:
-        said = f"no line in {_count(len(texts), 'file')} has it{_hint(pattern, is_regex=is_regex)}"
-    skipped = dict(sorted(reader.skipped.items()))
-    if skipped:
-        said += f"; passed over: {', '.join(f'{count} {what}' for what, count in skipped.items())}"
-    return Matches(said, tuple(_lines(hits, names, texts)), bool(more), skipped)
+        result = f"no line in {plural(len(texts), 'file')} has it{_hint(pattern, is_regex=is_regex)}"
+    skip_counts = dict(sorted(reader.skip_counts.items()))
+    if skip_counts:
+        result += f"; passed over: {', '.join(f'{count} {what}' for what, count in skip_counts.items())}"
+    return Matches(result, tuple(_lines(hits, names, texts)), bool(more), skip_counts)
 
 
 @attrs.frozen
 class _FolderReader:
-    """Reads the texts below a folder in the order of their names, and counts what it passes over."""
+    """A reader of the texts below a folder, in the order of their names. It counts what it skips."""
 
     beneath: Beneath
     glob: PathPattern | None
-    skipped: Counter[str] = attrs.field(factory=Counter)
+    skip_counts: Counter[str] = attrs.field(factory=Counter)
 
     def texts(self, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the name and the text of each file, up to the bounds."""
+        """Yield the name and the text of each file, up to the limits."""
         taken_bytes = 0
         for number, file in enumerate(self._files(tuple(parts))):
             if number >= _MOST_FILES or taken_bytes >= _MOST_BYTES:
-                self.skipped["or more files: there are too many, say a path or a glob"] += 1
+                self.skip_counts["or more files: there are too many, say a path or a glob"] += 1
                 return
             data = self._data(file)
             if data is not None:
                 taken_bytes += len(data)
-                yield named(file), data.decode("utf-8", "replace")
+                yield path_text(file), data.decode("utf-8", "replace")
 
     def _data(self, file: Sequence[str]) -> bytes | None:
         try:
             data = bytes_of(self.beneath, file, _LARGEST_FILE)
         except WorkspaceToolError as error:
             large = error.code == "too_large"
-            self.skipped[f"over {_LARGEST_FILE // 1_000_000} MB" if large else "that cannot be read"] += 1
+            self.skip_counts[f"over {_LARGEST_FILE // 1_000_000} MB" if large else "that cannot be read"] += 1
             return None
         if b"\0" in data[:8_192]:
-            self.skipped["binary"] += 1
+            self.skip_counts["binary"] += 1
             return None
         return data
 
     def _files(self, top: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Yield every regular file below a folder, or the file itself. Raises ToolError where there is none."""
-        found = self.beneath.look(top)
-        if found is None:
-            raise WorkspaceToolError("no_such_file", f"there is no '{named(top)}'")
-        waiting = [(top, kind_of(found.st_mode))]
-        while waiting:
-            parts, kind = waiting.pop()
+        """Yield every regular file below a folder, or the file itself. Raises WorkspaceToolError when the path does not exist."""
+        status = self.beneath.look(top)
+        if status is None:
+            raise WorkspaceToolError("no_such_file", f"there is no '{path_text(top)}'")
+        stack = [(top, kind_of(status.st_mode))]
+        while stack:
+            parts, kind = stack.pop()
             if kind == "folder":
-                waiting += reversed(self._inside(parts))
+                stack += reversed(self._inside(parts))
             elif kind == "file" and (self.glob is None or self.glob.matches(parts)):
                 yield parts
             elif kind != "file":
-                self.skipped["links and the like"] += 1
+                self.skip_counts["links and the like"] += 1
 
     def _inside(self, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-        """Return what is in a folder and its kind, but for what is not searched."""
+        """Return the names in a folder with their kinds, without those that are not searched."""
         if len(parts) >= DEEPEST:
-            self.skipped["folders that are too deep"] += 1
+            self.skip_counts["folders that are too deep"] += 1
             return []
         try:
             names = names_in(self.beneath, parts)
         except WorkspaceToolError:  # gone by now, or too long a path
-            self.skipped["folders that cannot be read"] += 1
+            self.skip_counts["folders that cannot be read"] += 1
             return []
-        kept = []
-        for name, found in names:
-            kind = kind_of(found.st_mode)
+        entries = []
+        for name, status in names:
+            kind = kind_of(status.st_mode)
             if is_temporary(name) or is_record((name,)):
                 continue
             if is_closed((name,)) or (kind == "folder" and name in _PASSED_OVER):
-                self.skipped["folders that are not searched"] += 1
+                self.skip_counts["folders that are not searched"] += 1
             else:
-                kept.append(((*parts, name), kind))
-        return kept
+                entries.append(((*parts, name), kind))
+        return entries
 
 
 def _glob(text: str) -> PathPattern | None:
@@ -417,37 +417,37 @@ def _glob(text: str) -> PathPattern | None:
         ) from error
 
 
-def _having(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
-    found = []
+def _text_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
+    hits = []
     for number, text in enumerate(texts):
         if pattern not in text:
             continue
         for at, line in enumerate(text.split("\n")):
             column = line.find(pattern)
             if column >= 0:
-                found.append((number, at, column))
-                if len(found) >= most:
-                    return found
-    return found
+                hits.append((number, at, column))
+                if len(hits) >= most:
+                    return hits
+    return hits
 
 
-_BROKEN = "it breaks the matcher down"
+_CRASH = "it crashes the matcher"
 
 
 @attrs.frozen
 class _ChildAnswer:
-    """What the process that searches has written: hits, or what is wrong with the expression."""
+    """The answer of the search process: hits, or the fault of the expression."""
 
     hits: tuple[_Hit, ...] = ()
     error: str = ""
 
 
-def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
-    asked = json.dumps({"pattern": pattern, "most": most, "texts": texts}).encode()
+def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
+    request = json.dumps({"pattern": pattern, "most": most, "texts": texts}).encode()
     try:
-        done = subprocess.run(  # noqa: S603  # our own interpreter and text
+        process = subprocess.run(  # noqa: S603  # our own interpreter and text
             [sys.executable, "-I", "-S", "-c", inspect.getsource(search_child)],
-            input=asked,
+            input=request,
             capture_output=True,
             timeout=_TIME_LIMIT_S,
             cwd="/",
@@ -457,36 +457,34 @@ def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     except subprocess.TimeoutExpired as error:
         text = f"the expression took more than {_TIME_LIMIT_S:g} s: write one without nested repetition, or narrow path or glob"
         raise WorkspaceToolError("too_slow", text) from error
-    if done.returncode > 0:
-        raise RuntimeError(f"the process that searches failed: {done.stderr.decode(errors='replace')[-2_000:]}")
-    found = read_record(_ChildAnswer, json.loads(done.stdout)) if done.returncode == 0 else _ChildAnswer(error=_BROKEN)
-    if found.error:
+    if process.returncode > 0:
+        raise RuntimeError(f"the process that searches failed: {process.stderr.decode(errors='replace')[-2_000:]}")
+    answer = (
+        read_record(_ChildAnswer, json.loads(process.stdout)) if process.returncode == 0 else _ChildAnswer(error=_CRASH)
+    )
+    if answer.error:
         text = (
-            f"the expression cannot be used: {shown_path(found.error)[:200]}. For the text as it is, say is_regex=false"
+            f"the expression cannot be used: {shown_path(answer.error)[:200]}. To find it as a text, set is_regex=false"
         )
         raise WorkspaceToolError("bad_pattern", text)
-    return list(found.hits)
+    return list(answer.hits)
 
 
 def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return each hit as a line, cut around what was found."""
+    """Return each hit as a line, cut around the match."""
     split = {number: texts[number].split("\n") for number in {number for number, _, _ in hits}}
-    told = []
+    lines = []
     for number, at, column in hits:
         line = split[number][at].removesuffix("\r")
         start = 0 if len(line) <= _LONGEST_LINE else max(0, min(column - _BEFORE, len(line) - _LONGEST_LINE))
         end = start + _LONGEST_LINE
         cut = f"{'..' if start else ''}{line[start:end]}{'..' if end < len(line) else ''}"
-        told.append(f"{names[number]}:{at + 1}: {shown_path(cut, kept=chr(9))}")
-    return told
+        lines.append(f"{names[number]}:{at + 1}: {shown_path(cut, plain_chars=chr(9))}")
+    return lines
 
 
 def _hint(pattern: str, *, is_regex: bool) -> str:
-    """Return what may have been meant where nothing was found."""
+    """Return a hint for a search without a match."""
     if not is_regex and re.search(r"[\\|*+?^$\[(]", pattern):
-        return " as it is written (for an expression say is_regex=true)"
+        return " as a text (for an expression set is_regex=true)"
     return ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,8 +1,8 @@
-"""Writes files so that each is the old or the new one at every moment, and several are written all or none.
+"""The writer: writes each file as a whole, and several files all or none.
 
-Takes a workspace held open (`beneath`) and contents by path. All contents are on disk under other names before the first gets its own; an
-error after that puts back what was there. A crash between two names leaves some files new and some old: who does the same again is done
-then. Names that a crash has left are taken away by the next write in that folder: who writes holds a lock on his.
+`write_all` takes an open workspace (`beneath`) and contents by path. First all contents are on disk under temporary names, then they get their own names; an
+error after that restores the old contents. A crash in between leaves some files new and some old, and repeating the call completes it. `sweep` removes the
+temporary files of a crash at the next write in the folder; a running writer holds a lock on its own.
 """
 
 import errno
@@ -18,74 +18,71 @@ import attrs
 from dsa.edge.file_locks import locked
 from machines.coding.tools.file_view import pieces_of
 from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
-from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, named
+from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, path_text
 
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
 
 def temporary_name() -> str:
-    """Return a name under which a file is written before it gets its own; `sweep` knows it."""
+    """Return a temporary name for a file, which `sweep` recognises."""
     return f"{TEMPORARY}{secrets.token_hex(16)}"
 
 
-def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str], twins: int = 0) -> None:
-    """Raise ToolError where what stands at a path is not replaced. `twins` of its names are such as a process that died has left."""
-    if found is None:
+def refuse_unwritable(status: os.stat_result | None, parts: Sequence[str], twins: int = 0) -> None:
+    """Raise WorkspaceToolError for a file that is not replaced. `twins` of its names are left over from a process that died."""
+    if status is None:
         return
-    name = named(parts)
-    if kind_of(found.st_mode) != "file":
-        raise WorkspaceToolError("not_a_file", f"'{name}' is there and is no regular file: write another one")
-    if found.st_nlink > 1 + twins:
-        text = f"'{name}' has {found.st_nlink} hard links, so that it may be a file outside too: write another one"
+    name = path_text(parts)
+    if kind_of(status.st_mode) != "file":
+        raise WorkspaceToolError("not_a_file", f"'{name}' is not a regular file: write another one")
+    if status.st_nlink > 1 + twins:
+        text = f"'{name}' has {status.st_nlink} hard links, so it may be a file outside of the workspace too: write another one"
         raise WorkspaceToolError("linked_file", text)
-    if not found.st_mode & 0o222:
+    if not status.st_mode & 0o222:
         raise WorkspaceToolError("read_only", f"'{name}' is marked as read-only: write another file")
 
 
-def twins_of(folder: int, found: os.stat_result) -> int:
-    """Count the names that an undo has left of a file when it died between giving it its own and taking the other one away."""
-    names = (name for name in os.listdir(folder) if _OURS.fullmatch(name)) if found.st_nlink > 1 else ()
+def twins_of(folder: int, status: os.stat_result) -> int:
+    """Return how many temporary names of a file an undo has left when it died after linking the file to its own name."""
+    names = (name for name in os.listdir(folder) if _OURS.fullmatch(name)) if status.st_nlink > 1 else ()
     twins = 0
     for name in names:
         with suppress(FileNotFoundError):
-            twins += os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), found)
+            twins += os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), status)
     return twins
 
 
 def write_all(beneath: Beneath, contents: Mapping[tuple[str, ...], bytes]) -> None:
-    """Write files, all or none, and make the folders they need.
+    """Write files, all or none, and create their folders.
 
-    Raises ToolError for what a call can help: then nothing has changed. Raises OSError for what it cannot: then files are put back as far
-    as the disk still lets us.
+    Raises WorkspaceToolError for a fault of the call: then nothing has changed. Raises OSError for other faults: then the old files are restored as far as the disk
+    permits.
     """
-    with ExitStack() as held, _undone_on_error() as undo:
-        steps = _Steps(beneath, held, undo)
-        staged = []
+    with ExitStack() as cleanup, _undo_on_error() as undo:
+        steps = _Steps(beneath, cleanup, undo)
+        staged_files = []
         for parts, content in contents.items():
-            with beneath.explained(parts):
-                staged.append(steps.stage(parts, content, alone=len(contents) == 1))
-        for each in staged:
-            with beneath.explained(each.parts):
+            with beneath.explain_errors(parts):
+                staged_files.append(steps.stage(parts, content, alone=len(contents) == 1))
+        for each in staged_files:
+            with beneath.explain_errors(each.parts):
                 steps.take_name(each)
-        for each in staged:
-            with beneath.explained(each.parts):
+        for each in staged_files:
+            with beneath.explain_errors(each.parts):
                 os.fsync(each.folder)
 
 
 def settle(beneath: Beneath, files: Iterable[Sequence[str]]) -> None:
-    """Finish what a write that died may have left undone: have the names that lead to files on disk, and take away what it left.
-
-    Raises ToolError.
-    """
+    """Finish the work of a write that died: sync the folders of the files, and remove its temporary files. Raises WorkspaceToolError."""
     for parts in dict.fromkeys(tuple(file[:length]) for file in files for length in range(len(file))):
-        with beneath.folder(parts) as folder, beneath.explained(parts):
+        with beneath.folder(parts) as folder, beneath.explain_errors(parts):
             sweep(folder)
             os.fsync(folder)
 
 
 @contextmanager
-def _undone_on_error() -> Iterator[ExitStack]:
-    """Collect what undoes each step; it is done, the last step first, when the steps end in an error."""
+def _undo_on_error() -> Iterator[ExitStack]:
+    """Collect the undo of each step; after an error the steps are undone, the last one first."""
     undo = ExitStack()
     try:
         yield undo
@@ -97,7 +94,7 @@ def _undone_on_error() -> Iterator[ExitStack]:
 
 @attrs.frozen
 class _StagedFile:
-    """A content on disk under another name. `backup` has what the file holds now, where it may have to be put back."""
+    """A content on disk under a temporary name. `backup` is a copy of the old file, if it may have to be restored."""
 
     folder: int
     parts: tuple[str, ...]
@@ -108,41 +105,41 @@ class _StagedFile:
 
 @attrs.frozen
 class _Steps:
-    """The steps of one write: `held` lets go of descriptors and backups in the end, `undo` undoes the steps."""
+    """The steps of one write: `cleanup` closes descriptors and removes backups at the end, `undo` undoes the steps."""
 
     beneath: Beneath
-    held: ExitStack
+    cleanup: ExitStack
     undo: ExitStack
     folders: dict[tuple[str, ...], int] = attrs.field(factory=dict)
 
     def stage(self, parts: tuple[str, ...], content: bytes, *, alone: bool) -> _StagedFile:
-        """Put a content on disk, and what it replaces: not where a file is written alone, for its name is the last step."""
+        """Write a content to disk, and a backup of the old file unless it is the only one: its rename is then the last step."""
         folder = self._folder(parts[:-1])
         sweep(folder)
-        replaced = _found(folder, parts)
-        temporary = self._put(folder, [content], replaced)
+        old_status = _replaced_status(folder, parts)
+        temporary = self._put(folder, [content], old_status)
         backup = ""
-        if replaced is not None and not alone:
+        if old_status is not None and not alone:
             file = os.open(parts[-1], READ, dir_fd=folder)
-            self.held.callback(os.close, file)
-            backup = self._put(folder, pieces_of(file), replaced)
-            self.held.callback(_unlink, folder, backup)  # also when all went well
-        return _StagedFile(folder, parts, temporary, backup, replaced is None)
+            self.cleanup.callback(os.close, file)
+            backup = self._put(folder, pieces_of(file), old_status)
+            self.cleanup.callback(_unlink, folder, backup)  # also after success
+        return _StagedFile(folder, parts, temporary, backup, old_status is None)
 
-    def take_name(self, staged: _StagedFile) -> None:
-        """Return a content its name."""
-        name, folder = staged.parts[-1], staged.folder
-        os.rename(staged.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        if staged.backup:
-            self.undo.callback(os.rename, staged.backup, name, src_dir_fd=folder, dst_dir_fd=folder)
-        elif staged.is_new:
+    def take_name(self, staged_file: _StagedFile) -> None:
+        """Rename a content to its own name."""
+        name, folder = staged_file.parts[-1], staged_file.folder
+        os.rename(staged_file.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if staged_file.backup:
+            self.undo.callback(os.rename, staged_file.backup, name, src_dir_fd=folder, dst_dir_fd=folder)
+        elif staged_file.is_new:
             self.undo.callback(_unlink, folder, name)
 
     def _folder(self, parts: tuple[str, ...]) -> int:
-        """Open a folder, made if need be."""
+        """Open a folder, and create it if it is missing."""
         if parts not in self.folders:
             try:
-                self.folders[parts] = self.held.enter_context(self.beneath.folder(parts))
+                self.folders[parts] = self.cleanup.enter_context(self.beneath.folder(parts))
             except WorkspaceToolError as error:
                 if error.code != "no_such_file" or not parts:
                     raise
@@ -150,21 +147,21 @@ class _Steps:
         return self.folders[parts]
 
     def _into(self, above: int, name: str) -> int:
-        """Open a folder in a folder, made if it is not there."""
-        with suppress(FileExistsError):  # then it is opened
+        """Open a folder in a folder, and create it if it is missing."""
+        with suppress(FileExistsError):  # it exists: open it
             os.mkdir(name, dir_fd=above)
             self.undo.callback(_remove_folder, above, name)
             os.fsync(above)
         try:
             folder = os.open(name, FOLDER, dir_fd=above)
         except NotADirectoryError as error:  # so is a link
-            found = os.stat(name, dir_fd=above, follow_symlinks=False)
-            raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.ENOTDIR, error.strerror) from error
-        self.held.callback(os.close, folder)
+            status = os.stat(name, dir_fd=above, follow_symlinks=False)
+            raise OSError(errno.ELOOP if stat.S_ISLNK(status.st_mode) else errno.ENOTDIR, error.strerror) from error
+        self.cleanup.callback(os.close, folder)
         return folder
 
     def _put(self, folder: int, content: Iterable[bytes], like: os.stat_result | None) -> str:
-        """Write and sync a file under a name of its own; with the mode of the one that it replaces."""
+        """Write and sync a file under a temporary name, with the mode of the file that it replaces."""
         name, file = self._new(folder, 0o666 if like is None else 0o600)
         for piece in content:
             write_whole(file, piece)
@@ -178,34 +175,34 @@ class _Steps:
         return name
 
     def _new(self, folder: int, mode: int) -> tuple[str, int]:
-        """Make a file, locked as long as we live: it is swept away by nobody."""
+        """Create a file with a lock, so that nobody sweeps it."""
         while True:
             name = temporary_name()
             file = os.open(name, NEW, mode, dir_fd=folder)
-            self.held.callback(os.close, file)
+            self.cleanup.callback(os.close, file)
             self.undo.callback(_unlink, folder, name)
-            if locked(file) and os.fstat(file).st_nlink:  # else somebody sweeps it away before it was locked
+            if locked(file) and os.fstat(file).st_nlink:  # otherwise it was swept before the lock
                 return name, file
 
 
-def _found(folder: int, parts: Sequence[str]) -> os.stat_result | None:
-    """Return the file that will be replaced. Raises ToolError."""
+def _replaced_status(folder: int, parts: Sequence[str]) -> os.stat_result | None:
+    """Return the status of the file to replace, or None. Raises WorkspaceToolError."""
     try:
-        found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+        status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "a link")
-    refuse_unwritable(found, parts)
-    return found
+    refuse_unwritable(status, parts)
+    return status
 
 
 def _remove_folder(above: int, name: str) -> None:
-    with suppress(FileNotFoundError, NotADirectoryError):  # somebody else has taken it away
+    with suppress(FileNotFoundError, NotADirectoryError):  # another process has removed it
         try:
             os.rmdir(name, dir_fd=above)
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY:  # somebody else uses it by now
+            if error.errno != errno.ENOTEMPTY:  # another process uses it
                 raise
 
 
@@ -217,20 +214,20 @@ def write_whole(file: int, content: bytes) -> None:
 
 
 def sweep(folder: int) -> None:
-    """Take away what others have left in a folder that died while they wrote there."""
+    """Remove the temporary files of dead writers in a folder."""
     for name in os.listdir(folder):
         if not _OURS.fullmatch(name):
             continue
         try:
             file = os.open(name, READ, dir_fd=folder)
         except OSError as error:
-            if error.errno == errno.ELOOP:  # a link, which nobody can hold: who still wants it makes another one
+            if error.errno == errno.ELOOP:  # a link cannot be locked: its writer makes another one
                 _unlink(folder, name)
-            elif error.errno not in (errno.ENOENT, errno.ENXIO, errno.EACCES):  # gone, or none of ours
+            elif error.errno not in (errno.ENOENT, errno.ENXIO, errno.EACCES):  # gone, or not ours
                 raise
             continue
         try:
-            if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # else somebody writes it now
+            if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # otherwise its writer is alive
                 _unlink(folder, name)
         finally:
             os.close(file)

@@ -1,7 +1,7 @@
-"""Git as a process that reads no settings but those it is given, and runs no other program.
+"""Git processes: git with fixed settings, which runs no other program.
 
-Takes arguments and variables, gives what it printed, bounded in size and time. Which repository it works on is the caller's to say: the
-settings of that repository are read by git, so that a caller who does not trust them gives it another `GIT_DIR`.
+`run_git_process` takes arguments and variables, and returns git's output, limited in size and time. The caller chooses the repository. Git reads the settings of
+that repository, so a caller who does not trust them passes another `GIT_DIR`.
 """
 
 import os
@@ -20,7 +20,7 @@ import attrs
 
 from dsa.errors import DsaError
 
-#: Where git is looked for: never in a workspace.
+#: The folders of git, never in a workspace.
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin:/opt/local/bin"
 _NOWHERE = "/nonexistent"
 _ENVIRONMENT = {
@@ -29,7 +29,7 @@ _ENVIRONMENT = {
     "GIT_ASKPASS": "false", "GIT_EDITOR": "false", "GIT_PAGER": "cat", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none", "GIT_SSH_COMMAND": "false",
 }  # fmt: skip
-#: These win over the settings of a repository.
+#: These override the settings of a repository.
 _SETTINGS = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.quotePath=false", "core.splitIndex=false",
     "core.untrackedCache=false", "commit.gpgSign=false", "log.showSignature=false", "diff.external=", "gc.auto=0", "maintenance.auto=false",
@@ -42,12 +42,12 @@ _GRACE_S = 1.0
 
 
 class GitFailedError(DsaError):
-    """Raised when there is no git, or it has not ended in time."""
+    """Raised when git is not installed, or has not ended in time."""
 
 
 @attrs.frozen
 class GitBounds:
-    """How long git may run in seconds, and how much of what it prints is kept, in bytes: from the beginning, and from the end."""
+    """The limits of a git process: its time in seconds, and the bytes of its output that are returned, from the start and from the end."""
 
     timeout_s: float = 20.0
     head_bytes: int = 1_000_000
@@ -56,7 +56,7 @@ class GitBounds:
 
 @attrs.frozen
 class GitOutput:
-    """What git printed: its beginning, its end, and how many bytes were left out between. `complaint` is of its standard error."""
+    """The output of git: its start, its end, and the bytes omitted between them. `complaint` is the start of its stderr."""
 
     code: int
     head: bytes
@@ -65,7 +65,7 @@ class GitOutput:
     complaint: str
 
     def text(self) -> str:
-        """Return all that is kept, saying what is not; where it was cut, whole lines are kept."""
+        """Return the output as text, with a note on omitted bytes; a shortened output has whole lines."""
         if not self.omitted_bytes:
             return (self.head + self.tail).decode("utf-8", "replace")
         head, tail = self.head.rpartition(b"\n")[0], self.tail.partition(b"\n")[2]
@@ -74,25 +74,30 @@ class GitOutput:
 
     @property
     def omitted_in_text(self) -> int:
-        """How many bytes `text` leaves out: also those of the lines that were cut."""
+        """The bytes that `text` omits, including those of cut lines."""
         if not self.omitted_bytes:
             return 0
         return self.omitted_bytes + len(self.head.rpartition(b"\n")[2]) + len(self.tail.partition(b"\n")[0])
 
 
-def ran(
-    arguments: Sequence[str], *, folder: Path, bounds: GitBounds = GitBounds(), given: bytes = b"", **variables: str
+def run_git_process(
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    bounds: GitBounds = GitBounds(),
+    stdin_data: bytes = b"",
+    **variables: str,
 ) -> GitOutput:
-    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return what came of it.
+    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return its output.
 
-    Of the environment nothing is passed on. Raises GitFailedError.
+    The environment of this process is not passed on. Raises GitFailedError.
     """
     git = shutil.which("git", path=_PATH)
     if git is None:
-        raise GitFailedError("git is not installed where it is looked for: " + _PATH)
+        raise GitFailedError("git is not installed in any of these folders: " + _PATH)
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     with tempfile.TemporaryFile() as stdin:
-        stdin.write(given)
+        stdin.write(stdin_data)
         stdin.seek(0)
         process = subprocess.Popen(  # noqa: S603  # a fixed program, no shell
             [git, *_GLOBAL, *settings, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -101,21 +106,21 @@ def ran(
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout as stdout, process.stderr as stderr:
-        printed, complaint = _BoundedOutput(bounds.head_bytes, bounds.tail_bytes), _BoundedOutput(_COMPLAINT_BYTES, 0)
+        output, complaint = _BoundedOutput(bounds.head_bytes, bounds.tail_bytes), _BoundedOutput(_COMPLAINT_BYTES, 0)
         try:
-            _read({stdout: printed, stderr: complaint}, time.monotonic() + bounds.timeout_s)
+            _read({stdout: output, stderr: complaint}, time.monotonic() + bounds.timeout_s)
             code = process.wait(_GRACE_S)
         except (TimeoutError, subprocess.TimeoutExpired):
             raise GitFailedError(f"git was ended after {bounds.timeout_s:g} s: ask for less") from None
         finally:
             _end(process)
-    said = bytes(complaint.head).decode("utf-8", "replace").strip()
-    return GitOutput(code, bytes(printed.head), bytes(printed.tail), printed.omitted(), said)
+    message = bytes(complaint.head).decode("utf-8", "replace").strip()
+    return GitOutput(code, bytes(output.head), bytes(output.tail), output.omitted_bytes(), message)
 
 
 @attrs.define
 class _BoundedOutput:
-    """The beginning and the end of what was read."""
+    """The start and the end of an output."""
 
     head_bytes: int
     tail_bytes: int
@@ -131,29 +136,29 @@ class _BoundedOutput:
         if len(self.tail) > self.tail_bytes:
             del self.tail[: len(self.tail) - self.tail_bytes]
 
-    def omitted(self) -> int:
+    def omitted_bytes(self) -> int:
         return self.read_bytes - len(self.head) - len(self.tail)
 
 
 def _read(pipes: dict[IO[bytes], _BoundedOutput], deadline_s: float) -> None:
     """Read all pipes to their ends. Raises TimeoutError."""
-    with selectors.DefaultSelector() as waiting:
+    with selectors.DefaultSelector() as selector:
         for pipe in pipes:
-            waiting.register(pipe, selectors.EVENT_READ)
-        while waiting.get_map():
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            for key, _ in waiting.select(left_s):
+            for key, _ in selector.select(left_s):
                 piece = os.read(key.fd, _PIECE)
                 if piece:
                     pipes[key.fileobj].add(piece)  # type: ignore[index]  # it is one of the pipes
                 else:
-                    waiting.unregister(key.fileobj)
+                    selector.unregister(key.fileobj)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that still runs, with all it has started; git takes its locks away when it is asked to end."""
+    """End a process and all processes that it has started. SIGTERM comes first, because git then removes its locks."""
     if process.poll() is None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):

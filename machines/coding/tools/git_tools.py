@@ -1,12 +1,9 @@
-"""The repository of a workspace, used without its settings: whoever writes files into a workspace may have written these too.
+"""Git tools for a model: status, diff, log and commit on the repository of a workspace, limited to files in the workspace.
 
-Takes the workspace, gives git in a control folder of our own that borrows objects, refs and index. So nothing of `.git/config` is read but
-the few values below: no filter, hook, alias, include, signing program or submodule can have anything run, whatever its name.
+`Repository` runs git in a temporary control folder of ours that borrows objects, refs and index of the real one. An agent may have written `.git/config`, so git
+reads only a few values of it (`_COPIED_SETTINGS`): no filter, hook, alias, include, signing program or submodule can start a program.
 
-Git for a model: what has changed, how it came about, and a commit. Only what lies in the workspace is shown and committed.
-
-Takes the arguments of a call, gives a record, or raises ToolError. No setting of the repository has a program run
-(`git_repository`). A commit leaves alone what somebody has staged: see `git_commit`.
+`GitTools` takes the arguments of a call and returns a record, or raises WorkspaceToolError. A commit leaves staged files alone, see `git_commit`.
 """
 
 import os
@@ -19,10 +16,10 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, ran
+from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, run_git_process
 from machines.coding.tools.workspace_boundary import NEW, READ
 from machines.coding.tools.workspace_paths import (
-    PROTECTED,
+    PROTECTED_NAMES,
     RECORDS,
     TEMPORARY,
     WorkspaceToolError,
@@ -33,8 +30,8 @@ from machines.coding.tools.workspace_paths import (
 
 _LARGEST_BYTES = 100_000
 _BOOLEANS = {"true", "yes", "on", "1", "false", "no", "off", "0", ""}
-#: What is taken over from the repository's settings, with the values that are.
-_TAKEN: Mapping[str, set[str]] = {
+#: The settings that are copied from the repository, with their valid values.
+_COPIED_SETTINGS: Mapping[str, set[str]] = {
     "core.filemode": _BOOLEANS,
     "core.ignorecase": _BOOLEANS,
     "core.symlinks": _BOOLEANS,
@@ -54,9 +51,9 @@ _UNDER_WAY = {
 
 @attrs.frozen
 class RepositoryPaths:
-    """Where a repository has its parts: `top` is its work tree, `own` its control folder, `common` the one of all its work trees.
+    """The paths of a repository: `top` is its work tree, `own` its control folder, `common` the control folder of all its work trees.
 
-    Of a submodule the control folder lies elsewhere (`is_apart`), and its settings have to name the work tree.
+    The control folder of a submodule is elsewhere (`is_apart`), and its settings have to name the work tree.
     """
 
     top: Path
@@ -66,12 +63,12 @@ class RepositoryPaths:
 
 
 def find(root: Path) -> RepositoryPaths:
-    """Find the repository that a workspace lies in. Raises ToolError `no_repository`, `unsafe_repository`."""
+    """Return the repository of a workspace. Raises WorkspaceToolError `no_repository`, `unsafe_repository`."""
     root = root.resolve()
     device, owner = root.stat().st_dev, root.stat().st_uid
     for top in (root, *root.parents):
-        found = top.stat()
-        if found.st_dev != device:
+        status = top.stat()
+        if status.st_dev != device:
             break
         control = top / ".git"
         try:
@@ -85,17 +82,17 @@ def find(root: Path) -> RepositoryPaths:
         if stat.S_ISLNK(at.st_mode):
             raise WorkspaceToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
         if stat.S_ISREG(at.st_mode):
-            return _led_to(top, control)
+            return _linked_repository(top, control)
         if (control / "HEAD").is_file() and (control / "objects").is_dir():
             return RepositoryPaths(top, control, control)
-    raise WorkspaceToolError("no_repository", "the workspace is in no git repository; work without git")
+    raise WorkspaceToolError("no_repository", "the workspace is not in a git repository; work without git")
 
 
-_UNKNOWN = "'.git' is a file that leads to a repository which does not know of this workspace; work without git"
+_UNKNOWN = "'.git' is a file that leads to a repository which does not refer back to this workspace; work without git"
 
 
-def _led_to(top: Path, file: Path) -> RepositoryPaths:
-    """Read the file that leads from a further work tree, or from a submodule, to its repository; that one has to know of it."""
+def _linked_repository(top: Path, file: Path) -> RepositoryPaths:
+    """Read the `.git` file of a further work tree or a submodule, and return its repository, which has to refer back to it."""
     own = top / _text(file).removeprefix("gitdir:").strip()
     back, common = _text(own / "gitdir").strip(), _text(own / "commondir").strip()
     if not common:
@@ -107,23 +104,23 @@ def _led_to(top: Path, file: Path) -> RepositoryPaths:
 
 
 class Repository:
-    """Git on the repository of a workspace, as long as it is open (`opened`). `prefix` leads from its top to the workspace, with a slash."""
+    """Git on the repository of a workspace, while `open_repository` holds it open. `prefix` leads from its top to the workspace, with a slash."""
 
     def __init__(self, root: Path, place: RepositoryPaths, shadow: Path, bounds: GitBounds) -> None:
         self.place = place
         self.shadow = shadow
         self.prefix = "" if root.resolve() == place.top else f"{root.resolve().relative_to(place.top).as_posix()}/"
         self._root, self._bounds = root, bounds
-        said = self._said("config")
+        settings = self._read_settings("config")
         if place.is_apart:
-            self._require_named(said)
-        self.who = (said.get("user.name") or "dsa", said.get("user.email") or "dsa@localhost")
-        self._set_up(said)
+            self._require_named(settings)
+        self.who = (settings.get("user.name") or "dsa", settings.get("user.email") or "dsa@localhost")
+        self._set_up(settings)
 
     def run(
-        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+        self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
-        """Run git in the workspace. `index` is another one than the repository's. Raises ToolError `git_timeout`."""
+        """Run git in the workspace, with `index` in place of the repository's. Raises WorkspaceToolError `git_timeout`."""
         name, email = self.who
         variables = {
             "GIT_DIR": str(self.shadow),
@@ -133,67 +130,75 @@ class Repository:
             "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email,
         }  # fmt: skip
         try:
-            return ran(arguments, folder=self._root, bounds=bounds or self._bounds, given=given, **variables)
+            return run_git_process(
+                arguments, folder=self._root, bounds=bounds or self._bounds, stdin_data=stdin_data, **variables
+            )
         except GitFailedError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
 
-    def asked(
-        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+    def run_checked(
+        self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
-        """Run git, which is to succeed. Raises ToolError `git_failed` with what it has complained of."""
-        done = self.run(*arguments, given=given, bounds=bounds, index=index)
-        if done.code:
+        """Run git. Raises WorkspaceToolError `git_failed` with its complaint when it fails."""
+        output = self.run(*arguments, stdin_data=stdin_data, bounds=bounds, index=index)
+        if output.code:
             command = next(word for word in arguments if not word.startswith("-"))
-            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(done.complaint)}")
-        return done
+            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(output.complaint)}")
+        return output
 
     def head(self) -> str | None:
-        """Return the commit that is checked out; None in a repository without any."""
+        """Return the current commit, or None in a repository without commits."""
         return self.commit("HEAD")
 
     def commit(self, revision: str) -> str | None:
-        """Return the id of a commit that is named; None when there is none of the name."""
-        done = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        return done.head.decode("ascii", "replace").strip() if not done.code else None
+        """Return the id of a commit by a name, or None."""
+        output = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return output.head.decode("ascii", "replace").strip() if not output.code else None
 
     def under_way(self) -> str | None:
-        """Name what somebody has begun in the repository and not ended; None for nothing."""
+        """Return the operation that is under way in the repository, such as a merge, or None."""
         return next((what for name, what in _UNDER_WAY.items() if os.path.lexists(self.place.own / name)), None)
 
     # -- the control folder -------------------------------------------------------------------------------------------
 
-    def _require_named(self, said: Mapping[str, str]) -> None:
-        """Raise ToolError where the settings of a submodule do not name this work tree."""
-        if said.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
-            said = {**said, **self._said("config.worktree")}
-        named = said.get("core.worktree")
-        if not named or (self.place.own / named).resolve() != self.place.top:
+    def _require_named(self, settings: Mapping[str, str]) -> None:
+        """Raise WorkspaceToolError unless the settings of a submodule name this work tree."""
+        if settings.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
+            settings = {**settings, **self._read_settings("config.worktree")}
+        work_tree = settings.get("core.worktree")
+        if not work_tree or (self.place.own / work_tree).resolve() != self.place.top:
             raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
 
-    def _said(self, name: str) -> dict[str, str]:
-        """Read settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
+    def _read_settings(self, name: str) -> dict[str, str]:
+        """Return settings of the repository as text; git only lists them. Includes are not read."""
         text = _text(self.place.common / name)
         (self.shadow / "said").write_text(text, "utf-8", "surrogateescape")
         try:
-            done = ran(
+            output = run_git_process(
                 ["config", "--file", str(self.shadow / "said"), "--no-includes", "-z", "--list"],
                 folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
             )  # fmt: skip
         except GitFailedError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
-        if done.code:
+        if output.code:
             raise WorkspaceToolError("unsafe_repository", "'.git/config' cannot be read; work without git")
-        lines = done.head.decode("utf-8", "replace").split("\0")
+        lines = output.head.decode("utf-8", "replace").split("\0")
         return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
-    def _set_up(self, said: Mapping[str, str]) -> None:
-        if said.get("extensions.refstorage", "files") != "files":
+    def _set_up(self, settings: Mapping[str, str]) -> None:
+        if settings.get("extensions.refstorage", "files") != "files":
             raise WorkspaceToolError(
-                "unsafe_repository", "the repository keeps its branches in a way that is not read here"
+                "unsafe_repository", "the repository stores its branches in a format that is not supported here"
             )
-        taken = {name: said[name] for name, values in _TAKEN.items() if said.get(name, "?").lower() in values}
-        taken["core.repositoryformatversion"] = "1" if "extensions.objectformat" in taken else "0"
-        text = "".join(f"[{name.split('.')[0]}]\n\t{name.split('.')[1]} = {value}\n" for name, value in taken.items())
+        own_settings = {
+            name: settings[name]
+            for name, values in _COPIED_SETTINGS.items()
+            if settings.get(name, "?").lower() in values
+        }
+        own_settings["core.repositoryformatversion"] = "1" if "extensions.objectformat" in own_settings else "0"
+        text = "".join(
+            f"[{name.split('.')[0]}]\n\t{name.split('.')[1]} = {value}\n" for name, value in own_settings.items()
+        )
         (self.shadow / "config").write_text(text + "[core]\n\tbare = false\n\tlogAllRefUpdates = true\n", "utf-8")
         (self.shadow / "HEAD").write_text(_text(self.place.own / "HEAD"), "utf-8", "surrogateescape")
         (self.shadow / "info").mkdir()
@@ -205,7 +210,7 @@ class Repository:
         self._require_usual()
 
     def _borrow(self, source: Path, names: Sequence[str], is_right: Callable[[int], bool]) -> None:
-        """Lead from the control folder to files of the repository, where they are what they should be and no links themselves."""
+        """Link files of the repository into the control folder, if they are of the right kind and not links themselves."""
         for name in names:
             _require_plain(source / name)
             if os.path.lexists(source / name) and is_right((source / name).lstat().st_mode):
@@ -214,7 +219,7 @@ class Repository:
             raise WorkspaceToolError("no_repository", "the repository has no refs; work without git")
 
     def _require_usual(self) -> None:
-        """Raise ToolError where parts of the repository are links, or elsewhere: what is read and written there is not the workspace's."""
+        """Raise WorkspaceToolError when parts of the repository are links, or elsewhere."""
         own, common = self.place.own, self.place.common
         for path in (own / "index", own / "logs", common / "objects", common / "logs", common / "info"):
             _require_plain(path)
@@ -230,23 +235,23 @@ class Repository:
 
 
 @contextmanager
-def opened(root: Path, bounds: GitBounds) -> Iterator[Repository]:
-    """Open the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
+def open_repository(root: Path, bounds: GitBounds) -> Iterator[Repository]:
+    """Open the repository of a workspace. Raises WorkspaceToolError `no_repository`, `unsafe_repository`."""
     place = find(root)
     with tempfile.TemporaryDirectory(prefix="dsa-git-") as shadow:
         yield Repository(root, place, Path(shadow), bounds)
 
 
 def _require_plain(path: Path) -> None:
-    """Raise ToolError where a link stands, or a pipe: it may lead to what is not of the workspace's repository."""
+    """Raise WorkspaceToolError for a link or a pipe, which may lead out of the repository."""
     mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        text = f"'{path.name}' of the repository is a link, or no file; git is not used here"
+        text = f"'{path.name}' of the repository is a link or a special file; git is not used here"
         raise WorkspaceToolError("unsafe_repository", text)
 
 
 def _text(path: Path) -> str:
-    """Read a small file; empty when there is none. A link, a pipe or a large one is none of a repository."""
+    """Return the text of a small file, empty when it is missing. Raises WorkspaceToolError for a link, a pipe or a large file."""
     try:
         file = os.open(path, READ)
     except FileNotFoundError:
@@ -261,7 +266,7 @@ def _text(path: Path) -> str:
     finally:
         os.close(file)
     if not is_file or len(content) > _LARGEST_BYTES:
-        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is no file of a usual size")
+        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is not a file of a usual size")
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -274,32 +279,34 @@ _DIFF = (
     "--no-literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",
     "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
-#: What is no part of the work is not shown where it is committed.
+#: Records for people are not part of the diff.
 _NOT_RECORDS = tuple(f":(exclude,glob,icase)**/{name}{end}" for name in RECORDS for end in ("", "/**"))
 _STATUS = (
     "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", "--no-ahead-behind",
 )  # fmt: skip
 _LOG = "--format=%H%x00%an%x00%aI%x00%s%x00%b"
-_SHOWN, _SHOWN_BYTES, _LISTED_BYTES = 200, 12_000, 4_000_000
+_MOST_SHOWN, _SHOWN_BYTES, _LISTED_BYTES = 200, 12_000, 4_000_000
 _MOST_COMMITS, _LONGEST_BODY, _LONGEST_MESSAGE = 100, 1_000, 10_000
 _LARGEST_FILE_BYTES = 50_000_000
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./~^{}+-]{0,199}")
-_LOCKED = "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+_INDEX_LOCK_NOTE = (
+    "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+)
 _CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "R": "renamed", "C": "copied"}
 
 
 @attrs.frozen
 class _Entry:
-    """A file that git calls changed: `staged` and `unstaged` are its letters, '.' for none; '?' new, 'u' in conflict."""
+    """A changed file: `index_letter` and `worktree_letter` are git's letters, '.' for no change; '?' is a new file, 'u' a conflict."""
 
     path: str
-    staged: str
-    unstaged: str
+    index_letter: str
+    worktree_letter: str
 
 
 @attrs.frozen
 class GitChange:
-    """A file that git calls changed, and how."""
+    """A changed file, and its kind of change."""
 
     path: str
     change: str
@@ -307,9 +314,9 @@ class GitChange:
 
 @attrs.frozen
 class GitStatus:
-    """The branch and the commit that are checked out, None for none, and the files that differ, in lists.
+    """The current branch and commit, or None, and the changed files in lists.
 
-    Of a long list the first are there, and `not_shown` counts the others by the name of the list. `incomplete`: git names more files than are read.
+    A long list is shortened; `not_shown` counts the missing ones by the name of the list. `incomplete`: git has more files than were read.
     """
 
     branch: str | None
@@ -327,7 +334,7 @@ class GitStatus:
 
 @attrs.frozen
 class CountedLines:
-    """How many lines of a file were added and deleted; of a `binary` one nobody counts."""
+    """The numbers of added and deleted lines in a file; a `binary` one has none."""
 
     path: str
     binary: bool = False
@@ -337,7 +344,7 @@ class CountedLines:
 
 @attrs.frozen
 class GitDiff:
-    """A difference as git writes it, and its files."""
+    """A diff of git, and its files."""
 
     files: tuple[CountedLines, ...]
     diff: str
@@ -367,7 +374,7 @@ class GitLog:
 
 @attrs.frozen
 class GitCommit:
-    """A commit that was made, with its files; `left_staged` are others that stay staged."""
+    """A new commit, with its files; `left_staged` are others that stay staged."""
 
     commit: str
     files: tuple[str, ...]
@@ -377,64 +384,66 @@ class GitCommit:
 
 
 class GitTools:
-    """Git on the repository that a workspace lies in. `timeout_s` bounds each process.
+    """Git on the repository of a workspace. `timeout_s` limits each process.
 
-    Every call raises ToolError: `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and what it says itself.
+    Every call raises WorkspaceToolError `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and its own codes.
     """
 
     def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
         self._root = root
         self._bounds = GitBounds(timeout_s, _LISTED_BYTES)
-        self._shown = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
+        self._shown_bounds = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
 
     def git_status(self) -> GitStatus:
-        """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
-        with opened(self._root, self._bounds) as repository:
+        """Return the branch and the files that are staged, changed, new or in conflict; long lists are shortened."""
+        with open_repository(self._root, self._bounds) as repository:
             head, entries, is_whole = _status(repository, ["."])
             under_way = repository.under_way()
-        staged = tuple(_change(e.path, e.staged) for e in entries if e.staged not in ".?u")
-        changed = tuple(_change(e.path, e.unstaged) for e in entries if e.unstaged not in ".?u")
-        untracked = tuple(shown_path(e.path) for e in entries if e.staged == "?")
-        conflicts = tuple(shown_path(e.path) for e in entries if e.staged == "u")
-        lists = {"staged": staged, "changed": changed, "untracked": untracked, "conflicts": conflicts}
-        more = {name: len(found) - _SHOWN for name, found in lists.items() if len(found) > _SHOWN}
+        staged_changes = tuple(_change(e.path, e.index_letter) for e in entries if e.index_letter not in ".?u")
+        unstaged_changes = tuple(_change(e.path, e.worktree_letter) for e in entries if e.worktree_letter not in ".?u")
+        untracked_paths = tuple(shown_path(e.path) for e in entries if e.index_letter == "?")
+        conflicts = tuple(shown_path(e.path) for e in entries if e.index_letter == "u")
+        lists = {
+            "staged": staged_changes,
+            "changed": unstaged_changes,
+            "untracked": untracked_paths,
+            "conflicts": conflicts,
+        }
+        more = {name: len(items) - _MOST_SHOWN for name, items in lists.items() if len(items) > _MOST_SHOWN}
         return GitStatus(
             head.branch, head.commit, not entries,
-            staged[:_SHOWN], changed[:_SHOWN], untracked[:_SHOWN], conflicts[:_SHOWN],
+            staged_changes[:_MOST_SHOWN], unstaged_changes[:_MOST_SHOWN], untracked_paths[:_MOST_SHOWN], conflicts[:_MOST_SHOWN],
             more, not is_whole, _left_out(more, is_whole=is_whole), under_way,
         )  # fmt: skip
 
     def git_diff(self, path: object = None, staged: object = False, against: object = None) -> GitDiff:  # noqa: FBT002  (a model's)
-        """Show what has changed in the files that git knows: since they were staged, with `staged` what was staged since the last commit.
+        """Return the changes in tracked files: since they were staged, or with `staged` the staged ones since the last commit.
 
-        `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
+        `against` is a commit to compare with instead. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
         """
         where = self._where(path)
-        with opened(self._root, self._bounds) as repository:
+        with open_repository(self._root, self._bounds) as repository:
             revision = [] if against is None else [_revision(repository, against)]
             options = ["--cached"] if staged is True else []
-            asked = (*_DIFF, *options)
+            command = (*_DIFF, *options)
             of = (*revision, "--", f":(literal){where}", *_NOT_RECORDS)
-            counted = repository.asked(*asked, "--numstat", "-z", *of)
-            done = repository.asked(*asked, *of, bounds=self._shown)
-        files = tuple(_counted(line) for line in _records(counted.head))
-        beyond = max(0, len(files) - _SHOWN)
+            count_output = repository.run_checked(*command, "--numstat", "-z", *of)
+            diff_output = repository.run_checked(*command, *of, bounds=self._shown_bounds)
+        files = tuple(_line_counts(line) for line in _records(count_output.head))
+        beyond = max(0, len(files) - _MOST_SHOWN)
         left_out = ""
-        if done.omitted_bytes or beyond or counted.omitted_bytes:
-            of_list = f"{beyond:,}{' or more' if counted.omitted_bytes else ''} files of the list"
-            of_both = f"{done.omitted_in_text:,} bytes of the diff and {of_list}"
-            left_out = f"{of_both} are left out: say a path to see its part"
-        return GitDiff(files[:_SHOWN], done.text(), done.omitted_in_text, beyond, left_out)
+        if diff_output.omitted_bytes or beyond or count_output.omitted_bytes:
+            of_list = f"{beyond:,}{' or more' if count_output.omitted_bytes else ''} files of the list"
+            of_both = f"{diff_output.omitted_in_text:,} bytes of the diff and {of_list}"
+            left_out = f"{of_both} are left out: name a path to see its part"
+        return GitDiff(files[:_MOST_SHOWN], diff_output.text(), diff_output.omitted_in_text, beyond, left_out)
 
     def git_log(self, count: object = 10, path: object = None) -> GitLog:
-        """Tell the newest commits that have changed something in the workspace, or at a path.
-
-        Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`.
-        """
+        """Return the newest commits with changes in the workspace, or at a path. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`, `bad_count`."""
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
             raise WorkspaceToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
         where = self._where(path)
-        with opened(self._root, self._bounds) as repository:
+        with open_repository(self._root, self._bounds) as repository:
             head = repository.head()
             if head is None:
                 return GitLog(())
@@ -447,36 +456,40 @@ class GitTools:
                 f"-{count + 1}",
             ]
             only = ["--", where] if where != "." or repository.prefix else []
-            done = repository.asked("log", "-z", *options, _LOG, head, *only)
-        fields = _records(done.head)
+            output = repository.run_checked("log", "-z", *options, _LOG, head, *only)
+        fields = _records(output.head)
         whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
         commits = tuple(LoggedCommit(*map(_cut, each)) for each in whole[:count])
-        more = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
-        return GitLog(commits, more if len(whole) > count or done.omitted_bytes else "")
+        more = f"older commits are not shown: set a larger count, up to {_MOST_COMMITS}, or a path"
+        return GitLog(commits, more if len(whole) > count or output.omitted_bytes else "")
 
-    def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> GitCommit:
-        """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
+    def git_commit(
+        self, message: object, paths: object = None, written_paths: Sequence[str] | None = None
+    ) -> GitCommit:
+        """Commit files as they are in the workspace: those at `paths`, or all changed and new files without staged changes.
 
-        `written` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
-        taken the others; of none there is no commit. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
-        `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
+        `written_paths` are the files that a run has changed, in place of `paths`; those without changes since the last commit are skipped. Other staged changes stay
+        staged. No hook runs, nothing is signed. Raises WorkspaceToolError `bad_message`, `bad_path`, `path_outside_workspace`, `nothing_to_commit`, `under_way`,
+        `too_large`, `moved`.
         """
         text = _message(message)
-        if written is not None and not written:
-            raise WorkspaceToolError("nothing_to_commit", "this run has changed no file")
-        wanted = list(written) if written else None if paths is None else self._wanted(paths)
-        with opened(self._root, self._bounds) as repository:
+        if written_paths is not None and not written_paths:
+            raise WorkspaceToolError("nothing_to_commit", "this run has not changed any file")
+        requested_paths = (
+            list(written_paths) if written_paths else None if paths is None else self._requested_paths(paths)
+        )
+        with open_repository(self._root, self._bounds) as repository:
             if what := repository.under_way():
                 raise WorkspaceToolError(
                     "under_way", f"{what} is under way in the repository: a person has to end it first"
                 )
-            files, left = self._chosen(repository, wanted, each=written is None)
-            return attrs.evolve(_committed(repository, text, files), left_staged=tuple(map(shown_path, left)))
+            files, left = self._choose_files(repository, requested_paths, each=written_paths is None)
+            return attrs.evolve(_commit(repository, text, files), left_staged=tuple(map(shown_path, left)))
 
     def _where(self, path: object) -> str:
         return "." if path is None else "/".join(parts_of(path, (str(self._root),))) or "."
 
-    def _wanted(self, paths: object) -> list[str]:
+    def _requested_paths(self, paths: object) -> list[str]:
         if isinstance(paths, str):
             paths = [paths]
         if not isinstance(paths, Sequence) or not paths:
@@ -485,27 +498,29 @@ class GitTools:
             )
         return [self._where(path) for path in paths]
 
-    def _chosen(self, repository: Repository, wanted: list[str] | None, *, each: bool) -> tuple[list[str], list[str]]:
-        """Return the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
-        _, entries, is_whole = _status(repository, wanted or ["."])
+    def _choose_files(
+        self, repository: Repository, requested_paths: list[str] | None, *, each: bool
+    ) -> tuple[list[str], list[str]]:
+        """Return the files to commit, and those whose staged changes stay staged; with `each`, every requested path must have a change."""
+        _, entries, is_whole = _status(repository, requested_paths or ["."])
         if not is_whole:
             raise WorkspaceToolError(
                 "too_large", "too many files are changed to commit them in one call: name fewer in paths"
             )
-        if conflicts := [entry.path for entry in entries if entry.staged == "u"]:
+        if conflicts := [entry.path for entry in entries if entry.index_letter == "u"]:
             raise WorkspaceToolError(
                 "under_way", f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first"
             )
         # A repository in the workspace is left alone.
         entries = [entry for entry in entries if not entry.path.endswith("/")]
-        is_staged = {entry.path: entry.staged not in ".?" for entry in entries}
-        files = [path for path, staged in is_staged.items() if wanted or not staged]
-        for path in wanted or () if each else ():
+        is_staged = {entry.path: entry.index_letter not in ".?" for entry in entries}
+        files = [path for path, has_staged in is_staged.items() if requested_paths or not has_staged]
+        for path in requested_paths or () if each else ():
             if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
                 raise WorkspaceToolError(
                     "nothing_to_commit", f"nothing has changed at '{shown_path(path)}', or git ignores it"
                 )
-        left = [] if wanted else [path for path, staged in is_staged.items() if staged]
+        left = [] if requested_paths else [path for path, has_staged in is_staged.items() if has_staged]
         if not files:
             what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
             hint = "; name what is staged in paths to commit it" if left else ""
@@ -523,18 +538,18 @@ class GitTools:
 
 @attrs.frozen
 class _Head:
-    """The branch and the commit that are checked out; None for none."""
+    """The current branch and commit, or None."""
 
     branch: str | None = None
     commit: str | None = None
 
 
 def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_Entry], bool]:
-    """Return what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
-    done = repository.asked(*_STATUS, "--", *where)
+    """Return the head, the changed files beneath paths of the workspace, and whether these are all."""
+    output = repository.run_checked(*_STATUS, "--", *where)
     head = _Head()
     entries = []
-    for record in _records(done.head):
+    for record in _records(output.head):
         if record.startswith("# branch.head "):
             name = record.removeprefix("# branch.head ")
             head = attrs.evolve(head, branch=None if name == "(detached)" else name)
@@ -543,47 +558,57 @@ def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_
             head = attrs.evolve(head, commit=None if commit == "(initial)" else commit)
         elif (entry := _entry(record, repository.prefix)) is not None:
             entries.append(entry)
-    return head, entries, not done.omitted_bytes
+    return head, entries, not output.omitted_bytes
 
 
 def _entry(record: str, prefix: str) -> _Entry | None:
-    """Read a line of `git status --porcelain=v2`; None for what is no concern of a model."""
+    """Return the entry in a line of `git status --porcelain=v2`; None for a line that a model does not need."""
     kind, _, rest = record.partition(" ")
     if kind not in ("1", "u", "?"):
         return None
     path = rest if kind == "?" else rest.split(" ", 7 if kind == "1" else 9)[-1]
     path = path.removeprefix(prefix)
     parts = path.split("/")
-    if is_record(parts) or any(part in PROTECTED or part.startswith(TEMPORARY) for part in parts):
+    if is_record(parts) or any(part in PROTECTED_NAMES or part.startswith(TEMPORARY) for part in parts):
         return None
     return _Entry(path, rest[0], rest[1]) if kind == "1" else _Entry(path, kind, kind)
 
 
-def _committed(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
-    """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
+def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
+    """Commit files as they are, with an index of our own; then put the same files into the repository's index, which keeps all others."""
     index = repository.shadow / "index"
     head = repository.head()
-    repository.asked("read-tree", *([head] if head else ["--empty"]), index=index)
-    listed = b"".join(os.fsencode(path) + b"\0" for path in files)
-    repository.asked("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed, index=index)
-    tree = repository.asked("write-tree", index=index).head.decode().strip()
-    if head and tree == repository.asked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
+    repository.run_checked("read-tree", *([head] if head else ["--empty"]), index=index)
+    path_list = b"".join(os.fsencode(path) + b"\0" for path in files)
+    repository.run_checked(
+        "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin_data=path_list, index=index
+    )
+    tree = repository.run_checked("write-tree", index=index).head.decode().strip()
+    if head and tree == repository.run_checked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
         raise WorkspaceToolError("nothing_to_commit", "these files are as they were at the last commit")
     parent = ["-p", head] if head else []
-    new = repository.asked("commit-tree", tree, *parent, "-F", "-", given=message.encode()).head.decode().strip()
+    new = (
+        repository.run_checked("commit-tree", tree, *parent, "-F", "-", stdin_data=message.encode())
+        .head.decode()
+        .strip()
+    )
     _move(repository, head, new, message.splitlines()[0])
-    changed = repository.asked("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new).head
-    names, is_taken = _taken_over(repository, changed)
-    return GitCommit(new, tuple(names[:_SHOWN]), "" if is_taken else _LOCKED, max(0, len(names) - _SHOWN))
+    raw_changes = repository.run_checked(
+        "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new
+    ).head
+    names, is_taken = _update_index(repository, raw_changes)
+    return GitCommit(
+        new, tuple(names[:_MOST_SHOWN]), "" if is_taken else _INDEX_LOCK_NOTE, max(0, len(names) - _MOST_SHOWN)
+    )
 
 
 def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
-    """Have the branch, or a HEAD that is on none, be at the new commit. Raises ToolError `moved`."""
+    """Move the branch, or a detached HEAD, to the new commit. Raises WorkspaceToolError `moved`."""
     head = repository.shadow / "HEAD"
     before = head.read_bytes()
     real = repository.place.own / "HEAD"
-    done = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
-    if done.code:
+    output = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
+    if output.code:
         raise WorkspaceToolError(
             "moved", "the branch was moved or is locked by another git: look at git_status, then try again"
         )
@@ -604,42 +629,42 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
         lock.unlink(missing_ok=True)
 
 
-def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
-    """Put what was committed into the repository's index; return the paths, seen from the workspace, and whether it could be done."""
+def _update_index(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
+    """Put the committed files into the repository's index; return their paths in the workspace, and whether it succeeded."""
     records = _records(raw)
     lines, names = [], []
     for about, path in zip(records[::2], records[1::2], strict=True):
         _, mode, _, blob, _ = about.removeprefix(":").split(" ")
         lines.append(f"{mode} {blob}\t{path}\0")
         names.append(shown_path(path.removeprefix(repository.prefix)))
-    done = repository.run("update-index", "-z", "--index-info", given=os.fsencode("".join(lines)))
-    return names, not done.code
+    output = repository.run("update-index", "-z", "--index-info", stdin_data=os.fsencode("".join(lines)))
+    return names, not output.code
 
 
-def _records(printed: bytes) -> list[str]:
-    """Return what was ended by NUL each; what was cut off is left out."""
-    return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
+def _records(data: bytes) -> list[str]:
+    """Return the records that end in NUL, without a last one that is cut."""
+    return [os.fsdecode(record) for record in data.split(b"\0")[:-1]]
 
 
 def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
-    """Return how many of each list are not shown; nothing where all are."""
+    """Return a sentence about the entries that are not shown, or an empty text."""
     if not more and is_whole:
         return ""
-    added = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
+    counts_text = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
     beyond = "" if is_whole else ", and git names more files than are read here"
-    return f"{added} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
+    return f"{counts_text} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
 
 
 def _change(path: str, letter: str) -> GitChange:
     return GitChange(shown_path(path), _CHANGES.get(letter, letter))
 
 
-def _counted(record: str) -> CountedLines:
-    """Read a line of `git diff --numstat`."""
-    added, deleted, path = record.split("\t", 2)
-    if added == "-":
+def _line_counts(record: str) -> CountedLines:
+    """Return the counts in a line of `git diff --numstat`."""
+    added_count, deleted_count, path = record.split("\t", 2)
+    if added_count == "-":
         return CountedLines(shown_path(path), binary=True)
-    return CountedLines(shown_path(path), added=int(added), deleted=int(deleted))
+    return CountedLines(shown_path(path), added=int(added_count), deleted=int(deleted_count))
 
 
 def _cut(text: str) -> str:
@@ -649,7 +674,7 @@ def _cut(text: str) -> str:
 
 
 def _revision(repository: Repository, name: object) -> str:
-    """Return the id of a commit that a model names. Raises ToolError."""
+    """Return the id of a commit by the name that a model gave. Raises WorkspaceToolError."""
     commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
     if commit is None:
         text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"

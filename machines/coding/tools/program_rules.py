@@ -1,13 +1,11 @@
-"""Which programs may be run, and with which arguments.
+"""Rules of programs: which ones may run, and with which arguments; and the files that a command executes.
 
-Takes arguments, rules and where they are meant, gives the rule that refuses them, or nothing. These tables are about intent: they keep a
-model to what a task needs, and tell it so. They keep nothing in that wants out: a script, a `conftest.py` or a build file runs any code.
-What such code can reach is bounded by the sandbox (`machines.coding.tools.command_runner`), and by it alone.
+`CHECKS` and `other_fault` take arguments, rules and the working folder, and return why the rules refuse the command, or an empty text. The rules state an
+intent: they keep a model to what a task needs, and explain it. They do not confine code: a script, a `conftest.py` or a build file can run anything. Only the
+sandbox limits what such code reaches (`machines.coding.tools.command_runner`).
 
-The files that a command executes: those that its arguments name, and those that its program reads by itself.
-
-Takes arguments and where they are meant, gives digests by path; leave that a person gives for a command holds for these. What such files import or
-include in turn is not looked for, but for tests, which are taken with all the code beside them. Nothing is run here.
+`executed_files` returns digests, by path, of the files that a command names or that its program reads by itself; a person's permission for a command holds for
+these files. Files that they import or include are not followed, except tests, which count with all the code beside them. Nothing is run here.
 """
 
 import os
@@ -26,23 +24,23 @@ import attrs
 
 from machines.coding.tools.workspace_paths import TOOL_FOLDERS
 
-#: What `python -m` may run besides the workspace's own modules, pytest, ruff and pip.
+#: Modules that `python -m` may run, besides the workspace's own, pytest, ruff and pip.
 MODULES = (
     "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "tabnanny", "coverage", "mypy", "black", "isort",
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
-#: Modules that run code of their arguments: `python -c` by another name.
+#: Modules that run code in their arguments, like `python -c`.
 _RUNS_CODE = frozenset({"timeit"})
 _MOST_PATH = 4_096
 
 
 @attrs.frozen
 class Rules:
-    """What may be run. `code` allows `python -c`, `pip` that packages are installed, `modules` what `python -m` may run.
+    """The programs that may run. `code` allows `python -c`, `pip` allows to install packages, `modules` are the modules that `python -m` may run.
 
-    `programs` are further ones: by name, the arguments that each may have, or None for any. With a list that has arguments it is run without
-    one only where "" is among them.
+    `programs` are further ones by name, with the arguments that each may have, or None for any. A program with a list of arguments may run without one only when ""
+    is in the list.
     """
 
     code: bool = False
@@ -52,20 +50,20 @@ class Rules:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
-        """Read rules as they stand in a TOML file. Raises ValueError for what is no rule, naming what is."""
+        """Return the rules in a TOML file. Raises ValueError for anything else, naming the valid forms."""
         if unknown := sorted(set(data) - {"code", "pip", "modules", "programs"}):
-            raise ValueError(f"'{unknown[0]}' is no rule for commands: code, pip, modules, programs")
+            raise ValueError(f"'{unknown[0]}' is not a rule for commands; the rules are code, pip, modules, programs")
         for name in ("code", "pip"):
             if not isinstance(data.get(name, False), bool):
                 raise ValueError(f"{name} = {data[name]!r} is neither true nor false")  # noqa: TRY004  # a file's value
         modules = data.get("modules", MODULES)
         if not _is_texts(modules):
-            raise ValueError(f"modules = {modules!r} is no list of names")
+            raise ValueError(f"modules = {modules!r} is not a list of names")
         programs = data.get("programs", {})
         if not isinstance(programs, Mapping):
             raise ValueError('programs is a table, as [programs.make] with arguments = ["test"]')  # noqa: TRY004
-        read = {name: _arguments(name, table) for name, table in programs.items()}
-        return cls(data.get("code", False), data.get("pip", False), tuple(modules), read)
+        arguments_by_name = {name: _arguments(name, table) for name, table in programs.items()}
+        return cls(data.get("code", False), data.get("pip", False), tuple(modules), arguments_by_name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,14 +74,14 @@ class Rules:
 def _arguments(name: str, table: object) -> tuple[str, ...] | None:
     if not _NAME.fullmatch(name) or name in CHECKS:
         raise ValueError(
-            f"'{name}' is no name for a program of [programs]: one without a path, and none of {', '.join(CHECKS)}"
+            f"'{name}' is not a valid name in [programs]: use a name without a path that is not one of {', '.join(CHECKS)}"
         )
     if not isinstance(table, Mapping) or set(table) != {"arguments"}:
         raise ValueError(f'[programs.{name}] has exactly `arguments`: "any", or a list')
-    allowed = table["arguments"]
-    if allowed != "any" and not _is_texts(allowed):
-        raise ValueError(f'[programs.{name}] arguments = {allowed!r} is neither "any" nor a list of texts')
-    return None if allowed == "any" else tuple(allowed)
+    arguments = table["arguments"]
+    if arguments != "any" and not _is_texts(arguments):
+        raise ValueError(f'[programs.{name}] arguments = {arguments!r} is neither "any" nor a list of texts')
+    return None if arguments == "any" else tuple(arguments)
 
 
 def _is_texts(value: object) -> bool:
@@ -92,7 +90,7 @@ def _is_texts(value: object) -> bool:
 
 @attrs.frozen
 class WorkingFolder:
-    """Where a command is meant to run: a folder of the workspace, relative to its root."""
+    """The folder in which a command runs: a folder of the workspace, relative to its root."""
 
     root: Path
     cwd: str = "."
@@ -103,7 +101,7 @@ class WorkingFolder:
         return os.path.normpath(self.root / self.cwd)
 
     def leads_out(self, text: str) -> bool:
-        """Return whether a text, read as a path, leads out of the workspace."""
+        """Return whether a text, taken as a path, leads out of the workspace."""
         if text in _DEVICES or "://" in text or "\n" in text or len(text) > _MOST_PATH:
             return False
         if text.startswith("~"):
@@ -113,11 +111,11 @@ class WorkingFolder:
         return not (_is_in(path, root) and _is_in(os.path.realpath(path), os.path.realpath(root)))
 
     def fault(self, arguments: Sequence[str]) -> str:
-        """Name the first argument that leads out, also one in which the path follows an option or stands before a test's name."""
+        """Return a fault for the first argument that leads out, including a path after an option or before a test's name."""
         return _first_out(arguments, self.leads_out)
 
     def plain_fault(self, arguments: Sequence[str]) -> str:
-        """Name the first argument of the workspace's own code that is plainly a path, and leads out; such code may be given anything."""
+        """Return a fault for the first argument that is plainly a path and leads out. It is for the workspace's own code, whose arguments may be anything."""
         return _first_out(arguments, lambda text: _is_plainly_path(text) and self.leads_out(text))
 
 
@@ -130,9 +128,9 @@ def _first_out(arguments: Sequence[str], leads_out: Callable[[str], bool]) -> st
 
 
 def _is_plainly_path(text: str) -> bool:
-    """Return whether a text can hardly be an operand, as `/` and the `/4` of `-3/4` are.
+    """Return whether a text is more likely a path than an operand, such as `/` and the `/4` of `-3/4`.
 
-    Of an absolute path its first folder has to be there. Whether the rest of it is, is not asked: a refusal would tell what this machine has.
+    The first folder of an absolute path must exist. The rest does not matter, because a refusal would reveal which files this machine has.
     """
     if text.startswith("~"):
         return text.startswith("~/")
@@ -145,22 +143,26 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def is_allowed(name: str, rules: Rules) -> bool:
-    """Return whether a program with rules of its own may be run at all."""
+    """Return whether a program of CHECKS may run at all."""
     return rules.pip or name not in {"pip", "pip3"}
 
 
 def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
-    """Judge the arguments of a program that was allowed by configuration."""
-    allowed = rules.programs[name]
-    if allowed is None:
+    """Return what is wrong with the arguments of a program from the configuration."""
+    allowed_arguments = rules.programs[name]
+    if allowed_arguments is None:
         return place.fault(arguments)
-    known = [each for each in allowed if each]
+    known_arguments = [each for each in allowed_arguments if each]
     if not arguments:
-        return "" if len(known) < len(allowed) or not known else f"{name} is run with an argument: {', '.join(known)}"
-    wrong = [each for each in arguments if each not in known]
+        return (
+            ""
+            if len(known_arguments) < len(allowed_arguments) or not known_arguments
+            else f"{name} is run with an argument: {', '.join(known_arguments)}"
+        )
+    wrong = [each for each in arguments if each not in known_arguments]
     if not wrong:
         return ""
-    return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known) or 'none'}"
+    return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known_arguments) or 'none'}"
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ _FLAGS, _WITH_VALUE, _SHOWS = frozenset("bBdEIOPqsSuv"), frozenset("WX"), frozen
 
 @attrs.frozen
 class PythonStart:
-    """How Python is started: its own options, then one of a script, a module or code ('' where it is none of these), then arguments."""
+    """The start of Python: its own options; then a script, a module or code, '' for neither; then arguments."""
 
     options: tuple[str, ...] = ()
     kind: str = ""
@@ -179,7 +181,7 @@ class PythonStart:
 
 
 def python_start(arguments: Sequence[str]) -> PythonStart:
-    """Read Python's command line as Python does. `kind` is script, module, code, input, shows, none, or the option that is not known."""
+    """Read Python's command line as Python does. `kind` is script, module, code, input, shows, none, or the unknown option."""
     options: list[str] = []
     rest = list(arguments)
     while rest:
@@ -218,7 +220,7 @@ _SCRIPT_WANTED = "give a script of the workspace, as python main.py"
 def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
     start = python_start(arguments)
     if start.kind == "script" and _is_input(start.what, place):
-        return f"'{start.what[:80]}' is what python reads on its standard input; {_SCRIPT_WANTED}"
+        return f"'{start.what[:80]}' is python's standard input; {_SCRIPT_WANTED}"
     if start.kind == "script":
         return place.fault((start.what,)) or place.plain_fault(start.arguments)
     if start.kind == "module":
@@ -233,40 +235,40 @@ def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) 
 
 
 def _is_input(path: str, place: WorkingFolder) -> bool:
-    """Return whether a script is a device or a descriptor: code that stands in no file."""
+    """Return whether a script is a device or a descriptor, which is not a file with code."""
     plain = _normal(path)
     return plain.startswith(("/dev/", "/proc/")) and not _is_in(plain, os.path.normpath(place.root))
 
 
 def _normal(path: str) -> str:
-    """Return an absolute path in its shortest form, with one slash before it; another text as it is."""
+    """Return an absolute path in its shortest form, with one slash before it; another text unchanged."""
     return os.path.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
 def _module_fault(start: PythonStart, rules: Rules, place: WorkingFolder) -> str:
     module, arguments = start.what, start.arguments
     if module == "pip":
-        return _pip_fault(arguments, rules, place) if rules.pip else "pip is switched off: use what is installed"
+        return _pip_fault(arguments, rules, place) if rules.pip else "pip is switched off: use the installed packages"
     if module in rules.modules:
         return CHECKS[module](arguments, rules, place) if module in CHECKS else place.fault(arguments)
     if is_own(module, place):
         return place.plain_fault(arguments)
     if module in _RUNS_CODE:
-        return f"python -m {module} runs code of its arguments, as python -c does, and is not allowed; write the code to a file of the workspace, then run that"
-    return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not installed too"
+        return f"python -m {module} runs code in its arguments, as python -c does, and is not allowed; write the code to a file of the workspace, then run that"
+    return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not also installed"
 
 
 def is_own(module: str, place: WorkingFolder) -> bool:
-    """Return whether a module is the workspace's own: one that is there, and hides none of Python's or of an installed package."""
+    """Return whether a module is the workspace's own: it exists there, and does not hide one of Python's or of an installed package."""
     top = module.partition(".")[0]
     if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return False
     there = Path(place.folder, top).is_dir() or Path(place.folder, f"{top}.py").is_file()
-    return there and PathFinder.find_spec(top, _installed(place)) is None
+    return there and PathFinder.find_spec(top, _package_folders(place)) is None
 
 
-def _installed(place: WorkingFolder) -> list[str]:
-    """Return the folders in which packages are installed; one in the workspace is the workspace's own."""
+def _package_folders(place: WorkingFolder) -> list[str]:
+    """Return the folders of installed packages; one in the workspace is the workspace's own."""
     folders = [entry for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
     return [folder for folder in folders if not _is_in(os.path.realpath(folder), os.path.realpath(place.root))]
 
@@ -279,9 +281,9 @@ _PYTEST_REFUSED = {
     "--basetemp": "pytest would empty that folder; leave it out, tests have a folder of their own",
     "--pdb": "nobody can type into a debugger; read the traceback",
     "--trace": "nobody can type into a debugger; read the traceback",
-    "--pastebin": "output goes to no other machine",
-    "--tx": "tests run on no other machine",
-    "--rsyncdir": "tests run on no other machine",
+    "--pastebin": "output must not leave this machine",
+    "--tx": "tests run only on this machine",
+    "--rsyncdir": "tests run only on this machine",
     "--looponfail": "it never ends; run pytest once",
     "-f": "it never ends; run pytest once",
 }
@@ -293,7 +295,7 @@ def _pytest_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> s
         if name in _PYTEST_REFUSED:
             return f"pytest's {name} is not allowed: {_PYTEST_REFUSED[name]}"
         if name == "-p" and not value.startswith("no:"):
-            return f"pytest's -p loads a plugin, '{value[:60]}', and is not allowed; plugins that are installed are loaded anyway, `-p no:NAME` leaves one out"
+            return f"pytest's -p loads a plugin, '{value[:60]}', and is not allowed; installed plugins are loaded anyway, `-p no:NAME` leaves one out"
         if name.startswith("@"):
             return "pytest may not read its arguments from a file; give them here"
         if name == "-c" and place.leads_out(value):
@@ -302,7 +304,7 @@ def _pytest_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> s
 
 
 def _without_expressions(arguments: Sequence[str]) -> list[str]:
-    """Leave out what is an expression, not a path: what follows `-k` and `-m`."""
+    """Return the arguments without expressions, which follow `-k` and `-m` and are not paths."""
     return [each for before, each in zip(("", *arguments), arguments, strict=False) if before not in {"-k", "-m"}]
 
 
@@ -345,7 +347,7 @@ def _pip_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
 
 
 def _options(arguments: Sequence[str], letters: frozenset[str], long: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield options with their values, each letter of a cluster by itself, and what is no option as a name.
+    """Yield options with their values, each letter of a cluster by itself, and other arguments as names.
 
     `letters` and `long` are the options whose value may be the next argument.
     """
@@ -372,7 +374,7 @@ CHECKS: dict[str, Callable[[Sequence[str], Rules, WorkingFolder], str]] = {
 }  # fmt: skip
 
 
-#: What programs read without being told so, in the folder where they run.
+#: The files that programs read by themselves in their folder.
 BUILD_FILES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
     **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun"), ("package.json",)),
@@ -384,43 +386,43 @@ BUILD_FILES: dict[str, tuple[str, ...]] = {
     "cmake": ("CMakeLists.txt",),
     "rake": ("Rakefile", "rakefile"),
 }
-#: Of these the folder is that of another option: `make -C DIR`, `npm --prefix DIR`.
+#: Options with the folder: `make -C DIR`, `npm --prefix DIR`.
 _FOLDER_OPTIONS = frozenset({"-C", "--directory", "--prefix", "--cwd", "--dir"})
 _TESTS_READ = ("conftest.py", "__init__.py", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _IN_FOLDER = ("__main__.py", "package.json", "index.js", "index.mjs", "index.cjs")
-#: Of the code in a folder of tests at most so many files and bytes are read.
+#: The most files and bytes of code that are read in a folder of tests.
 MOST_FILES, MOST_BYTES = 10_000, 100_000_000
 _PIECE_BYTES = 1 << 20
 
 
-def executed(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
-    """Return digests of the files of a workspace that a command executes, by path; of folders of tests one for all the Python files in each (`tests/*.py`)."""
-    looking = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
+def executed_files(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
+    """Return digests of the workspace's files that a command executes, by path; a folder of tests has one digest for all its Python files (`tests/*.py`)."""
+    cache = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
     name, *arguments = argv
     for word in argv:
         for text in filter(None, (word, word.partition("=")[2], word.partition("::")[0], _of_option(word))):
-            looking.file(text)
+            cache.file(text)
             for each in _IN_FOLDER:
-                looking.file(posixpath.join(text, each))
+                cache.file(posixpath.join(text, each))
     for folder in (".", *_folders(arguments)):
         for each in BUILD_FILES.get(name, ()):
-            looking.file(posixpath.join(folder, each))
+            cache.file(posixpath.join(folder, each))
     start = python_start(arguments) if name in {"python", "python3"} else PythonStart()
     if start.kind == "module":
         for each in _of_module(start.what):
-            looking.file(each)
+            cache.file(each)
     if name in {"pytest", "py.test"} or (start.kind == "module" and start.what in {"pytest", "unittest"}):
-        looking.tests(arguments if start.kind != "module" else start.arguments)
-    return looking.found
+        cache.tests(arguments if start.kind != "module" else start.arguments)
+    return cache.digests
 
 
 def _of_option(word: str) -> str:
-    """Return what stands behind the letter of an option, as in `-fbuild.mk`."""
+    """Return the text after the letter of an option, as in `-fbuild.mk`."""
     return word[2:] if word[:1] == "-" and word[:2] != "--" else ""
 
 
 def _folders(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the folders in which a program is told to run."""
+    """Yield the folders that options name as the folder to run in."""
     for before, word in zip(("", *arguments), arguments, strict=False):
         if before in _FOLDER_OPTIONS:
             yield word
@@ -440,30 +442,30 @@ def _of_module(name: str) -> Iterator[str]:
 
 
 class _DigestCache:
-    """The digests that were found so far, in a workspace, for a command that runs in `folder`; both are real paths."""
+    """The digests so far, in a workspace, for a command that runs in `folder`; both are real paths."""
 
     def __init__(self, root: str, folder: str) -> None:
         self._root, self._folder = root, folder
-        self.found: dict[str, str] = {}
+        self.digests: dict[str, str] = {}
         self._left_files, self._left_bytes = MOST_FILES, MOST_BYTES
 
     def file(self, text: str) -> None:
-        """Take a file, also where a link leads to it; what is not a file of the workspace is nothing."""
+        """Add a file, also through a link; a text that does not name a file of the workspace adds nothing."""
         path = self._inside(text)
         if path is None:
             return
         name = posixpath.relpath(posixpath.normpath(posixpath.join(self._folder, text)), self._root)
-        if name not in self.found and (digest := _digest(path)):
-            self.found[name] = digest
+        if name not in self.digests and (digest := _digest(path)):
+            self.digests[name] = digest
 
     def tests(self, arguments: Sequence[str]) -> None:
-        """Take all the Python files in the folders of tests that are named, or of dotted names, and what is read above them."""
-        named = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
-        named += [word.rpartition(".")[0].replace(".", "/") for word in named if "/" not in word]
-        for word in named:
+        """Add the Python files in the folders of the named tests, also of dotted names, and the configuration in the folders above them."""
+        words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
+        words += [word.rpartition(".")[0].replace(".", "/") for word in words if "/" not in word]
+        for word in words:
             for each in _of_module(word) if word.replace(".", "").isidentifier() else ():
                 self.file(each)
-        places = [word for word in named if word and self._inside(word) is not None] or ["."]
+        places = [word for word in words if word and self._inside(word) is not None] or ["."]
         for place in dict.fromkeys(places):
             path = self._inside(place)
             if path is not None and os.path.isdir(path):  # noqa: PTH112  (a text that may be no path)
@@ -473,17 +475,17 @@ class _DigestCache:
                     self.file(posixpath.join(above, each))
 
     def _above(self, place: str) -> Iterator[str]:
-        """Yield the folders from that of a file to the workspace."""
+        """Yield the folders from that of a file up to the workspace."""
         path = posixpath.normpath(posixpath.join(self._folder, place))
         while path == self._root or path.startswith(f"{self._root}/"):
             yield path
             path = posixpath.dirname(path)
 
     def _code_in(self, folder: str) -> None:
-        """Take the Python files beneath a folder as one digest."""
+        """Add the Python files beneath a folder as one digest."""
         name = posixpath.relpath(folder, self._root)
         key = posixpath.normpath(f"{name}/*.py")
-        if key in self.found:
+        if key in self.digests:
             return
         whole = sha256()
         for path in _python_files(folder):
@@ -491,18 +493,18 @@ class _DigestCache:
                 break
             size = os.path.getsize(path) if os.path.exists(path) else 0  # noqa: PTH110, PTH202  (of many files)
             self._left_files, self._left_bytes = self._left_files - 1, self._left_bytes - size
-            said = _digest(path) if self._left_bytes > 0 else ""
+            digest = _digest(path) if self._left_bytes > 0 else ""
             whole.update(
-                f"{posixpath.relpath(path, folder)}\0{said or _stamp(path)}\n".encode(errors="surrogateescape")
+                f"{posixpath.relpath(path, folder)}\0{digest or _stamp(path)}\n".encode(errors="surrogateescape")
             )
-        self.found[key] = whole.hexdigest()
+        self.digests[key] = whole.hexdigest()
 
     def _inside(self, text: str) -> str | None:
-        """Return the real path of a text, if it is one in the workspace."""
+        """Return the real path of a text, or None when it is not in the workspace."""
         try:
             path = os.path.realpath(posixpath.join(self._folder, text))
             return path if path == self._root or path.startswith(f"{self._root}/") else None
-        except (OSError, ValueError):  # a text that is no path
+        except (OSError, ValueError):  # not a path
             return None
 
 
@@ -513,22 +515,22 @@ def _python_files(folder: str) -> Iterator[str]:
 
 
 def _digest(path: str) -> str:
-    """Return the SHA-256 of a regular file; of a very large one what the system says of it, of what is not one nothing."""
+    """Return the SHA-256 of a regular file, size and time of change for a very large one, and an empty text for anything else."""
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
-    with ExitStack() as closing:
-        closing.callback(os.close, opened)
-        about = os.fstat(opened)
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             return ""
         if about.st_size > MOST_BYTES:
             return f"{about.st_size} bytes, changed at {about.st_mtime_ns}"
-        found = sha256()
-        while piece := os.read(opened, _PIECE_BYTES):
-            found.update(piece)
-        return found.hexdigest()
+        digest = sha256()
+        while piece := os.read(descriptor, _PIECE_BYTES):
+            digest.update(piece)
+        return digest.hexdigest()
 
 
 def _stamp(path: str) -> str:

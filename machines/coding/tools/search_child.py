@@ -1,7 +1,7 @@
-"""Finds the lines that match an expression, as a program of its own that can be ended: no expression can hold up who asks.
+"""The search process: finds the lines that match an expression, in a process that can be ended.
 
-Reads one JSON object from standard input: `pattern`, `most`, and `texts`, a list. Writes one: `hits`, a list of [text, line, column],
-all from 0; or `error`, what is wrong with the expression. It is run as a text, without anything installed.
+It reads one JSON object from standard input: `pattern`, `most`, and `texts`, a list. It writes one: `hits`, a list of [text, line, column], all from 0; or
+`error`, the fault of the expression. It runs as source text, without any package.
 """
 
 import json
@@ -17,24 +17,24 @@ _MEMORY_BYTES = 1 << 30
 def main() -> None:
     """Answer one request."""
     _limit_memory()
-    asked = json.load(sys.stdin.buffer)
+    request = json.load(sys.stdin.buffer)
     try:
-        said: dict[str, object] = {"hits": _hits(re.compile(asked["pattern"]), asked["texts"], asked["most"])}
+        answer: dict[str, object] = {"hits": _hits(re.compile(request["pattern"]), request["texts"], request["most"])}
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
-        said = {"error": str(error) or type(error).__name__}
-    json.dump(said, sys.stdout)
+        answer = {"error": str(error) or type(error).__name__}
+    json.dump(answer, sys.stdout)
 
 
 def _hits(expression: re.Pattern[str], texts: list[str], most: int) -> list[tuple[int, int, int]]:
-    found: list[tuple[int, int, int]] = []
+    hits: list[tuple[int, int, int]] = []
     for number, text in enumerate(texts):
         for at, line in enumerate(text.split("\n")):
             match = expression.search(line.removesuffix("\r"))
             if match is not None:
-                found.append((number, at, match.start()))
-                if len(found) >= most:
-                    return found
-    return found
+                hits.append((number, at, match.start()))
+                if len(hits) >= most:
+                    return hits
+    return hits
 
 
 def _limit_memory() -> None:

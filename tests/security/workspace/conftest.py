@@ -70,7 +70,7 @@ def attack(workspace, places):
         codes = set()
         for tool in tools:
             arguments = calls_of(path)[tool]
-            for call in (workspace.apply, workspace.planned, workspace.diff):
+            for call in (workspace.apply, workspace.plan, workspace.diff):
                 if call != workspace.apply and tool not in WRITES:
                     continue
                 with pytest.raises(WorkspaceToolError) as refused:

@@ -87,7 +87,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_planned(workspace, places, to
     (places / "folder").mkdir()
     (places / "folder" / "secret").write_text(SECRET)
     arguments = calls_of("folder/secret")[tool]
-    planned = workspace.planned(tool, arguments)
+    planned = workspace.plan(tool, arguments)
     assert not workspace.fault(tool, arguments)
     shutil.rmtree(places / "folder")
     (places / "folder").symlink_to("../outside")

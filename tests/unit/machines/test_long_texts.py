@@ -37,7 +37,7 @@ def alarm():
     ],
 )
 def test_a_long_plan_is_read_or_has_failed(text):
-    assert read_plan(text)[1] == ["there is no JSON list of tasks in the answer"]
+    assert read_plan(text)[1] == ["the answer has no JSON list of tasks"]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def facts(conversation):
     """Return all that a conversation says, as plain values."""
     read = conversation
     said = read.transcript
-    counted = (read.guided, read.guided_well, said.answers, read.reasons, said.rescues, read.tools)
+    counted = (read.retry_count, read.retry_successes, said.answers, read.reasons, said.rescues, read.tools)
     return {
         "turns": [attrs.asdict(turn) for turn in read.turns],
         "artifacts": [attrs.asdict(artifact) for artifact in read.inventory],

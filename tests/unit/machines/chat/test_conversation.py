@@ -268,7 +268,7 @@ def test_reasons_rescues_and_calls_are_counted():
 def test_a_guided_retry_succeeds_with_python_code_that_can_be_run(second, succeeded):
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
     told.skips("c1", "empty_python_payload_retried").asked(("c2", second["tool"])).calls("c2", **second)
-    assert (told.conversation.guided, told.conversation.guided_well) == (1, succeeded)
+    assert (told.conversation.retry_count, told.conversation.retry_successes) == (1, succeeded)
 
 
 def test_a_guided_retry_succeeds_once_and_in_its_own_turn():
@@ -276,10 +276,10 @@ def test_a_guided_retry_succeeds_once_and_in_its_own_turn():
     told.skips("c1", "empty_python_payload_retried")
     told.asked(("c2", "run_python"), ("c3", "run_python"))
     told.calls("c2", "run_python").came("c2", "python_done").calls("c3", "run_python").came("c3", "python_done")
-    assert told.conversation.guided_well == 1
+    assert told.conversation.retry_successes == 1
     other = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
     other.skips("c1", "empty_python_payload_retried").says("?").asked(("c2", "run_python")).calls("c2", "run_python")
-    assert other.conversation.guided_well == 0
+    assert other.conversation.retry_successes == 0
 
 
 def test_what_effects_tell_without_a_reason_of_ours_is_not_taken():

@@ -10,7 +10,7 @@ from conftest import NOT_TESTED
 from each_row import each_row
 
 from dsa.edge.sandbox import Confinement, probed
-from machines.chat.python import CODES, REQUIRED, FrameSource, Interpreter, PythonError
+from machines.chat.python import CODES, REQUIRED_FEATURES, FrameSource, Interpreter, PythonError
 
 pytest.importorskip("pandas", reason=f"{NOT_TESTED}: pandas is not installed")
 
@@ -211,7 +211,7 @@ def test_by_default_everything_of_the_host_is_out_of_reach(interpreter):
 
 
 def test_a_machine_that_cannot_confine_runs_nothing():
-    error = failed(Interpreter(Confinement(REQUIRED, "limits")), "1")
+    error = failed(Interpreter(Confinement(REQUIRED_FEATURES, "limits")), "1")
     assert error.code == "no_sandbox"
     assert "no files outside, no network" in str(error)
 

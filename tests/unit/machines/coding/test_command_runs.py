@@ -52,7 +52,14 @@ def test_a_script_imports_its_neighbours_and_writes_the_workspace(workspace):
     )
     (workspace / "src/near.py").write_text("x = 'near'")
     ran = run(("python", "main.py", "a"), root=workspace, cwd="src", stdin="given")
-    assert (ran.code, ran.signal, ran.ended, ran.timed_out, ran.omitted, ran.removed) == (3, "", "exited", False, 0, ())
+    assert (ran.code, ran.signal, ran.end_reason, ran.timed_out, ran.omitted_count, ran.removed_paths) == (
+        3,
+        "",
+        "exited",
+        False,
+        0,
+        (),
+    )
     assert ran.output == f"{workspace}/src ['a'] given\n"
     assert (ran.rung, ran.features) == ("bubblewrap", KEPT_FROM)
     written = workspace / "src/out.txt"
@@ -103,7 +110,7 @@ def test_the_environment_is_its_own(workspace, monkeypatch):
 def test_what_ended_a_command_is_told(workspace):
     def ended(code, **more):
         ran = run(("python", "-c", code), root=workspace, rules=CODE, **more)
-        return ran.code, ran.signal, ran.ended
+        return ran.code, ran.signal, ran.end_reason
 
     assert ended("import os; os.abort()") == (None, "SIGABRT", "exited")
     assert ended("import os; os.kill(os.getpid(), 40)") == (None, "signal 40", "exited")
@@ -126,10 +133,10 @@ def test_a_command_is_stopped_from_another_thread(workspace):
         thread.start()
         code = "import time; open('started', 'w').close(); time.sleep(99)"
         ran = run(("python", "-c", code), root=workspace, rules=CODE, stop=stopped)
-        assert (ran.ended, ran.code, ran.signal) == ("stopped", None, "SIGTERM")
+        assert (ran.end_reason, ran.code, ran.signal) == ("stopped", None, "SIGTERM")
         thread.join()
         assert (
-            run(("python", "-c", "import time; time.sleep(99)"), root=workspace, rules=CODE, stop=stopped).ended
+            run(("python", "-c", "import time; time.sleep(99)"), root=workspace, rules=CODE, stop=stopped).end_reason
             == "stopped"
         )
 
@@ -139,8 +146,8 @@ def test_long_output_keeps_its_beginning_and_its_end(workspace):
     ran = run(("python", "-c", code), root=workspace, rules=CODE)
     assert ran.output.startswith("first\nxxx")
     assert ran.output.endswith("xxx\nlast\n")
-    assert ran.omitted == 6 + 100_000 + 5 - 2 * command_runner.KEPT
-    assert f"[.. {ran.omitted:,} characters are left out ..]" in ran.output
+    assert ran.omitted_count == 6 + 100_000 + 5 - 2 * command_runner.SHOWN_CHARS
+    assert f"[.. {ran.omitted_count:,} characters are left out ..]" in ran.output
 
 
 def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
@@ -166,7 +173,7 @@ def test_what_others_write_to_the_same_disk_meanwhile_is_not_the_commands(worksp
     thread.start()
     ran = run(("python", "-c", code), root=workspace, rules=CODE, bounds=SMALL_DISK)
     thread.join()
-    assert (ran.ended, ran.code, ran.output) == ("exited", 0, "done\n")
+    assert (ran.end_reason, ran.code, ran.output) == ("exited", 0, "done\n")
 
 
 WRITING = {
@@ -184,7 +191,7 @@ def test_a_command_that_writes_too_much_is_ended(workspace, way):
         f"import os, time\nkept, x = [], b'x' * 1_000_000\nfor n in range(100):\n    {WRITING[way]}; time.sleep(0.02)\n"
     )
     ran = run(("python", "-c", code), root=workspace, rules=CODE, bounds=SMALL_DISK)
-    assert (ran.ended, ran.code) == ("disk", None), ran.output
+    assert (ran.end_reason, ran.code) == ("disk", None), ran.output
 
 
 def test_when_very_much_is_gone_nobody_asks_whose_it_was(workspace):
@@ -198,7 +205,7 @@ for n in range(300):
     time.sleep(0.02)
 """
     ran = run(("python", "-c", code), root=workspace, rules=CODE, bounds=SMALL_DISK)
-    assert (ran.ended, ran.code) == ("disk", None), ran.output
+    assert (ran.end_reason, ran.code) == ("disk", None), ran.output
 
 
 @each_row(
@@ -218,12 +225,12 @@ def test_secrets_are_left_out_also_where_the_output_is_cut():
     def redact(text):
         return text.replace(secret, "[secret]")
 
-    for before in (command_runner.KEPT - 250, command_runner.KEPT - 10, 5):
+    for before in (command_runner.SHOWN_CHARS - 250, command_runner.SHOWN_CHARS - 10, 5):
         raw = b"a" * before + secret.encode() + b"b" * 900_000
         head, rest = raw[: 9 << 10], raw[9 << 10 :]
         text, _ = command_runner.shortened_output(head, rest[-(9 << 10) :], len(rest) - (9 << 10), redact)
         assert "kk" not in text
-    raw = b"b" * 900_000 + secret.encode() + b"a" * (command_runner.KEPT - 250)
+    raw = b"b" * 900_000 + secret.encode() + b"a" * (command_runner.SHOWN_CHARS - 250)
     assert "kk" not in command_runner.shortened_output(raw[: 9 << 10], raw[-(9 << 10) :], 1, redact)[0]
     assert "kk" not in command_runner.shortened_output(b"\x1b[1m".join((b"k" * 250, b"k" * 250)), b"", 0, redact)[0]
 
@@ -240,13 +247,13 @@ for attempt in ("open('.git/config', 'w')", "open('here.txt', 'w')", "os.rename(
     except OSError: print('no')
 os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.dsa/x', 'w'); open('agent_ledger.log', 'w'); open('other', 'w')
 """
-    ran = run(("python", "-c", code), root=workspace, rules=CODE, protected=("link", "not/there"))
-    assert (ran.output, sorted(ran.removed)) == ("no\n" * 3, [".dsa", "agent_ledger.log", "link"])
+    ran = run(("python", "-c", code), root=workspace, rules=CODE, protected_patterns=("link", "not/there"))
+    assert (ran.output, sorted(ran.removed_paths)) == ("no\n" * 3, [".dsa", "agent_ledger.log", "link"])
     assert sorted(each.name for each in workspace.iterdir()) == [".git", "here.txt", "link", "other"]
     assert str((workspace / "link").readlink()) == "here.txt"
     for name in ("../x", "~/x", "."):
-        with pytest.raises(ValueError, match=r"is no pattern|leads out of the workspace"):
-            run(("python", "-c", "1"), root=workspace, rules=CODE, protected=(name,))
+        with pytest.raises(ValueError, match=r"is not a pattern|leads out of the workspace"):
+            run(("python", "-c", "1"), root=workspace, rules=CODE, protected_patterns=(name,))
 
 
 @pytest.mark.parametrize("cwd", ["..", "/", "missing", "link", "file", "a\0b"])

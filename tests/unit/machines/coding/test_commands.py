@@ -8,7 +8,7 @@ from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.command_runner import asked, fault
+from machines.coding.tools.command_runner import fault, read_command
 from machines.coding.tools.program_rules import Rules, python_start
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -33,7 +33,7 @@ from machines.coding.tools.workspace_paths import WorkspaceToolError
     ],
 )
 def test_a_command_is_a_list_of_arguments(cmd, argv):
-    assert asked(cmd) == argv
+    assert read_command(cmd) == argv
 
 
 @each_row(
@@ -42,13 +42,13 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
         ("cd src && pytest -q", "shell_syntax", 'send ["pytest", "-q"] with cwd "src"'),
         ("pytest && ruff check .", "shell_syntax", 'make 2 calls, one after the other: ["pytest"], then ["ruff", "check", "."]'),
         ("PYTHONPATH=. DEBUG=1 python x.py", "shell_syntax", 'send ["python", "x.py"]'),
-        (["python", "a.py", ">", "out.txt"], "shell_syntax", "as an argument, '>': what it writes"),
+        (["python", "a.py", ">", "out.txt"], "shell_syntax", "as an argument, '>': output and errors are returned"),
         (["python", "a b.py", "|", "grep", "a"], "shell_syntax", 'a command is a list, as ["python", "a b.py"]'),
         (["python", "a.py", "&&", "ls"], "shell_syntax", 'make 2 calls, one after the other: ["python", "a.py"], then ["ls"]'),
         (["cd", "src", "&&", "pytest"], "shell_syntax", 'send ["pytest"] with cwd "src"'),
         ('["python", "a.py", ";", "ls"]', "shell_syntax", "has ';' as an argument"),
         (["python", "a.py", "2>&1"], "shell_syntax", "write the command as one text with quotes around it"),
-        ("pytest | tail -5", "shell_syntax", "its whole output comes back"),
+        ("pytest | tail -5", "shell_syntax", "the output is returned"),
         ("python x.py > out.txt", "shell_syntax", "write_file"),
         ("python *.py", "shell_syntax", "name the files"),
         ("", "empty_command", "give a list"),
@@ -62,7 +62,7 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
 )  # fmt: skip
 def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
     with pytest.raises(WorkspaceToolError) as refused:
-        asked(cmd)
+        read_command(cmd)
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
 
 
@@ -73,13 +73,13 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
 def test_an_operator_of_a_shell_is_no_argument(operator):
     for cmd in (["python", "a.py", operator, "b"], ["python", "a.py", operator]):
         with pytest.raises(WorkspaceToolError, match="there is no shell here"):
-            asked(cmd)
+            read_command(cmd)
 
 
 @given(st.text(max_size=40) | st.lists(st.text(max_size=8), max_size=4))
 def test_anything_gives_arguments_or_a_tool_error(cmd):
     try:
-        argv = asked(cmd)
+        argv = read_command(cmd)
     except WorkspaceToolError:
         return
     assert all(argv[:1])
@@ -90,7 +90,7 @@ def test_anything_gives_arguments_or_a_tool_error(cmd):
 def test_a_text_is_split_as_a_shell_would_or_refused(words):
     """Quoted by the library's own rules, every list of arguments comes back as it was."""
     if words[0].strip() and not words[0].startswith("[") and "=" not in words[0]:
-        assert asked(shlex.join(words)) == tuple(words)
+        assert read_command(shlex.join(words)) == tuple(words)
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_paths_are_judged_from_where_the_command_runs(tmp_path):
 def test_a_refusal_says_what_is_allowed(tmp_path):
     assert "allowed programs: python, python3, pytest" in fault(["node", "x.js"], Rules(), tmp_path)
     assert "write the code to a file" in fault(["python", "-c", "1"], Rules(), tmp_path)
-    assert "runs code of its arguments" in fault(["python", "-m", "timeit", "-n1", "1"], Rules(), tmp_path)
+    assert "runs code in its arguments" in fault(["python", "-m", "timeit", "-n1", "1"], Rules(), tmp_path)
     assert "standard input" in fault(["python", "/dev/stdin"], Rules(), tmp_path)
     assert "use read_file" in fault(["cat", "x"], Rules(), tmp_path)
     assert 'send ["python", "x.py"]' in fault(["python x.py"], Rules(), tmp_path)

@@ -3,7 +3,7 @@
 import pytest
 from each_row import each_row
 
-from machines.coding.coding_work import evidence_of, files_in, lacking
+from machines.coding.coding_work import evidence_of, files_in, missing_evidence
 from machines.coding.task_plan import CodingCall, CodingResult
 from machines.coding.tools.workspace import FileEdit
 
@@ -58,12 +58,12 @@ def of_files(*names):
     ],
 )
 def test_evidence_fits_the_subtask(subtask, results, lacks):
-    assert lacking(subtask, results) == lacks
+    assert missing_evidence(subtask, results) == lacks
 
 
 @pytest.mark.parametrize("arguments", [{"files": 1}, {"files": {"a": 1}}, {"files": [{"path": ["a.py"]}]}, {"path": 7}])
 def test_arguments_of_servers_may_be_anything(arguments):
-    assert lacking("write_file a.py", [gave("words__lookup", arguments)]) == of_files("a.py")
+    assert missing_evidence("write_file a.py", [gave("words__lookup", arguments)]) == of_files("a.py")
 
 
 def test_names_of_files_are_known_by_their_endings():

@@ -242,7 +242,7 @@ def test_a_long_difference_has_a_beginning_and_an_end(root, tools):
     assert said["omitted_bytes"] > 100_000
     assert f"[.. {said['omitted_bytes']:,} bytes left out ..]" in said["diff"]
     of_both = f"{said['omitted_bytes']:,} bytes of the diff and 0 files of the list"
-    assert said["left_out"] == f"{of_both} are left out: say a path to see its part"
+    assert said["left_out"] == f"{of_both} are left out: name a path to see its part"
     assert "+line 1\n" in said["diff"]
     assert said["diff"].endswith("+line 19999\n")
     assert "bytes left out" in said["diff"]
@@ -270,7 +270,7 @@ def test_the_log(root, tools):
     one = tools.git_log(1)
     assert (len(one["commits"]), one["left_out"]) == (
         1,
-        "older commits are not shown: say a larger count, up to 100, or a path",
+        "older commits are not shown: set a larger count, up to 100, or a path",
     )
     assert "left_out" not in tools.git_log(3)
     assert [commit["subject"] for commit in tools.git_log(10, "a.py")["commits"]] == ["second", "first"]

@@ -13,7 +13,7 @@ from machines.coding.coding_tools import (
     POLLS,
     SAME_POLLS,
     WINDOW,
-    Did,
+    CallAction,
     key_of,
     reminder_of,
     round_of,
@@ -23,7 +23,7 @@ A, B = key_of("write_file", {"path": "a"}), key_of("write_file", {"path": "b"})
 
 
 def did(key=A, kind="changing", result="r", **more):
-    return Did(key, "write_file" if kind == "changing" else "read_file" if kind == "looking" else "run_cmd", kind, result, **more)  # fmt: skip
+    return CallAction(key, "write_file" if kind == "changing" else "read_file" if kind == "looking" else "run_cmd", kind, result, **more)  # fmt: skip
 
 
 def level(past, key=A, kind="changing"):
@@ -108,7 +108,9 @@ def test_polls_never_count():
 
 
 def edited(number, answer, error="not_found a", **more):
-    return Did(key_of("edit", {"n": number}), "edit", "changing", str(number), error=error, answer=answer, **more)
+    return CallAction(
+        key_of("edit", {"n": number}), "edit", "changing", str(number), error=error, answer=answer, **more
+    )
 
 
 def level_of_another(past, answer, tool="edit", number=99):

@@ -43,7 +43,7 @@ def sent(messages):
 
 def test_the_seed_lines_stand_in_every_request():
     work = work_with()
-    work.blocked = {"k": "write_file a.py: again"}
+    work.blocked_calls = {"k": "write_file a.py: again"}
     work.changes = {"a.py": (None, "1"), "gone.py": ("1", None)}
     lines = where_it_stands(work).splitlines()
     assert lines[:4] == ["GOAL: Do it", "CURRENT TASK: Task", "ACTIVE SUBTASK: write_file a.py", "FILES CREATED: a.py"]

@@ -33,7 +33,7 @@ def test_tasks_are_found_in_what_a_model_says(text):
 @each_row(
     ("text", "says"),
     [
-        ("I shall think about it.", "there is no JSON list of tasks"),
+        ("I shall think about it.", "no JSON list of tasks"),
         ("[]", "there are no tasks"),
         (json.dumps(GOOD * 4), "there are 4 tasks; write at most 3"),
         (json.dumps([{"description": "x", "subtasks": []}]), "task 1 has no subtasks"),

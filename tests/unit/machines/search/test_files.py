@@ -23,7 +23,7 @@ def places(folder, query, limit=5):
 def test_gives_file_line_and_excerpt(folder):
     found = search(folder, "zebra")
     assert found.places == (SearchHit("animals.md", 6, "A zebra has stripes."),)
-    assert (found.searched, found.left_out) == (2, 0)
+    assert (found.file_count, found.left_out) == (2, 0)
 
 
 def test_the_line_is_that_with_most_of_the_words(folder):
@@ -80,7 +80,7 @@ def test_what_is_no_text_is_left_out_and_counted(folder):
     os.mkfifo(folder / "pipe")
     found = search(folder, "cat")
     assert {place.file for place in found.places} == {"animals.md", "deep/barking.txt"}
-    assert (found.searched, found.left_out) == (2, 6)
+    assert (found.file_count, found.left_out) == (2, 6)
 
 
 @pytest.mark.parametrize(("query", "code"), [("", "NO_WORDS"), ("?!", "NO_WORDS")])
@@ -108,7 +108,7 @@ def test_a_link_that_has_taken_a_files_place_is_not_followed(folder, tmp_path_fa
     (folder / "animals.md").unlink()
     (folder / "animals.md").symlink_to(outside)
     index = policies.Index(folder, listed)
-    assert (list(index.places(["unicorn"], 5)), index.searched, index.left_out) == ([], 1, 1)
+    assert (list(index.places(["unicorn"], 5)), index.file_count, index.left_out) == ([], 1, 1)
 
 
 def test_a_folder_below_that_is_a_link_is_not_gone_into(folder, tmp_path_factory):

@@ -14,7 +14,7 @@ CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
 
 def brought(*chunks, misplaced=0):
-    return answer_of(reconcile_stream(chunks, TOOLS), lambda name, _beside: name, OFFERED, misplaced=misplaced)
+    return answer_of(reconcile_stream(chunks, TOOLS), lambda name, _beside: name, OFFERED, misplaced_count=misplaced)
 
 
 def a_call():

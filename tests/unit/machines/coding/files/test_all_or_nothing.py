@@ -104,7 +104,7 @@ def test_a_call_that_was_killed_anywhere_is_done_again_to_the_same_end(tmp_path,
         folder = tmp_path / str(failing)
         prepared(folder)
         with FileTools(folder) as opened:
-            planned = opened.planned(tool, CALLS[tool])
+            planned = opened.plan(tool, CALLS[tool])
             assert killed_at(folder, tool, planned, failing)
             found = {path: data for path, data in contents(folder).items() if ".dsa~" not in path}
             whole = {path: (OLD.get(path), AFTER[tool].get(path)) for path in {*OLD, *AFTER[tool]}}
@@ -140,7 +140,7 @@ def test_what_is_found_done_is_on_disk_too(tmp_path):
     """Who did it may have died before the names that lead to the file were synced."""
     prepared(tmp_path)
     with FileTools(tmp_path) as opened:
-        planned = opened.planned("write_file", CALLS["write_file"])
+        planned = opened.plan("write_file", CALLS["write_file"])
         opened.apply("write_file", CALLS["write_file"], planned)
         synced = []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.planted_files import looked
+from machines.coding.tools.planted_files import scan_planted
 from machines.coding.tools.workspace_paths import Protection
 
 NAMES = (
@@ -32,8 +32,8 @@ PATTERNS = (
 
 def covered_below(root, protection):
     """Return the paths of what is protected in a folder, the uppermost only."""
-    with looked(str(root), protection) as sight:
-        return sorted(str(Path(path).relative_to(root)) for path in sight.named)
+    with scan_planted(str(root), protection) as sight:
+        return sorted(str(Path(path).relative_to(root)) for path in sight.protected_numbers)
 
 
 def told_slowly(root, protection):

@@ -7,7 +7,7 @@ from file_tools import given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.workspace import edited, unified
+from machines.coding.tools.workspace import edit_text, unified_diff
 
 
 def test_a_difference_is_shown_for_a_person(workspace, tmp_path):
@@ -21,7 +21,7 @@ def test_a_difference_is_shown_for_a_person(workspace, tmp_path):
     )
     same = (tmp_path / "a.py").read_text()
     assert workspace.diff("write_file", {"path": "a.py", "content": same}) == "a.py: stays as it is\n"
-    assert "end is another" in workspace.diff("write_file", {"path": "a.py", "content": same[:-1]})
+    assert "line break at the end changes" in workspace.diff("write_file", {"path": "a.py", "content": same[:-1]})
 
 
 def test_all_that_is_written_is_shown_and_cannot_repaint_a_terminal(workspace, tmp_path):
@@ -64,7 +64,7 @@ LINES = st.lists(st.sampled_from("abc"), min_size=1, max_size=30).map("\n".join)
 
 @given(LINES, LINES)
 def test_a_difference_leads_from_one_text_to_the_other(before, after):
-    shown = unified("x", f"{before}\n".encode(), f"{after}\n".encode())
+    shown = unified_diff("x", f"{before}\n".encode(), f"{after}\n".encode())
     if before == after:
         assert shown == "x: stays as it is\n"
     else:
@@ -79,7 +79,7 @@ def test_a_difference_leads_from_one_text_to_the_other(before, after):
 def test_an_edit_is_a_replacement_with_any_line_endings(text, old, new):
     for crlf, ending in itertools.product((False, True), repeat=2):
         there, asked = text.replace("\n", "\r\n") if crlf else text, old.replace("\n", "\r\n") if ending else old
-        found, error = given_or_refused(edited, "x", there, asked, new, everywhere=True)
+        found, error = given_or_refused(edit_text, "x", there, asked, new, everywhere=True)
         if error is not None:
             assert error.code == ("not_found" if old not in text else "bad_arguments")
             continue
@@ -116,7 +116,7 @@ def test_an_edit_of_what_stands_several_times(workspace, tmp_path):
     code, text = refused(workspace.edit, "a", "x = 1", "x = 2")
     assert (code, text) == (
         "ambiguous",
-        "'old' stands 3 times in 'a' (lines 1, 3, 4): give more of the lines around the one that is meant, or say all=true",
+        "'old' occurs 3 times in 'a' (lines 1, 3, 4): add lines around the one to replace, or set all=true",
     )
     assert workspace.edit("a", "x = 1", "x = 2", all=True)["result"] == "Edited a: it has 4 lines now"
     assert (tmp_path / "a").read_text() == "x = 2\ny = 2\nx = 2\nx = 2\n"
@@ -126,23 +126,23 @@ def test_an_edit_of_what_is_not_there_shows_what_is(workspace, tmp_path):
     (tmp_path / "a").write_text("def total(items):\n    return sum(items)\n\n\ndef mean(items):\n\treturn 0\n")
     code, text = refused(workspace.edit, "a", "def totals(items):\n  return sum(item)", "")
     assert code == "not_found"
-    assert text == "'old' does not stand in 'a'. Most alike are:\n1: def total(items):\n5: def mean(items):"
+    assert text == "'old' does not occur in 'a'. The most similar lines are:\n1: def total(items):\n5: def mean(items):"
     spaced = refused(workspace.edit, "a", "def total( items ):\n  return sum(items)", "")[1]
     assert spaced == (
-        "'old' does not stand in 'a', but for whitespace it does. Copy it exactly from there:\n"
+        "'old' does not occur in 'a', except with other whitespace. Copy it exactly from there:\n"
         "1: def total(items):\n2:     return sum(items)"
     )
     assert "5: def mean(items):\n6: \treturn 0" in refused(workspace.edit, "a", "def mean(items):\n    return 0", "")[1]
-    assert "nor anything like it" in refused(workspace.edit, "a", "§§§§§§§§§§§§", "")[1]
+    assert "nor a similar text" in refused(workspace.edit, "a", "§§§§§§§§§§§§", "")[1]
 
 
 def test_an_edit_that_is_not_found_says_that_line_ends_are_mixed(workspace, tmp_path):
     (tmp_path / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
-    hint = "its line ends are mixed, \\r\\n and \\n: give one line, or several with their ends as read_file shows them"
+    hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several with their ends as read_file shows them"
     code, text = refused(workspace.edit, "a", "one\ntwo\nthree", "x")
     assert code == "not_found"
     assert text == (
-        f"'old' does not stand in 'a' ({hint}), but for whitespace it does. Copy it exactly from there:\n"
+        f"'old' does not occur in 'a' ({hint}), except with other whitespace. Copy it exactly from there:\n"
         "1: one\\r\n2: two\n3: three\\r"
     )
     assert hint in refused(workspace.edit, "a", "§§§§§§§§§§§§", "x")[1]

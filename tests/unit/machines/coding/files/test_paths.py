@@ -6,7 +6,7 @@ from file_tools import FileTools, given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.workspace_paths import PathPattern, named, parts_of
+from machines.coding.tools.workspace_paths import PathPattern, parts_of, path_text
 
 
 @each_row(
@@ -27,7 +27,7 @@ from machines.coding.tools.workspace_paths import PathPattern, named, parts_of
 )
 def test_what_a_path_means(path, parts):
     assert parts_of(path, ["/some/space"]) == parts
-    assert parts_of(named(parts)) == parts
+    assert parts_of(path_text(parts)) == parts
 
 
 def test_a_path_is_known_by_what_it_leads_to_however_it_is_written(workspace, tmp_path):
@@ -55,7 +55,7 @@ def test_any_text_is_names_that_stay_inside_or_is_refused(text):
         return
     assert not {"", ".", ".."} & set(parts)
     assert not any("/" in part or "\0" in part for part in parts)
-    assert not named(parts).isprintable() or "\\" in named(parts) or parts_of(named(parts)) == parts
+    assert not path_text(parts).isprintable() or "\\" in path_text(parts) or parts_of(path_text(parts)) == parts
 
 
 @each_row(

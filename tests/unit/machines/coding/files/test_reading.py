@@ -33,7 +33,7 @@ def test_what_we_write_for_people_is_not_listed(workspace, tmp_path):
     (tmp_path / ".agent_context" / "state.json").write_text("{}")
     assert workspace.list_dir()["entries"] == []
     assert refused(workspace.list_dir, ".agent_context")[0] == "protected_path"
-    assert "there is no 'agent_ledger.lo': see" in refused(workspace.read_file, "agent_ledger.lo")[1].replace(";", ":")
+    assert "there is no 'agent_ledger.lo': list" in refused(workspace.read_file, "agent_ledger.lo")[1].replace(";", ":")
     assert workspace.read_file("agent_ledger.log")["content"] == "x"
 
 
@@ -51,7 +51,7 @@ def test_a_long_list_says_how_many_more_there_are(workspace, tmp_path):
 def test_what_cannot_be_listed(workspace, tmp_path):
     (tmp_path / "a.py").touch()
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
-    assert refused(workspace.list_dir, "a.py") == ("not_a_folder", "'a.py' is no folder: read it with read_file")
+    assert refused(workspace.list_dir, "a.py") == ("not_a_folder", "'a.py' is not a folder: read it with read_file")
     assert refused(workspace.list_dir, "x")[0] == "no_such_file"
     assert refused(workspace.list_dir, ".git/hooks")[0] == "protected_path"
 
@@ -124,7 +124,7 @@ def test_what_is_no_text(workspace, tmp_path):
     (tmp_path / "c.txt").write_bytes("caf\xe9 \xe0".encode("latin-1"))
     assert refused(workspace.read_file, "a.bin") == (
         "binary_file",
-        "'a.bin' is no text (4 bytes): it cannot be shown",
+        "'a.bin' is not text (4 bytes): it cannot be shown",
     )
     assert "of UTF-16" in refused(workspace.read_file, "b.txt")[1]
     found = workspace.read_file("c.txt")

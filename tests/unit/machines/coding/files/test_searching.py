@@ -63,7 +63,7 @@ def test_what_we_write_for_people_is_not_searched(searched, tmp_path):
 
 def test_a_search_that_finds_nothing_says_what_may_have_been_meant(searched):
     assert searched.search("print|re", "src")["result"] == (
-        "no line in 2 files has it as it is written (for an expression say is_regex=true)"
+        "no line in 2 files has it as a text (for an expression set is_regex=true)"
     )
     assert searched.search("nothing", "src")["result"] == "no line in 2 files has it"
     assert refused(searched.search, "x", "nowhere")[0] == "no_such_file"

@@ -26,7 +26,7 @@ def test_a_file_is_written_as_the_seed_says(workspace, tmp_path):
 
 def test_folders_are_made_unless_that_is_not_wanted(workspace, tmp_path):
     code, text = refused(workspace.write_file, "a/b/c.py", "x", create_dirs=False)
-    assert (code, text) == ("no_such_folder", "there is no folder 'a/b': say create_dirs=true to make it")
+    assert (code, text) == ("no_such_folder", "there is no folder 'a/b': set create_dirs=true to create it")
     assert contents(tmp_path) == {}
     workspace.write_file("a/b/c.py", "x")
     workspace.write_file("a/b/d.py", "y", create_dirs=False)
@@ -67,7 +67,7 @@ def test_a_new_file_has_the_mode_of_any_new_file(workspace, tmp_path):
 def test_a_file_keeps_its_bom_and_line_ends(workspace, tmp_path, before, content, after, kept):
     (tmp_path / "a").write_bytes(before)
     call = {"path": "a", "content": content}
-    planned = workspace.planned("write_file", call)
+    planned = workspace.plan("write_file", call)
     done = workspace.apply("write_file", call, planned)
     assert (tmp_path / "a").read_bytes() == after
     assert done["result"] == f"Wrote {len(content)} chars to a{kept}"
@@ -169,7 +169,7 @@ def test_what_is_planned_is_what_happens(workspace, tmp_path):
         ("edit", {"path": "a", "old": "2", "new": "4"}),
     ):
         before = contents(tmp_path)
-        planned = workspace.planned(tool, arguments)
+        planned = workspace.plan(tool, arguments)
         shown = workspace.diff(tool, arguments)
         assert contents(tmp_path) == before
         assert all(f"+++ {change.path}\n" in shown for change in planned)
@@ -177,7 +177,7 @@ def test_what_is_planned_is_what_happens(workspace, tmp_path):
         assert [FileEdit(**said) for said in json.loads(json.dumps(done["changes"]))] == list(planned)
         assert [workspace.digest(change.path) for change in planned] == [change.after for change in planned]
         assert workspace.apply(tool, arguments, planned) == done
-    assert workspace.planned("read_file", {"path": "a"}) == ()
+    assert workspace.plan("read_file", {"path": "a"}) == ()
     assert workspace.diff("list_dir", {}) == ""
 
 
@@ -188,10 +188,10 @@ def test_a_call_is_not_done_when_its_files_have_changed_since(workspace, tmp_pat
         "write_file": {"path": "a", "content": "new"},
         "write_files": {"files": [{"path": "b", "content": ""}, {"path": "a", "content": "new"}]},
     }
-    plans = {tool: workspace.planned(tool, arguments) for tool, arguments in calls.items()}
+    plans = {tool: workspace.plan(tool, arguments) for tool, arguments in calls.items()}
     (tmp_path / "a").write_text("one two three")
     for tool, arguments in calls.items():
         assert refused(workspace.apply, tool, arguments, plans[tool])[0] == "changed_since"
     assert contents(tmp_path) == {"a": b"one two three"}
-    other = workspace.planned("write_file", {"path": "c", "content": ""})
+    other = workspace.plan("write_file", {"path": "c", "content": ""})
     assert refused(workspace.apply, "write_file", calls["write_file"], other)[0] == "changed_since"

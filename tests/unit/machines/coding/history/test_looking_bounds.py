@@ -33,12 +33,12 @@ def test_what_is_beyond_the_bound_of_bytes_is_left_out_and_told(history, root):
     (root / "z.txt").write_text("code comes first")
     first = history.mark("first")
     told = history.unkept(first)
-    assert told.startswith("not kept, so no diff shows what changes in it and no undo puts it back: ")
+    assert told.startswith("not stored, so no diff shows its changes and no undo restores it: ")
     assert told.endswith(" files beyond 500 MB of content, as a/f099, a/f100, a/f101")
     assert set(history.left_out(first)) >= {f"a/f{number:03}" for number in range(FIT, FIT + 5)}
     (root / "z.txt").write_text("changed")
     (root / "a" / "f104").write_text("changed")
-    assert [each.path for each in history.changed(first, history.mark("last"))] == ["z.txt"]
+    assert [each.path for each in history.changed_files(first, history.mark("last"))] == ["z.txt"]
 
 
 def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
@@ -48,7 +48,7 @@ def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
         (root / "a" / f"f{number:03}").unlink()
     history.mark("some are gone, and there is room")
     again = WorkspaceHistory(tmp_path / "history", root).mark("last")
-    assert {each.path for each in history.changed(first, again)} == {f"a/f{number:03}" for number in range(50)}
+    assert {each.path for each in history.changed_files(first, again)} == {f"a/f{number:03}" for number in range(50)}
     assert history.unkept(again) == history.unkept(first)
 
 
@@ -57,8 +57,8 @@ def test_a_file_that_is_named_is_kept_whatever_else_there_is(history, root):
     first = history.mark("first", ["a/f104"])
     (root / "a" / "f104").write_text("changed")
     last = history.mark("last", ["a/f104"])
-    assert [each.path for each in history.changed(first, last)] == ["a/f104"]
-    assert history.undo(first, last).restored == ("a/f104",)
+    assert [each.path for each in history.changed_files(first, last)] == ["a/f104"]
+    assert history.undo(first, last).restored_paths == ("a/f104",)
     assert (root / "a" / "f104").stat().st_size == SIZE
 
 
@@ -71,12 +71,12 @@ def test_what_was_read_once_is_looked_at_however_late_it_is(history, root, monke
     first = history.mark("first")
     monkeypatch.setattr(workspace_scan, "MOST_S", -1.0)
     (root / "src" / "a.py").write_text("changed")
-    assert [each.path for each in history.changed(first, history.mark("last"))] == ["src/a.py"]
+    assert [each.path for each in history.changed_files(first, history.mark("last"))] == ["src/a.py"]
 
 
 def test_a_mark_that_is_stopped_leaves_nothing(history, root):
     asked = itertools.count()
-    with pytest.raises(HistoryError, match="it was stopped"):
+    with pytest.raises(HistoryError, match="was stopped"):
         history.mark("first", stop=lambda: next(asked) > 1)
     assert history.unkept(history.mark("second")) == ""
 
@@ -84,11 +84,11 @@ def test_a_mark_that_is_stopped_leaves_nothing(history, root):
 def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp_path):
     toolbox = Toolbox({"workspace": str(root)}, tmp_path)
     write = {"path": "new.txt", "content": "x"}
-    planned = tuple(toolbox.workspace.planned(WriteFile(**write)))
+    planned = tuple(toolbox.workspace.plan(WriteFile(**write)))
     call = CodingCall(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
-        with pytest.raises(HistoryError, match="it was stopped"):
+        with pytest.raises(HistoryError, match="was stopped"):
             toolbox.do(call, key="r/1/1", stop=stopped)
     assert not (root / "new.txt").exists()
     toolbox.close()
@@ -103,7 +103,7 @@ def test_progress_is_told_after_two_seconds_and_taken_away(monkeypatch):
         effort.go_on(size)
     effort.end()
     monkeypatch.undo()
-    said = "looking at the workspace, so that changes can be undone: "
+    said = "scanning the workspace, so that changes can be undone: "
     assert told == [f"{said}3 files, 0 MB, 2 s", f"{said}4 files, 1 MB, 3 s", ""]
 
 
@@ -111,7 +111,9 @@ def test_a_user_is_told_what_is_not_kept_by_the_work_and_by_undo(tmp_path):
     code = typed_in(tmp_path)
     sparse(tmp_path / "work" / "a", FIT + 5)
     write = calls(("write_file", {"path": "a.txt", "content": "one\n"}))
-    told = "not kept, so no diff shows what changes in it and no undo puts it back: 5 files beyond 500 MB of content, as a/f100"
+    told = (
+        "not stored, so no diff shows its changes and no undo restores it: 5 files beyond 500 MB of content, as a/f100"
+    )
     done = code("Do it", "--mode", "full-auto", script=(PLAN, write, write, DONE))
     assert done.stdout.count(f"  {told}") == 1
     assert told in code("last", command="undo").stdout

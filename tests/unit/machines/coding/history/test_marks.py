@@ -12,7 +12,14 @@ from workspaces import state
 
 from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history import ChangedFile, WorkspaceHistory
-from machines.coding.history.workspace_scan import IGNORED, LARGEST_BYTES, FileState, HistoryError, blob_id, look
+from machines.coding.history.workspace_scan import (
+    IGNORED_AT_START,
+    LARGEST_BYTES,
+    FileState,
+    HistoryError,
+    blob_id,
+    look,
+)
 
 UNKNOWN = "0" * 40
 
@@ -56,14 +63,14 @@ def test_every_kind_of_change_is_found(history, root):
     (root / "new" / "c.py").write_text("c\n", "utf-8")
     last = history.mark("last")
     script = blob_id(b"#!/bin/sh\n")
-    assert history.changed(first, last) == (
+    assert history.changed_files(first, last) == (
         ChangedFile("link", blob_id(b"src/a.py"), blob_id(b"src/b.py"), "120000", "120000"),
         ChangedFile("new/c.py", None, blob_id(b"c\n"), None, "100644"),
         ChangedFile("run.sh", script, script, "100755", "100644"),
         ChangedFile("src/a.py", blob_id(b"a = 1\n"), blob_id(b"a = 2\n"), "100644", "100644"),
         ChangedFile("src/b.py", blob_id(b"b = 1\n"), None, "100644", None),
     )
-    assert paths(history.changed(last, first)) == paths(history.changed(first, last))
+    assert paths(history.changed_files(last, first)) == paths(history.changed_files(first, last))
 
 
 def test_a_change_of_equal_size_and_time_is_found(history, root):
@@ -72,7 +79,7 @@ def test_a_change_of_equal_size_and_time_is_found(history, root):
     before = file.stat()
     file.write_text("a = 3\n", "utf-8")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert paths(history.changed(first, history.mark("last"))) == ["src/a.py"]
+    assert paths(history.changed_files(first, history.mark("last"))) == ["src/a.py"]
 
 
 def test_changes_right_after_each_other_are_all_found(history, root):
@@ -88,7 +95,7 @@ def test_an_empty_folder_is_kept(history, root):
     (root / "empty" / "inner").mkdir()
     last = history.mark("last")
     assert last != first
-    assert history.changed(first, last) == ()
+    assert history.changed_files(first, last) == ()
 
 
 def test_names_of_any_bytes(history, root):
@@ -97,10 +104,10 @@ def test_names_of_any_bytes(history, root):
         (root / os.fsdecode(name)).write_text("x", "utf-8")
     before = state(root)
     last = history.mark("last")
-    assert len(history.changed(first, last)) == 7
+    assert len(history.changed_files(first, last)) == 7
     assert history.diff(first, last).count("diff --git") == 7
     undone = history.undo(first, last)
-    assert len(undone.removed) == 7
+    assert len(undone.removed_paths) == 7
     history.undo(undone.before, undone.after)
     assert state(root) == before
 
@@ -122,11 +129,11 @@ def test_what_is_left_out(history, root):
     for path in (root / "fits", root / "src" / "a.py", root / "src" / "b.py", root / "run.sh", root / "link"):
         path.unlink()
     after = history.mark("all gone")
-    assert paths(history.changed(mark, after)) == [
+    assert paths(history.changed_files(mark, after)) == [
         ".gitignore", "fits", "link", "run.sh", "src/a.py", "src/b.py",
     ]  # fmt: skip
     assert dict(history.left_out(mark)) == dict(history.left_out(after)) == {
-        "big": "over 5,000,000 bytes", "own": "a virtual environment", "pipe": "a pipe", "build/x": IGNORED, "src/x.log": IGNORED,
+        "big": "over 5,000,000 bytes", "own": "a virtual environment", "pipe": "a pipe", "build/x": IGNORED_AT_START, "src/x.log": IGNORED_AT_START,
     }  # fmt: skip
 
 
@@ -142,7 +149,7 @@ def test_a_file_that_is_named_later_is_still_looked_at(history, root):
     (root / "src" / "a.py").write_text("hidden\n", "utf-8")
     (root / "new").write_text("x", "utf-8")
     last = history.mark("last")
-    assert paths(history.changed(first, last)) == ["src/a.py"]
+    assert paths(history.changed_files(first, last)) == ["src/a.py"]
 
 
 def test_many_files_are_written_as_one_pack(history, root, tmp_path):
@@ -153,8 +160,8 @@ def test_many_files_are_written_as_one_pack(history, root, tmp_path):
     git(tmp_path, "fsck", "--full", "--strict")
     shutil.rmtree(root / "d3")
     before = history.mark("fewer")
-    assert len(history.undo(first, before).restored) == 71
-    assert history.changed(first, history.mark("again")) == ()
+    assert len(history.undo(first, before).restored_paths) == 71
+    assert history.changed_files(first, history.mark("again")) == ()
 
 
 @pytest.mark.parametrize("name", ["src/a.py", "run.sh", "src"])
@@ -163,7 +170,7 @@ def test_permissions_that_git_does_not_keep_are_a_change(history, root, tmp_path
     (root / name).chmod(0o700 if name != "src/a.py" else 0o600)
     last = history.mark("last")
     assert last != first
-    assert paths(history.changed(first, last)) == ([name] if name != "src" else [])
+    assert paths(history.changed_files(first, last)) == ([name] if name != "src" else [])
     assert history.diff(first, last).startswith(
         f"Permissions of {name}: 0{'644' if name == 'src/a.py' else '755'}, then 0"
     )
@@ -191,7 +198,7 @@ def test_without_what_was_seen_all_is_read_again(history, root, tmp_path, torn):
     again = WorkspaceHistory(tmp_path / "history", root)
     assert again.mark("nothing done") == first
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
-    assert paths(again.changed(first, again.mark("last"))) == ["src/a.py"]
+    assert paths(again.changed_files(first, again.mark("last"))) == ["src/a.py"]
 
 
 def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
@@ -202,7 +209,7 @@ def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
     assert history.mark("nothing done") == second
     (root / "src" / "a.py").write_text("a = 1\n", "utf-8")
     third = history.mark("third")
-    assert other.changed(first, third) == ()
+    assert other.changed_files(first, third) == ()
     assert git(tmp_path, "rev-list", "--count", "runs/workspace") == "3\n"
 
 
@@ -225,7 +232,7 @@ def test_without_git_it_is_said_what_is_missing(root, tmp_path):
 def test_what_is_no_mark_is_refused(history, bad):
     mark = history.mark("mark")
     bad = blob_id(b"a = 1\n") if bad == "blob" else bad
-    for ask in (history.changed, history.diff, history.undo):
+    for ask in (history.changed_files, history.diff, history.undo):
         with pytest.raises(HistoryError):
             ask(mark, bad)
         with pytest.raises(HistoryError):
@@ -281,12 +288,12 @@ def test_a_file_is_read_again_when_anything_of_it_is_another(root, other):
     stamp = [found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
     if other is not None:
         stamp[other] += 1
-    seen = FileState(tuple(stamp), "100755", UNKNOWN, settled=True)
+    seen = FileState(tuple(stamp), "100755", UNKNOWN, is_settled=True)
     blob = looked(root, {"run.sh": seen}).files["run.sh"].blob
     assert blob == (UNKNOWN if other is None else blob_id(b"#!/bin/sh\n"))
 
 
 def test_a_file_that_was_just_written_is_not_settled(tmp_path):
     (tmp_path / "new").write_text("x", "utf-8")
-    assert not looked(tmp_path, {}).files["new"].settled
-    assert looked(Path(os.__file__).parent / "json", {}).files["decoder.py"].settled
+    assert not looked(tmp_path, {}).files["new"].is_settled
+    assert looked(Path(os.__file__).parent / "json", {}).files["decoder.py"].is_settled

@@ -25,9 +25,9 @@ def test_an_undo_puts_all_back(history, root):
     undone = history.undo(first, last)
     assert state(root) == before
     assert (undone.before, undone.conflicts) == (last, ())
-    assert undone.restored == ("link", "run.sh", "src/a.py", "src/b.py")
-    assert undone.removed == ("new/inner/c.py",)
-    assert history.changed(first, undone.after) == ()
+    assert undone.restored_paths == ("link", "run.sh", "src/a.py", "src/b.py")
+    assert undone.removed_paths == ("new/inner/c.py",)
+    assert history.changed_files(first, undone.after) == ()
     again = history.undo(undone.before, undone.after)
     assert again.conflicts == ()
     assert state(root) == changed
@@ -39,7 +39,7 @@ def test_an_undo_that_is_done_already_does_nothing(history, root):
     last = history.mark("last")
     history.undo(first, last)
     again = history.undo(first, last)
-    assert (again.restored, again.removed, again.conflicts) == ((), (), ())
+    assert (again.restored_paths, again.removed_paths, again.conflicts) == ((), (), ())
     assert again.before == again.after
 
 
@@ -63,7 +63,7 @@ def test_what_somebody_has_changed_since_is_left_alone(history, root):
         Conflict("src/a.py", "it was changed since"),
         Conflict("src/b.py", "it is gone"),
     )
-    assert (undone.restored, undone.removed) == ((), ("made2",))
+    assert (undone.restored_paths, undone.removed_paths) == ((), ("made2",))
     del before["made2"]
     assert state(root) == before
     assert "by a person" in history.diff(last, undone.before)
@@ -75,7 +75,7 @@ def test_only_what_is_between_the_marks_is_undone(history, root):
     (root / "src" / "a.py").write_text("between", "utf-8")
     last = history.mark("last")
     (root / "later").write_text("1", "utf-8")
-    assert history.undo(first, last).restored == ("src/a.py",)
+    assert history.undo(first, last).restored_paths == ("src/a.py",)
     assert (root / "later").exists()
     assert (root / "earlier").exists()
 
@@ -106,7 +106,7 @@ def test_a_folder_that_holds_more_stays(history, root):
     (root / "new" / "__pycache__").mkdir(parents=True)
     (root / "new" / "__pycache__" / "x.pyc").write_text("x", "utf-8")
     (root / "new" / "x.py").write_text("x", "utf-8")
-    assert history.undo(first, history.mark("last")).removed == ("new/x.py",)
+    assert history.undo(first, history.mark("last")).removed_paths == ("new/x.py",)
     assert (root / "new" / "__pycache__" / "x.pyc").exists()
 
 
@@ -118,11 +118,11 @@ def test_a_file_that_was_named_before_is_not_taken_for_made(history, root):
     first = history.mark("first")
     (root / ".gitignore").write_text("", "utf-8")
     last = history.mark("last")
-    assert [each.path for each in history.changed(first, last)] == [".gitignore"]
+    assert [each.path for each in history.changed_files(first, last)] == [".gitignore"]
     undone = history.undo(first, last)
     assert undone.conflicts == ()
     assert (root / ".env").read_text("utf-8") == (root / "keys" / "k").read_text("utf-8") == "a person's"
-    assert undone.restored == (".gitignore",)
+    assert undone.restored_paths == (".gitignore",)
 
 
 #: What a command does after a .gitignore that names data.txt and kept/ has been there from the beginning, or has been made meanwhile.
@@ -146,15 +146,15 @@ def test_ignored_file_that_is_gone_is_told_and_listed(history, root, name):
         if text is not None:
             (root / path).write_text(text, "utf-8")
     between = history.mark("between")
-    assert {each.path for each in history.changed(first, between)} <= {".gitignore"}  # nothing is new
+    assert {each.path for each in history.changed_files(first, between)} <= {".gitignore"}  # nothing is new
     (root / "data.txt").unlink()
     (root / "kept" / "deep" / "a.txt").unlink()
     last = history.mark("last")
     gone = ["data.txt", "kept/deep/a.txt"]
-    assert [(each.path, each.before, each.after) for each in history.changed(between, last)] == [
+    assert [(each.path, each.before, each.after) for each in history.changed_files(between, last)] == [
         (path, UNKEPT, None) for path in gone
     ]
-    assert history.lost(between, last).endswith(": data.txt, kept/deep/a.txt")
+    assert history.lost_text(between, last).endswith(": data.txt, kept/deep/a.txt")
     assert "Not kept: data.txt is gone" in history.diff(first, last)
     assert {each.path for each in history.undo(first, last).conflicts} == set(gone)
     (root / "data.txt").write_text("put back by a person", "utf-8")
@@ -169,7 +169,7 @@ def test_recorded_file_that_is_gone_is_put_back_whatever_a_gitignore_says_meanwh
     history.mark("between")
     (root / "data.txt").unlink()
     undone = history.undo(first, history.mark("last"))
-    assert "data.txt" in undone.restored
+    assert "data.txt" in undone.restored_paths
     assert (root / "data.txt").read_text("utf-8") == "precious"
 
 
@@ -181,9 +181,9 @@ def test_file_of_which_nobody_knows_whether_it_was_there_is_not_called_new(histo
     (root / ".gitignore").unlink()
     (root / "really.txt").write_text("new", "utf-8")
     last = history.mark("last")
-    known = {each.path: each.before for each in history.changed(first, last)}
+    known = {each.path: each.before for each in history.changed_files(first, last)}
     assert (known["later.txt"], known["really.txt"]) == (UNKNOWN, None)
-    assert history.changed(first, last, made=["later.txt"])[1].before is None
+    assert history.changed_files(first, last, new_paths=["later.txt"])[1].before is None
 
 
 def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
@@ -191,7 +191,7 @@ def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
     first = history.mark("first")
     (root / "shrinks").write_text("small", "utf-8")
     (root / "src" / "a.py").write_bytes(b"x" * (LARGEST_BYTES + 1))
-    found = {each.path: (each.before, each.after) for each in history.changed(first, history.mark("last"))}
+    found = {each.path: (each.before, each.after) for each in history.changed_files(first, history.mark("last"))}
     assert found["shrinks"][0] == found["src/a.py"][1] == UNKEPT
 
 
@@ -202,10 +202,10 @@ def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, mon
     for number in range(5):
         (root / "many" / f"{number}.txt").write_text("x", "utf-8")
     mark = history.mark("first")
-    assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED) == 3
-    assert "not told when it is gone: what is beyond" in history.unkept(mark)
+    assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED_AT_START) == 3
+    assert "not checked for loss: files beyond" in history.unkept(mark)
     (root / "many" / "0.txt").unlink()
-    assert "not told when it is gone" in history.unkept(history.mark("last"))
+    assert "not checked for loss" in history.unkept(history.mark("last"))
 
 
 def test_files_that_were_or_are_too_large_are_left_alone(history, root):
@@ -243,7 +243,7 @@ def test_permissions_are_put_back(history, root, earlier, how):
         shutil.rmtree(root / "src")
     undone = history.undo(first, history.mark("last"))
     assert undone.conflicts == ()
-    assert "src/a.py" in undone.restored
+    assert "src/a.py" in undone.restored_paths
     assert state(root) == before
 
 
@@ -266,11 +266,11 @@ def test_what_somebody_has_closed_since_is_not_opened(history, root):
         (root / name).chmod(0o600)
     undone = history.undo(first, last)
     assert undone.conflicts == (Conflict("src/b.py", "its permissions were changed since"),)
-    assert undone.restored == ("run.sh", "src/a.py")
+    assert undone.restored_paths == ("run.sh", "src/a.py")
     modes = {name: (root / name).stat().st_mode & 0o777 for name in ("src/a.py", "src/b.py", "run.sh")}
     assert modes == {"src/a.py": 0o600, "src/b.py": 0o600, "run.sh": 0o700}
     again = history.undo(first, last)
-    assert (again.restored, again.removed) == ((), ())
+    assert (again.restored_paths, again.removed_paths) == ((), ())
 
 
 def test_the_user_s_umask_takes_nothing_from_what_was(history, root):
@@ -301,13 +301,13 @@ def test_what_is_no_file_and_was_made_is_taken_away(history, root, kind):
     (root / "src" / "a.py").unlink()
     make_special(root / "src" / "a.py", kind)
     last = history.mark("last")
-    assert [change.path for change in history.changed(first, last)] == ["made/it", "src/a.py"]
+    assert [change.path for change in history.changed_files(first, last)] == ["made/it", "src/a.py"]
     assert f"Not kept: made/it ({kind})\n" in history.diff(first, last)
     undone = history.undo(first, last)
-    assert (undone.removed, undone.restored, undone.conflicts) == (("made/it",), ("src/a.py",), ())
+    assert (undone.removed_paths, undone.restored_paths, undone.conflicts) == (("made/it",), ("src/a.py",), ())
     assert state(root) == before
     again = history.undo(first, last)
-    assert (again.removed, again.restored, again.conflicts) == ((), (), ())
+    assert (again.removed_paths, again.restored_paths, again.conflicts) == ((), (), ())
 
 
 def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
@@ -325,7 +325,7 @@ def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
     undone = history.undo(first, last)
     assert undone.conflicts == (
         Conflict("gone", "it was a pipe, which an undo cannot create"),
-        Conflict("made", "something else stands there now"),
+        Conflict("made", "there is something else now"),
     )
     assert {path.name for path in root.iterdir()} >= {"own", "hidden", "made"}
     assert (root / "made").read_text("utf-8") == "by a person"

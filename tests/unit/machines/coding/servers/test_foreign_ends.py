@@ -195,7 +195,7 @@ def test_nobody_waits_for_a_server_whose_talk_cannot_begin(monkeypatch):
     async def lived():
         live = Live("odd", rogue("fine"))
         async with asyncio.timeout(30):
-            await live.started
+            await live.ready
         return live, (await asyncio.gather(live.task, return_exceptions=True))[0]
 
     live, fault = asyncio.run(lived())

@@ -28,8 +28,8 @@ pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
         ("garbage", "server_garbled", "does not speak MCP; .* such as 'Hello, I am no server'"),
         ("binary", "server_garbled", "does not speak MCP"),
         ("one_line", "too_large", "writes a message of more than 16 MiB"),
-        ("odd_answer", "server_not_started", "cannot be talked to: capabilities: Field required"),
-        ("old", "server_not_started", "cannot be talked to: Unsupported protocol version .* 1999-01-01"),
+        ("odd_answer", "server_not_started", "does not answer as an MCP server: capabilities: Field required"),
+        ("old", "server_not_started", "does not answer as an MCP server: Unsupported protocol version .* 1999-01-01"),
     ],
 )
 def test_a_server_that_does_not_start_is_told_by_name(opened, how, code, says):
@@ -125,7 +125,7 @@ def test_server_that_died_between_calls_is_started_again_and_the_result_says_so(
     said = foreign.call("odd__good", {})
     assert int(said["text"]) != first
     assert said["restarted"] == (
-        "the MCP server 'odd' has ended (ended by SIGKILL); it was started again before this call, and knows nothing of those before"
+        "the MCP server 'odd' has ended (ended by SIGKILL); it was started again before this call, and does not remember earlier calls"
     )
     assert "restarted" not in foreign.call("odd__good", {})
 
@@ -136,7 +136,7 @@ def test_call_that_was_never_sent_is_not_said_to_have_failed_at_the_server(opene
     code, said = refused(foreign.call, "odd__good", {})
     assert code == "server_not_asked"
     assert said.startswith("the MCP server 'odd' does not list its tools any more: I have")
-    assert said.endswith("It was not asked: the call was not made")
+    assert said.endswith("The call was not made")
 
 
 def test_call_that_is_stopped_before_it_is_sent_was_not_made(opened):
@@ -146,5 +146,5 @@ def test_call_that_is_stopped_before_it_is_sent_was_not_made(opened):
         stopping.set()
         code, said = refused(foreign.call, "test__lookup", {"key": "mcp"}, stop=stopping)
     assert code == "stopped"
-    assert said == "test__lookup was stopped. It was not asked: the call was not made"
+    assert said == "test__lookup was stopped. The call was not made"
     assert "restarted" not in foreign.call("test__lookup", {"key": "mcp"})

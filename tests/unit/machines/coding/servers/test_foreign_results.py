@@ -81,13 +81,13 @@ def test_odd_values_are_json_or_refused(opened, how):
     [
         ("test", "fail", {}, "tool_error", "Error executing tool fail"),
         ("test", "word_count", {"txt": 1}, "tool_error", "Field required"),
-        ("empty_error", "good", {}, "tool_error", "the tool failed, and does not say why"),
+        ("empty_error", "good", {}, "tool_error", "the tool failed without a reason"),
         ("refuses", "good", {}, "tool_error", "the MCP server 'refuses' refuses the call: not today"),
         ("no_content", "good", {}, "server_garbled", "'no_content' answers in a form that is not MCP's: content"),
         ("no_result", "good", {}, "server_garbled", "'no_result' answers in a form that is not MCP's: content.0"),
-        ("test", "fail", {"a": {1, 2}}, "bad_arguments", "the arguments of test__fail are no JSON"),
-        ("test", "fail", {"a": float("inf")}, "bad_arguments", "the arguments of test__fail are no JSON"),
-        ("test", "none", {}, "unknown_tool", "there is no tool 'test__none'; there are: test__ask, test__big"),
+        ("test", "fail", {"a": {1, 2}}, "bad_arguments", "the arguments of test__fail are not valid JSON"),
+        ("test", "fail", {"a": float("inf")}, "bad_arguments", "the arguments of test__fail are not valid JSON"),
+        ("test", "none", {}, "unknown_tool", "there is no tool 'test__none'; the tools are: test__ask, test__big"),
     ],
 )  # fmt: skip
 def test_calls_that_fail_say_why(shared, opened, server, name, arguments, code, says):

@@ -5,7 +5,7 @@ import re
 import pytest
 from foreign_servers import real, refused, rogue, text
 
-from machines.coding.servers.mcp_results import MOST_TOOLS, fitted, read_tool, tools_of
+from machines.coding.servers.mcp_results import MOST_TOOLS, read_tool, tool_name, tools_of
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -28,7 +28,7 @@ def test_tools_are_those_that_are_allowed(opened):
     ]
     assert refused(foreign.call, "test__fail", {}) == (
         "unknown_tool",
-        "there is no tool 'test__fail'; there are: test__big, test__lookup",
+        "there is no tool 'test__fail'; the tools are: test__big, test__lookup",
     )
 
 
@@ -56,7 +56,7 @@ def test_tools_of_several_servers_and_pages(opened):
         ("no_schema", r"not MCP's: tools\.1\.inputSchema: Input should be"),
         ("no_list", "not MCP's: tools: Input should be a valid list"),
         ("endless_list", "has a list of tools that does not end"),
-        ("no_tools", "cannot be talked to: I have no tools"),
+        ("no_tools", "does not answer as an MCP server: I have no tools"),
         ("deep:201", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
         ("deep:300", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
         ("deep:3000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
@@ -77,7 +77,10 @@ def test_a_list_of_tools_that_is_nested_as_deep_as_it_may_be_is_read(opened):
 @pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
 def test_a_schema_of_no_object_is_refused(schema):
     code, said = refused(tools_of, "bad", real(), [read_tool({"name": "odd", "inputSchema": schema})])
-    assert (code, "'bad' has a tool 'odd' whose `inputSchema` is no schema of an object" in said) == ("bad_tools", True)
+    assert (code, "'bad' has a tool 'odd' whose `inputSchema` is not the schema of an object" in said) == (
+        "bad_tools",
+        True,
+    )
 
 
 @pytest.mark.parametrize("how", ["twins", "huge_schema"])
@@ -96,12 +99,12 @@ def test_names_are_made_to_fit(opened):
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names), names
     assert len(set(names)) == len(names) == 16
     assert "odd__plain_name-1" in names
-    assert text(foreign, fitted("odd", "with a space"))
+    assert text(foreign, tool_name("odd", "with a space"))
 
 
 def test_names_are_the_same_every_time_and_apart():
-    assert fitted("a", "b") == "a__b"
-    assert fitted("my server", "b") == "my_server__b_b3149e18"
+    assert tool_name("a", "b") == "a__b"
+    assert tool_name("my server", "b") == "my_server__b_b3149e18"
     apart = [
         ("a", "_b"),
         ("a_", "b"),
@@ -112,7 +115,7 @@ def test_names_are_the_same_every_time_and_apart():
         ("x", "y" * 80),
         ("x", "y" * 81),
     ]
-    assert len({fitted(*each) for each in apart}) == len(apart)
+    assert len({tool_name(*each) for each in apart}) == len(apart)
 
 
 def test_two_servers_whose_names_look_alike_are_refused_where_tools_would_be_one(opened):

@@ -39,13 +39,13 @@ def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monk
 
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        beside.done(work())
+        beside.run(work())
     monkeypatch.undo()
-    beside.done(asyncio.sleep(0))
+    beside.run(asyncio.sleep(0))
     assert (started.is_set(), cancelled.wait(5) if begun else cancelled.is_set()) == (begun, begun)
 
 
 def test_work_for_a_loop_that_was_ended_is_refused(beside):
     beside.end()
     with pytest.raises(LoopClosedError):
-        beside.done(asyncio.sleep(0))
+        beside.run(asyncio.sleep(0))

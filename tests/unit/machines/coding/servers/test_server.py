@@ -33,7 +33,7 @@ def test_settings_are_read():
 @each_row(
     ("said", "says"),
     [
-        ("command", "is a table with"),
+        ("command", "must be a table with"),
         ({}, "`command` is needed: a list of texts"),
         ({"command": "uvx server"}, "`command` is needed: a list of texts"),
         ({"command": []}, "`command` is needed"),
@@ -41,7 +41,7 @@ def test_settings_are_read():
         ({"command": ["a\0b"]}, "`command` is needed"),
         (
             {"comand": ["x"]},
-            "has no setting `comand`; there are: command, env, cwd, timeout_s, start_s, tools, approve",
+            "has no setting `comand`; the settings are: command, env, cwd, timeout_s, start_s, tools, approve",
         ),
         ({"command": ["x"], "env": {"A": 1}}, "`env` is a table of texts"),
         ({"command": ["x"], "env": ["A=1"]}, "`env` is a table of texts"),
