@@ -1,9 +1,8 @@
 """The compiled step: Python source generated from a machine's rows, and what follows from each row.
 
-`compiled_step(machine)` returns the one of a machine; runs, tests, comparisons of machines and certificates use it. One function is generated for
-each group of rows (one source, one event) when it is first asked for. No text of the user gets into the source: variables, guards,
-effects and rows are numbered there. `dsa.semantics.step` is asked about whatever is not plainly taken (a refusal, a malformed
-occurrence), for its value and its message.
+`compiled_step(machine)` returns a machine's compiled step. Runs, tests, comparisons of machines and certificates all use it. It generates one function for
+each group of rows (one source, one event) at its first use. No user text gets into the source: variables, guards, effects and rows have numbers there.
+For anything but a plain step (a refusal, a malformed occurrence) it calls `dsa.semantics.step`, which gives the value and the message.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,12 +25,12 @@ from dsa.machine import (
 )
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, after_effects, step
 
-#: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
-REMEMBERED = 65_536
+#: The most results and moves remembered for a machine. They are its transition table, filled on demand like that of a lazy DFA.
+MAX_REMEMBERED = 65_536
 
 
 class ConfigurationLike(Protocol):
-    """Where a machine is: a configuration, or an object with the parts of one."""
+    """A configuration, or an object with the parts of one."""
 
     @property
     def state(self) -> str:
@@ -47,11 +46,11 @@ class ConfigurationLike(Protocol):
 
     @property
     def precedence(self) -> Precedence:
-        """Which armed timers precede which."""
+        """The pairs of armed timers of which the first precedes the second."""
 
 
 class OccurrenceLike(Protocol):
-    """What happens: an occurrence, or an object with the parts of one."""
+    """An occurrence, or an object with the parts of one."""
 
     @property
     def event(self) -> str:
@@ -68,12 +67,12 @@ class OccurrenceLike(Protocol):
 
 @attrs.frozen
 class CompiledRow:
-    """What follows from a row in a state with these effects outstanding and this order of timers, whatever the variables hold.
+    """The results of a row in a state with these outstanding effects and this order of timers, whatever the variables hold.
 
-    `effects` and `cancelled` are those of `Taken`. `started` are the effects that begin, each with its place among those of the row and whether it
-    has answers; `ended` are those that are outstanding no longer, `stopped` those of them that are stopped. `outstanding` are the
-    effects outstanding, `precedence` the order of timers after it. `updated` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
-    `finalises` the workflow variable that the row sets, `revokes` those it revokes.
+    `effects` and `cancelled` are those of `Taken`. `starts` are the effects that begin, each with its place among those of the row and whether it
+    has answers. `endings` are those that are no longer outstanding, `stops` those of them that are stopped. `outstanding` are the outstanding
+    effects and `precedence` the order of timers after the row. `assignments` are the variables that the row assigns, with their places. `step` names the
+    step in progress before the row, `finalises` the workflow variable that the row sets, `revokes` those that it revokes.
     """
 
     row: Transition
@@ -82,37 +81,37 @@ class CompiledRow:
     source: str
     target: str
     effects: tuple[str, ...]
-    started: tuple[tuple[str, str, bool], ...]
+    starts: tuple[tuple[str, str, bool], ...]
     outstanding: frozenset[str]
     cancelled: tuple[str, ...]
-    ended: tuple[str, ...]
-    stopped: tuple[str, ...]
+    endings: tuple[str, ...]
+    stops: tuple[str, ...]
     timers: tuple[DropTimer | ArmTimer, ...]
     precedence: Precedence
-    updated: tuple[tuple[int, str], ...]
+    assignments: tuple[tuple[int, str], ...]
     step: str
     finalises: str | None
     revokes: frozenset[str]
 
 
-#: A row that is taken: what follows from it, and the values after it.
-Moved = tuple[CompiledRow, tuple[expr.Value, ...]]
+#: A row that is taken: its results, and the values after it.
+Move = tuple[CompiledRow, tuple[expr.Value, ...]]
 
-Group = Callable[[ConfigurationLike, OccurrenceLike], Moved | None]
+Group = Callable[[ConfigurationLike, OccurrenceLike], Move | None]
 
 
 class CompiledStep:
-    """How one machine moves, at its parameters' values.
+    """The step of one machine, at its parameters' values.
 
-    Both ways to ask agree with `dsa.semantics.step` on every configuration that has of each variable a value of its domain or the
-    initial one, and raise OccurrenceError for the same occurrences.
+    Both methods agree with `dsa.semantics.step` on every configuration in which each variable has a value of its domain or its initial
+    value. They raise OccurrenceError for the same occurrences.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.origins = {name: event.origin for name, event in machine.event_named.items()}
         self._groups = _Groups(machine)
-        self._known: dict[tuple[object, ...], Taken] = {}
+        self._results: dict[tuple[object, ...], Taken] = {}
 
     def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
         """Return what `dsa.semantics.step` returns."""
@@ -122,7 +121,7 @@ class CompiledStep:
         )  # fmt: skip
         if configuration.precedence:
             key = (*key, configuration.precedence)
-        taken = self._known.get(key)
+        taken = self._results.get(key)
         if taken is not None:
             return taken
         outcome = self.move(configuration, occurrence)
@@ -131,76 +130,76 @@ class CompiledStep:
         move, after_values = outcome
         after = Configuration(move.target, after_values, move.outstanding, move.precedence)
         taken = Taken(after, move.row, move.effects, move.cancelled)
-        if len(self._known) < REMEMBERED:
-            self._known[key] = taken
+        if len(self._results) < MAX_REMEMBERED:
+            self._results[key] = taken
         return taken
 
-    def move(self, place: ConfigurationLike, given: OccurrenceLike) -> Moved | Refusal:
-        """Return what follows from the row that `dsa.semantics.step` takes, with the values after it, or its refusal."""
-        source = given.source
-        key = (place.state, given.event) if source is None else (place.state, source, given.event)
-        return self._groups[key](place, given) or self._refused(place, given)
+    def move(self, place: ConfigurationLike, occurrence: OccurrenceLike) -> Move | Refusal:
+        """Return the results of the row that `dsa.semantics.step` takes, with the values after it, or the refusal."""
+        source = occurrence.source
+        key = (place.state, occurrence.event) if source is None else (place.state, source, occurrence.event)
+        return self._groups[key](place, occurrence) or self._refusal(place, occurrence)
 
-    def _refused(self, place: ConfigurationLike, given: OccurrenceLike) -> Refusal:
+    def _refusal(self, place: ConfigurationLike, occurrence: OccurrenceLike) -> Refusal:
         here = Configuration(place.state, place.values, place.outstanding, place.precedence)
-        refusal = step(self.machine, here, Occurrence(given.event, given.verdicts, given.source))
+        refusal = step(self.machine, here, Occurrence(occurrence.event, occurrence.verdicts, occurrence.source))
         assert isinstance(refusal, Refusal), (
-            f"the compiled step of {self.machine.name} takes no row in {here} on {given}"
+            f"the compiled step of {self.machine.name} takes no row in {here} on {occurrence}"
         )
         return refusal
 
 
 def compiled_step(machine: Machine) -> CompiledStep:
-    """Return the compiled step of a machine; all that is done with the machine shares it."""
-    found: CompiledStep | None = machine.worked_out.get("compiled_step")
-    if found is None:
-        found = machine.worked_out["compiled_step"] = CompiledStep(machine)
-    return found
+    """Return the compiled step of a machine; all uses of the machine share it."""
+    result: CompiledStep | None = machine.worked_out.get("compiled_step")
+    if result is None:
+        result = machine.worked_out["compiled_step"] = CompiledStep(machine)
+    return result
 
 
 class _Groups(dict[tuple[str, ...], Group]):
-    """The generated function for each (leaf, event) and (leaf, source, timer) that has been asked for."""
+    """The generated functions by (leaf, event) and (leaf, source, timer), made at first use."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
         self._machine, self._writer = machine, _StepWriter(machine)
-        self._compiled: dict[tuple[str, str], Group] = {}
+        self._functions: dict[tuple[str, str], Group] = {}
 
     def __missing__(self, key: tuple[str, ...]) -> Group:
         rows = self._rows(*key)
-        if not rows:  # not kept: there is no end to what may be asked
+        if not rows:  # not stored: there may be any number of such keys
             return _no_rows
         name = rows[0].source, rows[0].event
-        if name not in self._compiled:
-            self._compiled[name] = self._writer.compiled(rows)
-        self[key] = self._compiled[name]
+        if name not in self._functions:
+            self._functions[name] = self._writer.compile_rows(rows)
+        self[key] = self._functions[name]
         return self[key]
 
     def _rows(self, leaf: str, event: str, timer: str | None = None) -> tuple[Transition, ...]:
         """Return the candidates for an event, or for a timer of a source (S3, S11)."""
         if timer is not None:
-            return self._machine.rows_from[event, timer] if (event, timer) in self._machine.armed(leaf) else ()
+            return self._machine.rows_from[event, timer] if (event, timer) in self._machine.armed_timers(leaf) else ()
         return () if event.startswith(TIMER_PREFIX) else self._machine.rows_for(leaf, event)
 
 
-def _no_rows(_place: ConfigurationLike, _given: OccurrenceLike) -> None:
+def _no_rows(_place: ConfigurationLike, _occurrence: OccurrenceLike) -> None:
     return None
 
 
 class _Moves(dict[Any, CompiledRow | None]):
-    """What follows from one row, by leaf, outstanding effects and order of timers, or by as few of these as it can depend on.
+    """The results of one row, by leaf, outstanding effects and order of timers, or by those of them that it can depend on.
 
-    It is None where the row would emit an effect twice. Equal sets are kept once, in `shared`: a lookup then ends at the first comparison, by
+    A result is None if the row would emit an effect twice. Equal sets are stored once, in `pool`: a lookup then ends at the first comparison, by
     identity.
     """
 
-    def __init__(self, machine: Machine, row: Transition, shared: dict[frozenset[str], frozenset[str]]) -> None:
-        self._machine, self._row, self._shared = machine, row, shared
+    def __init__(self, machine: Machine, row: Transition, pool: dict[frozenset[str], frozenset[str]]) -> None:
+        self._machine, self._row, self._pool = machine, row, pool
         self.is_of_leaf = row.source in machine.leaves
 
     @property
     def key(self) -> str:
-        """What the generated code looks a move up by."""
+        """The key by which the generated code looks up a move."""
         if self._machine.orders_timers:
             return "c.state, c.outstanding, c.precedence"
         return "c.outstanding" if self.is_of_leaf else "c.state, c.outstanding"
@@ -212,17 +211,17 @@ class _Moves(dict[Any, CompiledRow | None]):
         else:
             state, outstanding = (self._row.source, key) if self.is_of_leaf else key
             here = Configuration(state, (), outstanding)
-        move = _move(self._machine, here, self._row, self._shared)
-        if len(self) < REMEMBERED:
+        move = _move(self._machine, here, self._row, self._pool)
+        if len(self) < MAX_REMEMBERED:
             self[key] = move
         return move
 
 
 def _move(
-    machine: Machine, here: Configuration, row: Transition, shared: dict[frozenset[str], frozenset[str]]
+    machine: Machine, here: Configuration, row: Transition, pool: dict[frozenset[str], frozenset[str]]
 ) -> CompiledRow | None:
     before, outstanding = here.state, here.outstanding
-    target = before if row.target == STAY else machine.entered(row.target)
+    target = before if row.target == STAY else machine.entry_leaf(row.target)
     after, cancelled, twice = after_effects(machine, outstanding, row, target)
     if twice is not None:
         return None
@@ -237,21 +236,21 @@ def _move(
         source=before,
         target=target,
         effects=effects,
-        started=_started(machine, effects, after),
-        outstanding=shared.setdefault(after, after),
+        starts=_starts(machine, effects, after),
+        outstanding=pool.setdefault(after, after),
         cancelled=cancelled,
-        ended=(*cancelled, *([] if origin is None else [origin])),
-        stopped=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
+        endings=(*cancelled, *([] if origin is None else [origin])),
+        stops=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
         timers=timers,
         precedence=precedence_after(machine, here.precedence, timers, target),
-        updated=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
+        assignments=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
         step=step_of(machine, before),
         finalises=next(iter(workflow_variables_set(machine, row)), None),
         revokes=frozenset(update.variable for update in row.updates if isinstance(update, Revoke)),
     )
 
 
-def _started(
+def _starts(
     machine: Machine, effects: tuple[str, ...], outstanding: frozenset[str]
 ) -> tuple[tuple[str, str, bool], ...]:
     """Return the effects that begin. One that is cancelled by the row that emits it, or by the final state, never does (S7)."""
@@ -264,19 +263,19 @@ def _started(
 
 
 class _StepWriter:
-    """The source so far, and the constants it names."""
+    """A writer of generated source, with the constants that the source names."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._variables = {variable.name: f"v{place}" for place, variable in enumerate(machine.variables)}
         self._initial = dict(zip(self._variables, machine.initial_values, strict=True))
-        #: What starts outside its domain: rows that do not update it are refused as well.
+        #: Variables that start outside their domains: rows that do not update them are refused as well.
         self._outside = [name for name, value in self._initial.items() if not machine.values_of[name].contains(value)]
         self._constants: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
-        self._shared: dict[frozenset[str], frozenset[str]] = {}
+        self._pool: dict[frozenset[str], frozenset[str]] = {}
 
-    def compiled(self, rows: tuple[Transition, ...]) -> Group:
+    def compile_rows(self, rows: tuple[Transition, ...]) -> Group:
         """Return the function for the rows of one source and event."""
         code = compile("\n".join(self.source(rows)), "<compiled machine>", "exec")
         exec(code, self._constants)  # noqa: S102  (our own text, made of numbered names and whole numbers)
@@ -284,7 +283,7 @@ class _StepWriter:
         return group
 
     def source(self, rows: tuple[Transition, ...]) -> tuple[str, ...]:
-        """Write that function: it returns None for whatever the rows do not plainly take."""
+        """Write that function. It returns None for everything that is not a plain step."""
         return "def group(c, o):", *(f" {line}" for line in self._body(rows))
 
     def _body(self, rows: tuple[Transition, ...]) -> Iterator[str]:
@@ -337,19 +336,19 @@ class _StepWriter:
         after = dict(self._variables)
         for place, update in enumerate(row.updates):
             after[update.variable] = f"u{place}"
-            yield f"u{place} = {self._updated(update)}"
+            yield f"u{place} = {self._new_value(update)}"
             yield from self._require_domain(update.variable, f"u{place}")
         for name in self._outside:
             if after[name] == self._variables[name]:
                 yield from self._require_domain(name, after[name])
-        moves = _Moves(self._machine, row, self._shared)
+        moves = _Moves(self._machine, row, self._pool)
         yield f"m = {self._constant(moves)}[{moves.key}]"
         if any(isinstance(item, Emit) and item.effect in self._machine.answers for item in row.effects):
             yield "if m is None: return None"
         values = f"({', '.join(after.values())},)" if row.updates else "c.values"
         yield f"return m, {values}"
 
-    def _updated(self, update: Assign | Revoke) -> str:
+    def _new_value(self, update: Assign | Revoke) -> str:
         if isinstance(update, Assign):
             return self._python(update.value, {})
         return self._value(self._initial[update.variable])
@@ -377,13 +376,13 @@ class _StepWriter:
         return name
 
     def _python(self, node: expr.Expr, verdicts: dict[str, str]) -> str:
-        return expr.unparse(self._renamed(node, verdicts))
+        return expr.unparse(self._rename(node, verdicts))
 
-    def _renamed(self, node: expr.Expr, verdicts: dict[str, str]) -> expr.Expr:
+    def _rename(self, node: expr.Expr, verdicts: dict[str, str]) -> expr.Expr:
         """Return the expression with numbered names: what `unparse` then writes is Python."""
 
-        def renamed(inner: expr.Expr) -> expr.Expr:
-            return self._renamed(inner, verdicts)
+        def rename(inner: expr.Expr) -> expr.Expr:
+            return self._rename(inner, verdicts)
 
         match node:
             case expr.Boolean(value):
@@ -395,15 +394,15 @@ class _StepWriter:
             case expr.Verdict(guard, outcome):
                 return expr.Compare(expr.Name(verdicts[guard]), (("==", expr.Name(repr(outcome))),))
             case expr.Not(operand) | expr.Negate(operand):
-                return type(node)(renamed(operand))
+                return type(node)(rename(operand))
             case expr.Arithmetic(sign, left, right):
-                return expr.Arithmetic(sign, renamed(left), renamed(right))
+                return expr.Arithmetic(sign, rename(left), rename(right))
             case expr.Compare(first, rest):
-                return expr.Compare(renamed(first), tuple((sign, renamed(operand)) for sign, operand in rest))
+                return expr.Compare(rename(first), tuple((sign, rename(operand)) for sign, operand in rest))
             case expr.Member(operand, choices):
-                return expr.Member(renamed(operand), tuple(map(renamed, choices)))
+                return expr.Member(rename(operand), tuple(map(rename, choices)))
             case expr.And(operands) | expr.Or(operands):
-                return type(node)(tuple(map(renamed, operands)))
+                return type(node)(tuple(map(rename, operands)))
             case expr.Integer():
                 return node
 

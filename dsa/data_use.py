@@ -1,6 +1,6 @@
-"""What a machine's prompts and guards read of the data of events, and at which moment (rules D2, D3 and D5 of `specs/semantics.md`).
+"""Uses of event data: what a machine's prompts and guards read, and at which moment (rules D2, D3 and D5 of `specs/semantics.md`).
 
-Takes a machine, gives the references of a prompt, of a guard, and of each emission of an effect. It knows no run.
+The functions take a machine and return the references of a prompt, of a guard, or of the emission of an effect. The module knows no run.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -25,15 +25,15 @@ from dsa.machine import Machine, read_guards, step_of
 
 #: The effect that asks a model for a step's artifact, with the step's prompt.
 GENERATING_EFFECT = "query_llm"
-#: The generator that it asks where none is named.
+#: The generator for a step that names none.
 DEFAULT_GENERATOR = "llm"
-#: What a prompt has beside the data of events: what the event of this name brings a run as its task, and what was said of the attempt before.
+#: The values in a prompt beside event data: the task that the event of this name brings, and the feedback on the previous attempt.
 SPECIFICATION, FEEDBACK = "specification", "feedback"
 
 
 @attrs.frozen
 class Use:
-    """A reference and who reads it: `the prompt of query_llm`, `guard grounded`. `when` says at which moments, `at` is the effect or event of them."""
+    """A reference and its reader: `the prompt of query_llm`, `guard grounded`. `when` is true at the moments of reading, `at` is their effect or event."""
 
     reader: str
     reference: Reference
@@ -43,81 +43,81 @@ class Use:
 
 
 def prompt_for(machine: Machine, step: str, effect: str) -> Prompt | None:
-    """Return the prompt of an effect: for the one that generates, that of the step; with the step's task, where it has none of its own.
+    """Return the prompt of an effect. For the generating effect it is the step's prompt, with the step's task if it has none of its own.
 
-    None when nothing is written.
+    Return None when the document has no prompt.
     """
     sections = {prompt.name: prompt for prompt in machine.prompts}
     if effect != GENERATING_EFFECT:
         return sections.get(effect)
-    declared = machine.step_named.get(step)
-    prompt = sections.get(step) or sections.get(effect) or Prompt(step, span=declared.span if declared else None)
-    prompt = attrs.evolve(prompt, task=prompt.task or (declared.task if declared else ""))
+    step_row = machine.step_named.get(step)
+    prompt = sections.get(step) or sections.get(effect) or Prompt(step, span=step_row.span if step_row else None)
+    prompt = attrs.evolve(prompt, task=prompt.task or (step_row.task if step_row else ""))
     return prompt if any((prompt.system, prompt.role, prompt.constraints, prompt.task, prompt.feedback)) else None
 
 
 def prompt_references(machine: Machine, step: str, effect: str) -> tuple[Reference, ...]:
-    """Return what the prompt of an effect reads of the data of events, each once."""
+    """Return the references to event data in the prompt of an effect, each once."""
     key = "prompt references", step, effect
-    found: tuple[Reference, ...] | None = machine.worked_out.get(key)
-    if found is None:
+    references: tuple[Reference, ...] | None = machine.worked_out.get(key)
+    if references is None:
         prompt = prompt_for(machine, step, effect)
-        found = machine.worked_out[key] = () if prompt is None else _referred_to(machine, step, prompt)
-    return found
+        references = machine.worked_out[key] = () if prompt is None else _referred_to(machine, step, prompt)
+    return references
 
 
 def _referred_to(machine: Machine, step: str, prompt: Prompt) -> tuple[Reference, ...]:
-    declared = machine.step_named.get(step)
-    others = {SPECIFICATION, *(name for name, _ in (declared.uses if declared else ()))}
+    step_row = machine.step_named.get(step)
+    others = {SPECIFICATION, *(name for name, _ in (step_row.uses if step_row else ()))}
     words = [*_words((prompt.system, prompt.role, prompt.constraints, prompt.task), others)]
     words += _words((prompt.feedback,), {*others, FEEDBACK})
     return tuple(dict.fromkeys(read_reference(each, machine.event_named) for each in words))
 
 
 def _words(texts: Iterable[str], others: Container[str]) -> Iterator[str]:
-    """Return the words of the placeholders in texts, but for those that stand for something else than data of events."""
-    found = (match[1] for text in texts for match in PLACEHOLDER.finditer(text) if match[1])
-    return (each for each in found if each not in others)
+    """Return the words of the placeholders in texts, except those that do not stand for event data."""
+    names = (match[1] for text in texts for match in PLACEHOLDER.finditer(text) if match[1])
+    return (each for each in names if each not in others)
 
 
 def guard_uses(machine: Machine, guard: str) -> tuple[tuple[str, str, Reference], ...]:
-    """Return what a guard and its parts are given of the data of events: the part, the name of the argument, and the reference."""
+    """Return the event data that a guard and its parts use: the part, the name of the argument, and the reference."""
     key = "guard uses", guard
-    found: tuple[tuple[str, str, Reference], ...] | None = machine.worked_out.get(key)
-    if found is None:
+    references: tuple[tuple[str, str, Reference], ...] | None = machine.worked_out.get(key)
+    if references is None:
         parts = dict.fromkeys(_parts(machine, guard, ()))
-        found = tuple((part, *use) for part in parts for use in machine.guard_named[part].uses)
-        machine.worked_out[key] = found
-    return found
+        references = tuple((part, *use) for part in parts for use in machine.guard_named[part].uses)
+        machine.worked_out[key] = references
+    return references
 
 
 def _parts(machine: Machine, guard: str, above: tuple[str, ...]) -> Iterator[str]:
     """Yield the declared guards that a guard is composed of, itself first."""
-    declared = machine.guard_named.get(guard)
-    if declared is None or guard in above:
+    declaration = machine.guard_named.get(guard)
+    if declaration is None or guard in above:
         return
     yield guard
-    named = [
-        declared.kind,
-        *(part.strip() for key, value in declared.options if key == "of" for part in value.split(",")),
+    names = [
+        declaration.kind,
+        *(part.strip() for key, value in declaration.options if key == "of" for part in value.split(",")),
     ]
-    for part in named:
+    for part in names:
         yield from _parts(machine, part, (*above, guard))
 
 
 def read_before(machine: Machine, effect: str, target: str) -> tuple[tuple[str, Reference], ...]:
-    """Return what is read of the data that there is when an effect is asked for by a row into `target`: by its prompt, and by guards of its answers."""
+    """Return the event data that is read when a row into `target` emits an effect: by the prompt, and by the guards of its answers."""
     key = "read before", effect, target
-    found: tuple[tuple[str, Reference], ...] | None = machine.worked_out.get(key)
-    if found is None:
+    reads: tuple[tuple[str, Reference], ...] | None = machine.worked_out.get(key)
+    if reads is None:
         prompt = prompt_references(machine, step_of(machine, target), effect)
         of_prompt = [(f"the prompt of {effect}", each) for each in prompt]
-        found = machine.worked_out[key] = tuple(dict.fromkeys([*of_prompt, *_of_guards(machine, effect, target)]))
-    return found
+        reads = machine.worked_out[key] = tuple(dict.fromkeys([*of_prompt, *_of_guards(machine, effect, target)]))
+    return reads
 
 
 def _of_guards(machine: Machine, effect: str, target: str) -> Iterator[tuple[str, Reference]]:
-    """Yield what guards of an effect's answers read: those asked in the states that a run may be in before the effect is answered."""
+    """Yield what the guards of an effect's answers read, in every state that a run may be in before the answer."""
     answers = machine.answers.get(effect, ())
     states = _while_outstanding(machine, effect, target) if answers else ()
     for answer in answers:
@@ -129,18 +129,18 @@ def _of_guards(machine: Machine, effect: str, target: str) -> Iterator[tuple[str
 
 
 def _while_outstanding(machine: Machine, effect: str, target: str) -> tuple[str, ...]:
-    """Return the leaves that rows lead to, from one on, while an effect is neither answered nor cancelled."""
+    """Return the leaves that rows lead to, starting at one, while an effect is neither answered nor cancelled."""
     over = {*machine.answers[effect], f"{effect}.failed"}
-    found, todo = {target: None}, [target]
+    leaves, todo = {target: None}, [target]
     while todo:
         leaf = todo.pop()
         for row in _rows_at(machine, leaf):
             ends = any(isinstance(item, Cancel) and item.effect in {None, effect} for item in row.effects)
-            after = leaf if row.target == STAY else machine.entered(row.target)
-            if row.event not in over and not ends and after not in found:
-                found[after] = None
+            after = leaf if row.target == STAY else machine.entry_leaf(row.target)
+            if row.event not in over and not ends and after not in leaves:
+                leaves[after] = None
                 todo.append(after)
-    return tuple(found)
+    return tuple(leaves)
 
 
 def uses(machine: Machine) -> tuple[Use, ...]:
@@ -155,27 +155,27 @@ def _has_prompts(machine: Machine) -> bool:
 
 
 def _before_effects(machine: Machine) -> Iterator[Use]:
-    emitted: dict[str, dict[str, None]] = {}
+    emissions: dict[str, dict[str, None]] = {}
     for effect, target in _emissions(machine):
-        emitted.setdefault(effect, {})[target] = None
-    for effect, targets in emitted.items():
+        emissions.setdefault(effect, {})[target] = None
+    for effect, targets in emissions.items():
         readers: dict[tuple[str, Reference], list[str]] = {}
         for target in targets:
-            for reading in read_before(machine, effect, target):
-                readers.setdefault(reading, []).append(target)
+            for use in read_before(machine, effect, target):
+                readers.setdefault(use, []).append(target)
         for (reader, reference), there in readers.items():
-            asked = Name(effect, "effect")
+            emission = Name(effect, "effect")
             states = [Name(state, "state") for state in there]
             into = states[0] if len(states) == 1 else Or(tuple(states))
-            when = asked if len(there) == len(targets) else And((asked, into))
+            when = emission if len(there) == len(targets) else And((emission, into))
             yield Use(reader, reference, effect, when, _place(machine, reader, effect, there[0]))
 
 
 def _emissions(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Yield each effect with the leaves that the rows lead to which ask for it."""
+    """Yield each effect with the target leaves of the rows that emit it."""
     for leaf in machine.leaves:
         for row in _rows_at(machine, leaf):
-            target = leaf if row.target == STAY else machine.entered(row.target)
+            target = leaf if row.target == STAY else machine.entry_leaf(row.target)
             for item in row.effects:
                 if isinstance(item, Emit):
                     yield item.effect, target
@@ -185,12 +185,12 @@ def _rows_at(machine: Machine, leaf: str) -> Iterator[Transition]:
     events = dict.fromkeys(row.event for row in machine.transitions if not row.event.startswith(TIMER_PREFIX))
     for event in events:
         yield from machine.rows_for(leaf, event)
-    for timer in machine.armed(leaf):
+    for timer in machine.armed_timers(leaf):
         yield from machine.rows_from[timer]
 
 
 def _of_outside_events(machine: Machine) -> Iterator[Use]:
-    """Yield what guards read that judge what comes from outside: they see the data there is when it comes."""
+    """Yield what the guards of outside events read: they see the data that exists when the event comes."""
     for guard in machine.guards:
         outside = [
             each for each in guard.judges if each in machine.event_named and machine.event_named[each].origin == OUTSIDE

@@ -1,15 +1,12 @@
-"""References to what events have brought: the words of placeholders, of the column `uses` of Guards, and of `context.latest`.
+"""Declarations: frozen classes for everything that a document declares or claims, one for each kind of row.
 
-Takes the words and the names of the events, gives a `Reference`. What a reference stands for in a run is for `dsa.runtime.event_data`.
+- `Reference` and `read_reference`: references to event data, as in placeholders, in the column `uses` of Guards and in `context.latest`.
+  `dsa.runtime.event_data` finds the values.
+- Parameters, variables, events, effects, guards, generators, states, transitions and steps. They hold names, numbers and expression trees, never
+  callables or unparsed text. `dsa.machine` puts them together.
+- Properties (claims about all runs) and scenarios (single runs). `dsa.lang` reads them, `dsa.checks` judges them.
 
-What a document declares, one frozen class per kind of row: parameters, variables, events, rows, steps.
-
-They hold names, numbers and expression trees, never callables and never text to be parsed again. Equality ignores
-where things stand in the text. `dsa.machine` puts them together.
-
-What a document claims of its machine: properties about all runs, scenarios of single ones.
-
-Frozen values like the declarations; `dsa.lang` makes them, `dsa.checks` judges them.
+Equality ignores the place in the document.
 """
 
 import re
@@ -18,18 +15,18 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Located, Span
+from dsa.errors import SourceNode, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
 from dsa.text import closest, nearest
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 _WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[ \t]+since[ \t]+(?P<since>{_NAME}))?")
-#: A brace written twice, or a placeholder with its words; what else stands in braces is text.
+#: A double brace, or a placeholder with its words. Anything else in braces is text.
 PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
 
 
 class UnreadableReferenceError(ValueError):
-    """Raised for words that are no reference: `message` says why, `hint` what to write; `about` is the event that is missed, if that is why."""
+    """Raised for words that are not a reference. `message` says why, `hint` what to write, `about` is the missing event, if one is missing."""
 
     def __init__(self, message: str, hint: str = "", about: str = "") -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
@@ -38,10 +35,10 @@ class UnreadableReferenceError(ValueError):
 
 @attrs.frozen
 class Reference:
-    """What the newest of an event has brought (rules D3 to D5 of `specs/semantics.md`).
+    """A reference to the data of the newest occurrence of an event (rules D3 to D5 of `specs/semantics.md`).
 
-    `path` goes into JSON objects. `since` names an event: what came before its newest does not count. With `is_all` it is a list of all of
-    them. With `is_optional` nothing, or null, may be there.
+    `path` goes into JSON objects. `since` names an event: data older than its newest occurrence does not count. With `is_all` it stands for a
+    list of all of them. With `is_optional` the data may be missing or null.
     """
 
     event: str
@@ -51,14 +48,14 @@ class Reference:
     is_all: bool = False
 
     def __str__(self) -> str:
-        """The words that mean it."""
+        """Return the reference as written."""
         name = ".".join((self.event, *self.path))
         since = f" since {self.since}" if self.since else ""
         return f"{'all ' if self.is_all else ''}{name}{'?' if self.is_optional else ''}{since}"
 
 
 def read_reference(text: str, events: Collection[str]) -> Reference:
-    """Read a reference. Of a dotted name as much as names an event does so, the rest is a path. Raises UnreadableReferenceError."""
+    """Read a reference. The longest part of a dotted name that is an event is the event, the rest is a path. Raises UnreadableReferenceError."""
     match = _WORDS.fullmatch(text)
     if match is None:
         raise UnreadableReferenceError(f"'{text}' names no data of an event", _forms(events))
@@ -71,8 +68,8 @@ def read_reference(text: str, events: Collection[str]) -> Reference:
 
 def _forms(events: Collection[str]) -> str:
     """Return a hint with the reader's own events, where there are any."""
-    named = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
-    one, other = named[0], named[-1]
+    names = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
+    one, other = names[0], names[-1]
     return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
 
 
@@ -88,7 +85,7 @@ def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:
 def _unknown(name: str, events: Collection[str]) -> UnreadableReferenceError:
     head = name.partition(".")[0] if nearest(name, events) is None else name
     hint = closest(head, events, "no event is declared")
-    return UnreadableReferenceError(f"'{name}' is no event", hint, name)
+    return UnreadableReferenceError(f"'{name}' is not an event", hint, name)
 
 
 OUTSIDE = "outside"
@@ -116,7 +113,7 @@ def show_duration(duration_ms: int) -> str:
 
 
 @attrs.frozen
-class RunParameter(Located):
+class RunParameter(SourceNode):
     """A constant of a run; proofs range over its whole domain."""
 
     name: str
@@ -125,7 +122,7 @@ class RunParameter(Located):
 
 
 @attrs.frozen
-class Variable(Located):
+class Variable(SourceNode):
     """A finite-domain part of the configuration; `initial` is an expression over parameters."""
 
     name: str
@@ -135,10 +132,10 @@ class Variable(Located):
 
 
 @attrs.frozen
-class Event(Located):
-    """What can happen. `origin` is `outside`, or the effect that this event answers.
+class Event(SourceNode):
+    """An event. `origin` is `outside`, or the effect that this event answers.
 
-    `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values.
+    `otherwise` is `refused` if a state with rows for the event is meant to refuse it at some values.
     """
 
     name: str
@@ -147,10 +144,10 @@ class Event(Located):
 
 
 @attrs.frozen
-class Effect(Located):
-    """What a row asks the world to do, and the driver's policy for it (never read by `step`).
+class Effect(SourceNode):
+    """A request to the outside world, and the driver's policy for it (never read by `step`).
 
-    `on_failure` is `stop` where a failure for which no row is, which stops the run, is meant.
+    `on_failure` is `stop` if a failure without a row is meant to stop the run.
     """
 
     name: str
@@ -162,12 +159,12 @@ class Effect(Located):
 
 
 @attrs.frozen
-class Guard(Located):
+class Guard(SourceNode):
     """A GuardInterface bound by name. `kind` is the registered kind; `judges` the events it gives verdicts on.
 
     A guard that judges nothing is a part of a composition. `pass_odds` and `fatal_odds` are assumed
-    probabilities, one per retry number, the last one repeated; empty when none are assumed. `uses` is what it is given of what events have
-    brought, by the names of its arguments.
+    probabilities, one per retry number, the last one repeated; empty for none. `uses` has the references to event data,
+    by the names of its arguments.
     """
 
     name: str
@@ -181,7 +178,7 @@ class Guard(Located):
 
 
 @attrs.frozen
-class Generator(Located):
+class Generator(SourceNode):
     """A GeneratorInterface bound by name, with its registered kind and options."""
 
     name: str
@@ -190,10 +187,10 @@ class Generator(Located):
 
 
 @attrs.frozen
-class State(Located):
+class State(SourceNode):
     """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`.
 
-    `end` is when a run that rests in this leaf is finished there, None when it never is.
+    `end` is the condition under which a run that rests in this leaf is finished; None for never.
     """
 
     name: str
@@ -207,7 +204,7 @@ class State(Located):
 
 
 @attrs.frozen
-class Assign(Located):
+class Assign(SourceNode):
     """`variable = value`; all updates of a row read the values before the step (S5)."""
 
     variable: str
@@ -215,14 +212,14 @@ class Assign(Located):
 
 
 @attrs.frozen
-class Revoke(Located):
-    """`revoke variable`: back to its initial value, the one way to take workflow state back (S9)."""
+class Revoke(SourceNode):
+    """`revoke variable`: reset it to its initial value, the only way to undo workflow state (S9)."""
 
     variable: str
 
 
 @attrs.frozen
-class Emit(Located):
+class Emit(SourceNode):
     """Ask for an effect."""
 
     effect: str
@@ -232,7 +229,7 @@ class Emit(Located):
 
 
 @attrs.frozen
-class Cancel(Located):
+class Cancel(SourceNode):
     """Drop an outstanding effect, or all of them when `effect` is None."""
 
     effect: str | None = None
@@ -242,12 +239,12 @@ class Cancel(Located):
 
 
 @attrs.frozen
-class Transition(Located):
+class Transition(SourceNode):
     """One row for one source and one event.
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
-    state, a parent (its initial child is entered) or `=`. With `is_else`, `condition` holds what stands beside
-    `else`. `spans` gives the place of each column's cell.
+    state, a parent (its initial child is entered) or `=`. With `is_else`, `condition` is the condition beside
+    `else`. `spans` has the place of each column's cell.
     """
 
     source: str
@@ -273,7 +270,7 @@ class Transition(Located):
 
     @property
     def is_ignoring(self) -> bool:
-        """Return whether this row does nothing about its event."""
+        """Return whether this row ignores its event."""
         return self.target == STAY and not self.updates and not self.effects
 
     def span_of(self, column: str) -> Span | None:
@@ -285,15 +282,15 @@ class Transition(Located):
 
 
 @attrs.frozen
-class Case(Located):
-    """A call and the value it must give, both as Python text; `expected` is a literal."""
+class Case(SourceNode):
+    """A call and the value that it must return, both as Python text; `expected` is a literal."""
 
     call: str
     expected: str
 
 
 @attrs.frozen
-class Cases(Located):
+class Cases(SourceNode):
     """The section `Cases: NAME`; NAME is a step or a guard."""
 
     name: str
@@ -301,8 +298,8 @@ class Cases(Located):
 
 
 @attrs.frozen
-class Prompt(Located):
-    """The section `Prompt: NAME`; parts that are not given are empty. NAME is a step or an effect."""
+class Prompt(SourceNode):
+    """The section `Prompt: NAME`; missing parts are empty. NAME is a step or an effect."""
 
     name: str
     role: str = ""
@@ -313,10 +310,10 @@ class Prompt(Located):
 
 
 @attrs.frozen
-class StepRow(Located):
+class StepRow(SourceNode):
     """One row of a Steps table. `requires` is a list of steps, or an expression over them (rho).
 
-    `uses` maps the names under which earlier artifacts are seen by guard and prompt to their steps. The retry
+    `uses` maps the names of earlier artifacts in guard and prompt to their steps. The retry
     bound is the default of parameter `rmax.NAME`.
     """
 
@@ -353,7 +350,7 @@ class UnchangedClaim:
 
 @attrs.frozen
 class Doubt:
-    """What a `leads to` does not rely on: that an effect answers, or that it does not fail."""
+    """An assumption that a `leads to` does not make: that an effect answers, or that it does not fail."""
 
     effect: str
     what: Literal["fails", "never answers"]
@@ -375,8 +372,8 @@ class LeadsTo:
     is_weak: bool = False
     doubts: tuple[Doubt, ...] = ()
 
-    def doubted(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
-        """Return the effects of which this is doubted."""
+    def doubtful_effects(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
+        """Return the effects with this doubt."""
         return frozenset(doubt.effect for doubt in self.doubts if doubt.what == what)
 
 
@@ -393,7 +390,7 @@ class AtMost:
     """`at most K E [between P and Q]`; `between` is the pair (P, Q)."""
 
     bound: Expr
-    counted: Expr
+    moment: Expr
     between: tuple[Expr, Expr] | None = None
 
 
@@ -421,7 +418,7 @@ class Probability:
 
     @property
     def sign(self) -> str:
-        """How the probability compares with the bound."""
+        """The comparison of the probability with the bound."""
         return "<=" if self.is_ceiling else ">="
 
 
@@ -429,7 +426,7 @@ class Probability:
 class ExpectedCount:
     """`expected E <= x`: the expected number of E in a run."""
 
-    counted: Expr
+    moment: Expr
     at_most: float
 
 
@@ -452,45 +449,45 @@ def expressions(form: Form) -> tuple[Expr, ...]:
     match form:
         case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | ExpectedCount(p):
             return (p,)
-        case UnchangedClaim(trigger, changed):
-            return (trigger, *changed)
+        case UnchangedClaim(trigger, values):
+            return (trigger, *values)
         case LeadsTo(left, right) | OnlyAfter(left, right):
             return (left, right)
-        case AtMost(bound, counted, between):
-            return (bound, counted, *(between or ()))
+        case AtMost(bound, moment, between):
+            return (bound, moment, *(between or ()))
 
 
 def show(form: Form) -> str:
-    """Write a property as its bullet has it."""
+    """Return a property as the text of its bullet."""
     match form:
         case Always(p):
             return f"always {unparse(p)}"
         case Never(p):
             return f"never {unparse(p)}"
-        case UnchangedClaim(trigger, changed):
-            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
+        case UnchangedClaim(trigger, values):
+            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in values)} unchanged"
         case LeadsTo(cause, goal, fair, is_weak, doubts):
-            assuming = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
+            fairness = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
             even_if = f" even if {', '.join(map(str, doubts))}" if doubts else ""
-            return f"{unparse(cause)} leads to {unparse(goal)}{assuming}{even_if}"
+            return f"{unparse(cause)} leads to {unparse(goal)}{fairness}{even_if}"
         case OnlyAfter(later, earlier):
             return f"{unparse(later)} only after {unparse(earlier)}"
-        case AtMost(bound, counted, between):
-            scope = "" if between is None else f" between {' and '.join(unparse(e, closed=True) for e in between)}"
-            return f"at most {unparse(bound)} {unparse(counted, alone=True)}{scope}"
+        case AtMost(bound, moment, between):
+            scope = "" if between is None else f" between {' and '.join(unparse(e, is_closed=True) for e in between)}"
+            return f"at most {unparse(bound)} {unparse(moment, alone=True)}{scope}"
         case Possible(p):
             return f"possible {unparse(p)}"
         case EverywherePossible(p):
             return f"from everywhere possible {unparse(p)}"
         case Probability(p, bound):
             return f"{unparse(p)} with probability {form.sign} {show_number(bound)}"
-        case ExpectedCount(counted, at_most):
-            return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
+        case ExpectedCount(moment, at_most):
+            return f"expected {unparse(moment, alone=True)} <= {show_number(at_most)}"
 
 
 @attrs.frozen
-class Property(Located):
-    """A claim about all runs, and where it stands."""
+class Property(SourceNode):
+    """A claim about all runs, and its place."""
 
     form: Form
 
@@ -503,8 +500,8 @@ class RefusedAction:
 
 
 @attrs.frozen
-class ScenarioStep(Located):
-    """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
+class ScenarioStep(SourceNode):
+    """One percept with the expected action, state, values and dependencies; None is not compared."""
 
     event: str
     verdicts: tuple[tuple[str, Outcome], ...] = ()
@@ -515,8 +512,8 @@ class ScenarioStep(Located):
 
 
 @attrs.frozen
-class Scenario(Located):
-    """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
+class Scenario(SourceNode):
+    """A table of percepts, run at the defaults or at its own parameters. Guards that are not named have passed."""
 
     name: str
     steps: tuple[ScenarioStep, ...]
@@ -524,13 +521,13 @@ class Scenario(Located):
 
 
 @attrs.frozen
-class SpecDeclaration(Located):
-    """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
+class SpecDeclaration(SourceNode):
+    """A spec's statement about an effect or a variable of its machine: these columns, by their fields, must be as in `declaration`."""
 
-    declared: Effect | Variable
+    declaration: Effect | Variable
     columns: tuple[tuple[str, str], ...]
 
 
 def kind_of(declaration: object) -> str:
-    """Return what a document calls something declared: `parameter`, `variable`, `transition` and so on."""
+    """Return the word for a kind of declaration: `parameter`, `variable`, `transition` and so on."""
     return "parameter" if isinstance(declaration, RunParameter) else type(declaration).__name__.lower()

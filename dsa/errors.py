@@ -1,7 +1,6 @@
-"""Where text stands, what is wrong with it, and what this package raises.
+"""Errors: places in a document, diagnostics with their codes, and the exceptions of this package.
 
-Takes nothing, gives the values that every other module reports with: `Span`, `Diagnostic`, the list
-of diagnostic codes, and the one exception tree. It must not know what a machine is.
+Every other module reports with these values. The module knows nothing of machines.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +25,7 @@ CODES: dict[str, str] = {
     "DSA107": "A cell is not of the form its column asks for.",
     "DSA108": "An expression cannot be read.",
     "DSA109": "A property cannot be read.",
-    "DSA110": "A heading looks like a section of the language and is none.",
+    "DSA110": "A heading looks like a section of the language and is not one.",
     "DSA111": "Sections exclude each other, or stand where they mean nothing.",
     "DSA112": "A prompt has an unknown part or placeholder, or a part without its one fence.",
     "DSA113": "A line that names another document cannot be followed.",
@@ -85,15 +84,15 @@ class Span:
 
 
 @attrs.frozen
-class Located:
-    """What stands somewhere in a document; None for what is built in Python. Equality ignores it."""
+class SourceNode:
+    """A base for values with a place in a document. `span` is None for values built in Python; equality ignores it."""
 
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
 
 @attrs.frozen
 class Diagnostic:
-    """One finding: a stable code, how bad it is, where, what was wrong, what to write instead."""
+    """One finding: a stable code, its severity, message and place, and a hint that says what to write instead."""
 
     code: str
     severity: Severity
@@ -119,7 +118,7 @@ _WIDEST, _BEFORE = 400, 100
 
 
 def _near(span: Span) -> Span:
-    """Cut a very long line to what stands around the place, so that thousands of findings in it stay readable."""
+    """Cut a very long line to the text around the place, so that thousands of findings in it stay readable."""
     if len(span.text) <= _WIDEST:
         return span
     start = max(0, min(span.column - 1 - _BEFORE, len(span.text) - _WIDEST))
@@ -139,18 +138,18 @@ class DsaError(Exception):
 
 
 def install_hint(extra: str) -> str:
-    """Return how the packages of an extra are installed: from a clone, for nothing is released yet."""
+    """Return the command that installs an extra: from a clone, as nothing is released yet."""
     return f"pip install '.[{extra}]' (in a clone of dual-state-agents)"
 
 
-#: So many findings of a document are told at once; nobody reads more before mending some.
-MOST_TOLD = 100
+#: The most findings that are shown at once.
+MOST_SHOWN = 100
 
 
-def more(found: Sequence[Diagnostic]) -> tuple[str, ...]:
-    """Say in a line how many findings are left out behind those that are told; in none, when all are told."""
-    left = len(found) - MOST_TOLD
-    return (f"and {left:,} more: mend these first, or see all with dsa check --json",) if left > 0 else ()
+def more(findings: Sequence[Diagnostic]) -> tuple[str, ...]:
+    """Return a line with the number of findings that are not shown; no line when all are shown."""
+    left = len(findings) - MOST_SHOWN
+    return (f"and {left:,} more: fix these first, or see all with dsa check --json",) if left > 0 else ()
 
 
 class MachineError(DsaError, ValueError):
@@ -159,7 +158,7 @@ class MachineError(DsaError, ValueError):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__(
-            "\n".join([*(finding.render() for finding in self.diagnostics[:MOST_TOLD]), *more(self.diagnostics)])
+            "\n".join([*(finding.render() for finding in self.diagnostics[:MOST_SHOWN]), *more(self.diagnostics)])
         )
 
 
@@ -180,7 +179,7 @@ class DocumentError(DsaError):
 
 
 class TraceError(DsaError, ValueError):
-    """Raised when a recorded trace cannot be read. `line` is the line at fault, from 1, where there is one."""
+    """Raised when a recorded trace cannot be read. `line` is the faulty line, from 1, if there is one."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         self.line = line
@@ -188,7 +187,7 @@ class TraceError(DsaError, ValueError):
 
 
 class BindingError(DsaError, ValueError):
-    """Raised when a name of the table has no implementation, or a wrong one. `span` is its place, if it has one."""
+    """Raised when a name of the table has no implementation, or a wrong one. `span` is the name's place, if it has one."""
 
     def __init__(self, message: str, span: Span | None = None, hint: str = "") -> None:
         self.span = span
@@ -198,9 +197,9 @@ class BindingError(DsaError, ValueError):
 
 
 class GenerationError(DsaError):
-    """Raised when a generator gives no artifact. `reason` is one stable word, the message one sentence or two.
+    """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
 
-    `usage` is what an answer took that came and is none: cut off, filtered, without text. None when none came.
+    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer.
     """
 
     def __init__(self, message: str, reason: str = "failed", usage: "Usage | None" = None) -> None:
@@ -217,9 +216,9 @@ class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the ca
 
 
 class PromptTooLong(GenerationError):  # noqa: N818  # it says what is the case
-    """Raised when what a prompt must have does not fit its budget. `tokens` is how many it has at least, `allowed` how many it may have."""
+    """Raised when the parts that a prompt must have do not fit its budget. `tokens` is their number at least, `limit` the most allowed."""
 
-    def __init__(self, message: str, *, tokens: int, allowed: int) -> None:
+    def __init__(self, message: str, *, tokens: int, limit: int) -> None:
         self.tokens = tokens
-        self.allowed = allowed
+        self.limit = limit
         super().__init__(message, reason="prompt_too_long")

@@ -1,13 +1,10 @@
-"""Expressions: their syntax tree, their types and domains, and what they evaluate to.
+"""Expressions: syntax trees, their types and domains, evaluation and simplification.
 
-Takes and gives frozen values. Every stage that executes a machine reads this tree; none calls `eval`.
-Names are unique over a whole machine (DESIGN.md section 2), so one flat environment `name -> value`
-is enough to evaluate in: variables and parameters map to their values, guards to their verdict, and, for
-properties, states, events and effects to whether they hold at the moment.
+All values are frozen. Every stage that executes a machine reads this tree; none calls `eval`. Names are unique over a whole machine
+(DESIGN.md section 2), so one flat environment `name -> value` is enough: it maps variables and parameters to their values, guards to their verdicts and,
+for properties, states, events and effects to whether they hold at the moment.
 
-Expressions made smaller: substitution, and folding of what is already decided.
-
-Takes and gives expression trees; the result has the same value in every environment. Knows no machine.
+`substitute` and `simplify` make expressions smaller. The result has the same value in every environment.
 """
 
 import operator
@@ -18,7 +15,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Located
+from dsa.errors import SourceNode
 
 Value = bool | int | str
 Environment = Mapping[str, Value]
@@ -28,58 +25,58 @@ OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "fatal")
 
 
 @attrs.frozen
-class Boolean(Located):
+class Boolean(SourceNode):
     """`true` or `false`."""
 
     value: bool
 
 
 @attrs.frozen
-class Integer(Located):
+class Integer(SourceNode):
     """A whole number."""
 
     value: int
 
 
 @attrs.frozen
-class Symbol(Located):
+class Symbol(SourceNode):
     """A value of an enumeration."""
 
     value: str
 
 
 @attrs.frozen
-class Name(Located):
-    """A declared name. `kind` says of what, once names are resolved."""
+class Name(SourceNode):
+    """A declared name. `kind` says what it names, once names are resolved."""
 
     name: str
     kind: NameKind = "unresolved"
 
 
 @attrs.frozen
-class Verdict(Located):
-    """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
+class Verdict(SourceNode):
+    """`g.passed`, `g.failed` or `g.fatal`: the verdict of guard `guard` on the event."""
 
     guard: str
     outcome: Outcome
 
 
 @attrs.frozen(cache_hash=True)
-class Not(Located):
+class Not(SourceNode):
     """`not operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Negate(Located):
+class Negate(SourceNode):
     """`-operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Arithmetic(Located):
+class Arithmetic(SourceNode):
     """`left operator right` with `+`, `-` or `*`."""
 
     operator: Literal["+", "-", "*"]
@@ -88,7 +85,7 @@ class Arithmetic(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class Compare(Located):
+class Compare(SourceNode):
     """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
 
     first: "Expr"
@@ -96,7 +93,7 @@ class Compare(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class Member(Located):
+class Member(SourceNode):
     """`operand in {a, b}`."""
 
     operand: "Expr"
@@ -104,14 +101,14 @@ class Member(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class And(Located):
+class And(SourceNode):
     """Two or more conjuncts."""
 
     operands: tuple["Expr", ...]
 
 
 @attrs.frozen(cache_hash=True)
-class Or(Located):
+class Or(SourceNode):
     """Two or more disjuncts."""
 
     operands: tuple["Expr", ...]
@@ -135,7 +132,7 @@ def evaluate(expr: Expr, environment: Environment) -> Value:
     """Evaluate a resolved and typed expression.
 
     `environment` maps every name that occurs to its value, a guard to its verdict (`passed`, `failed`,
-    `fatal`), and `pending E` to whether effect E is outstanding. A missing name raises KeyError: it would be
+    `fatal`), and `pending E` to whether effect E is outstanding. A missing name raises KeyError, as it is
     a fault of the caller, not of the table.
     """
     match expr:
@@ -219,39 +216,39 @@ def guards_read(expr: Expr) -> frozenset[str]:
 
 
 def conjunction(operands: list[Expr]) -> Expr:
-    """Join conditions by `and`: none gives `true`, one gives itself, nested `and` is flattened."""
+    """Join conditions by `and`: none is `true`, one stays itself, nested `and` is flattened."""
     flat = [part for operand in operands for part in (operand.operands if isinstance(operand, And) else (operand,))]
-    return _joined(And, flat, TRUE)
+    return _join(And, flat, TRUE)
 
 
 def disjunction(operands: list[Expr]) -> Expr:
-    """Join conditions by `or`: none gives `false`, one gives itself, nested `or` is flattened."""
+    """Join conditions by `or`: none is `false`, one stays itself, nested `or` is flattened."""
     flat = [part for operand in operands for part in (operand.operands if isinstance(operand, Or) else (operand,))]
-    return _joined(Or, flat, Boolean(False))  # noqa: FBT003
+    return _join(Or, flat, Boolean(False))  # noqa: FBT003
 
 
-def _joined(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr:
+def _join(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr:
     if not operands:
         return empty
     return operands[0] if len(operands) == 1 else node(tuple(operands))
 
 
-# How tightly each node binds; an operand that binds less tightly than its place asks for is parenthesised.
+# How tightly each node binds. An operand that binds less tightly than its place requires gets parentheses.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
 
-def unparse(expr: Expr, *, closed: bool = False, alone: bool = False) -> str:
-    """Write the expression as a cell has it, with as few parentheses as keep its structure.
+def unparse(expr: Expr, *, is_closed: bool = False, alone: bool = False) -> str:
+    """Return the expression as the text of a cell, with no more parentheses than its structure needs.
 
-    With `closed`, an `and` or `or` at the top is parenthesised, so that words may follow it; with `alone`, everything is
-    that is not a name or a number, so that anything may stand around it.
+    With `is_closed`, an `and` or `or` at the top gets parentheses, so that words may follow it. With `alone`, everything
+    but a name or a number gets them, so that anything may stand around it.
     """
-    return _unparse(expr, _ATOM if alone else _NOT if closed else _OR)
+    return _unparse(expr, _ATOM if alone else _NOT if is_closed else _OR)
 
 
-def _unparse(expr: Expr, needed: int) -> str:
+def _unparse(expr: Expr, least_level: int) -> str:
     text, level = _text(expr)
-    return f"({text})" if level < needed else text
+    return f"({text})" if level < least_level else text
 
 
 def _text(expr: Expr) -> tuple[str, int]:
@@ -345,7 +342,7 @@ Values = Interval | Choices
 
 
 def concrete(domain: Domain, environment: Environment) -> Values:
-    """Return the values a domain stands for at given parameter values."""
+    """Return the values of a domain at the given parameter values."""
     match domain:
         case BooleanDomain():
             return Choices((False, True))
@@ -356,7 +353,7 @@ def concrete(domain: Domain, environment: Environment) -> Values:
 
 
 def unparse_domain(domain: Domain) -> str:
-    """Write a domain as a cell has it."""
+    """Return a domain as the text of a cell."""
     match domain:
         case BooleanDomain():
             return "bool"
@@ -367,12 +364,12 @@ def unparse_domain(domain: Domain) -> str:
 
 
 def show_number(number: float) -> str:
-    """Write a number in decimal digits, never with an exponent, so that it reads back exactly."""
+    """Return a number in decimal digits, never with an exponent, so that it reads back exactly."""
     return format(Decimal(repr(number)), "f")
 
 
 def show_value(value: Value) -> str:
-    """Write a value as a cell has it."""
+    """Return a value as the text of a cell."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -392,78 +389,78 @@ def constant(value: Value) -> Constant:
 Leaf = Name | Verdict | Symbol
 
 
-def substituted(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
-    """Replace every name, verdict and enumeration value by what `leaf` gives for it, and fold what that decides."""
+def substitute(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
+    """Replace every name, verdict and enumeration value by the result of `leaf`, and fold everything that is then decided."""
     match node:
         case Name() | Verdict() | Symbol():
             return leaf(node)
         case Not(operand):
-            return negated(substituted(operand, leaf))
+            return negation(substitute(operand, leaf))
         case Negate(operand):
-            return _negative(substituted(operand, leaf))
+            return _negative(substitute(operand, leaf))
         case Arithmetic(sign, left, right):
-            return _arithmetic(sign, substituted(left, leaf), substituted(right, leaf))
+            return _arithmetic(sign, substitute(left, leaf), substitute(right, leaf))
         case Compare(first, rest):
-            operands = [substituted(first, leaf), *(substituted(operand, leaf) for _, operand in rest)]
+            operands = [substitute(first, leaf), *(substitute(operand, leaf) for _, operand in rest)]
             pairs = zip(operands, (sign for sign, _ in rest), operands[1:], strict=False)
-            return all_of(compared(left, sign, right) for left, sign, right in pairs)
+            return all_of(comparison(left, sign, right) for left, sign, right in pairs)
         case Member(operand, choices):
-            value = substituted(operand, leaf)
-            return any_of(compared(value, "==", substituted(choice, leaf)) for choice in choices)
+            value = substitute(operand, leaf)
+            return any_of(comparison(value, "==", substitute(choice, leaf)) for choice in choices)
         case And(operands):
-            return all_of(substituted(operand, leaf) for operand in operands)
+            return all_of(substitute(operand, leaf) for operand in operands)
         case Or(operands):
-            return any_of(substituted(operand, leaf) for operand in operands)
+            return any_of(substitute(operand, leaf) for operand in operands)
         case Boolean() | Integer():
             return node
 
 
-def simplified(node: Expr) -> Expr:
-    """Fold what is decided by constants alone; chains and memberships become plain comparisons."""
-    return substituted(node, lambda name: name)
+def simplify(node: Expr) -> Expr:
+    """Fold everything that constants decide; chains and memberships become plain comparisons."""
+    return substitute(node, lambda name: name)
 
 
 def all_of(operands: Iterable[Expr]) -> Expr:
-    """Join by `and`: without what is true, without repetition; false when some operand is, or contradicts another."""
-    kept: dict[Expr, None] = {}
+    """Join by `and`, without true operands and repetitions; false when an operand is false or contradicts another."""
+    parts: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, And) else (operand,):
-            if part == FALSE or negated(part) in kept:
+            if part == FALSE or negation(part) in parts:
                 return FALSE
             if part != TRUE:
-                kept[part] = None
-    if any(isinstance(part, Not) and _said(part.operand, kept) for part in kept):
+                parts[part] = None
+    if any(isinstance(part, Not) and _follows(part.operand, parts) for part in parts):
         return FALSE
-    return conjunction(list(kept))
+    return conjunction(list(parts))
 
 
-def _said(node: Expr, kept: Container[Expr]) -> bool:
-    """Return whether an expression follows from what is kept by its form alone."""
+def _follows(node: Expr, parts: Container[Expr]) -> bool:
+    """Return whether an expression follows from some of `parts` by its form alone."""
     match node:
-        case _ if node in kept:
+        case _ if node in parts:
             return True
         case And(operands):
-            return all(_said(operand, kept) for operand in operands)
+            return all(_follows(operand, parts) for operand in operands)
         case Or(operands):
-            return any(_said(operand, kept) for operand in operands)
+            return any(_follows(operand, parts) for operand in operands)
         case _:
             return False
 
 
 def any_of(operands: Iterable[Expr]) -> Expr:
-    """Join by `or`: without what is false, without repetition; true when some operand is, or two say everything."""
-    kept: dict[Expr, None] = {}
+    """Join by `or`, without false operands and repetitions; true when an operand is true or two are opposites."""
+    parts: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, Or) else (operand,):
-            if part == TRUE or negated(part) in kept:
+            if part == TRUE or negation(part) in parts:
                 return TRUE
             if part != FALSE:
-                kept[part] = None
-    return disjunction(list(kept))
+                parts[part] = None
+    return disjunction(list(parts))
 
 
-def negated(node: Expr) -> Expr:
-    """Negate: a constant, a comparison and a negation lose the `not`."""
+def negation(node: Expr) -> Expr:
+    """Return the negation of a condition; constants, comparisons and negations need no `not`."""
     match node:
         case Boolean(value):
             return Boolean(not value)
@@ -475,15 +472,15 @@ def negated(node: Expr) -> Expr:
             return Not(node)
 
 
-def compared(left: Expr, sign: str, right: Expr) -> Expr:
-    """Compare two expressions of one type; what two constants or two equal sides decide is decided."""
+def comparison(left: Expr, sign: str, right: Expr) -> Expr:
+    """Return the comparison of two expressions of one type; a constant if two constants or two equal sides decide it."""
     if isinstance(left, Constant) and isinstance(right, Constant):
         return Boolean(COMPARISONS[sign](left.value, right.value))
     if left == right:
         return Boolean(sign in {"==", "<=", ">="})
     for one, other in ((left, right), (right, left)):
         if isinstance(other, Boolean):
-            return one if other.value == (sign == "==") else negated(one)
+            return one if other.value == (sign == "==") else negation(one)
     return Compare(left, ((sign, right),))
 
 

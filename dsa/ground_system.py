@@ -1,9 +1,8 @@
-"""A system at its machine's parameter values, in whole numbers only: what engines run.
+"""Ground systems: a system at its machine's parameter values, in whole numbers only, as the search engines run it.
 
-Takes a `System`, gives a `Ground`: every variable is a field of consecutive whole numbers (`false`, `true` are 0, 1; the values of
-enumerations are numbered over the whole machine), a configuration is one number, and conditions that the fields' values decide are
-decided. A configuration's number is `location * volume + data`, where `data` has the fields as mixed-radix digits, the first
-field the least significant one.
+`ground` turns a `System` into a `Ground`. Every variable is a field of consecutive whole numbers (`false` and `true` are 0 and 1; the values of
+enumerations are numbered over the whole machine). A configuration is one number: `location * volume + data`, where `data` has the fields as
+mixed-radix digits, the first field as the least significant one. Conditions that the fields' values decide are replaced by their truth value.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +14,12 @@ import attrs
 
 from dsa import expr
 from dsa.errors import DsaError
-from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negated, substituted
+from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negation, substitute
 from dsa.semantics import Configuration
 from dsa.system import SearchEffort, System, location_of, outcomes_at_samples, satisfiable, start_values
 
-#: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
-_TRIED_EACH, _TRIED = 2_048, 20_000
+#: The most values tried to decide one condition, and all conditions of a machine. Conditions that are then undecided are evaluated where they matter.
+_MOST_TRIALS_EACH, _MOST_TRIALS = 2_048, 20_000
 
 
 @attrs.frozen
@@ -50,7 +49,7 @@ class GroundRule:
 
 @attrs.frozen
 class GroundWatch:
-    """Something to look out for: `condition` true at a configuration of `location`. One that `ends` a search is all that is wanted: no farther ones are looked at."""
+    """A condition to watch at the configurations of `location`. If it `ends` a search, its first match is enough and the search goes no farther."""
 
     location: int
     condition: expr.Expr
@@ -59,32 +58,32 @@ class GroundWatch:
 
 @attrs.frozen
 class DecidedConditions:
-    """Conditions of a system: in numbers, decided as far as their fields' values decide them, and as engines write them."""
+    """Conditions of a system: in numbers, decided as far as the fields' values decide them, and as the code of engines."""
 
     numeric: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
-    decided: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
-    written: dict[Hashable, Any] = attrs.field(factory=dict)
+    decisions: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
+    code: dict[Hashable, Any] = attrs.field(factory=dict)
 
 
-#: So many items are worked at between two looks at the clock.
+#: The number of items between two looks at the clock.
 _BETWEEN_LOOKS = 4_096
 
 Item = TypeVar("Item")
 
 
 class LateError(DsaError):
-    """Raised by long work on what a search found when its time is over."""
+    """Raised by long work on the results of a search when the time is over."""
 
 
-#: So many configurations, if all are reached, take a search some seconds; most machines reach few of them.
+#: Up to this many configurations a search takes some seconds, even if it reaches all; most machines reach few of them.
 _SOON_SEARCHED = 5_000_000
 
 
 @attrs.frozen(slots=False)
 class Ground:
-    """What can happen, in numbers. All expressions are over fields (kind `variable`) and whole numbers.
+    """A system in numbers. All expressions are over fields (kind `variable`) and whole numbers.
 
-    In them a field that `is_bool` is a condition, and any other a whole number.
+    A field with `is_bool` is a condition in them, any other a whole number.
     """
 
     system: System = attrs.field(repr=False)
@@ -94,28 +93,28 @@ class Ground:
     _numbers: dict[str, int] = attrs.field(repr=False)
     hurries: bool = attrs.field(default=False, repr=False, eq=False)
     #: How many more values may be tried to decide conditions.
-    _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_TRIED), repr=False, eq=False)
+    _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_MOST_TRIALS), repr=False, eq=False)
 
     @cached_property
-    def known(self) -> "DecidedConditions":
-        """What was worked out of conditions over these fields, at these values."""
+    def conditions(self) -> "DecidedConditions":
+        """The results so far for conditions over these fields, at these values."""
         constants = tuple(self.system.machine.constants.items())
         key = ("known", self.fields, tuple(self._numbers.items()), constants, self.hurries)
-        found: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
-        return found
+        result: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
+        return result
 
     @cached_property
     def volume(self) -> int:
-        """How many combinations of values there are."""
+        """The number of combinations of values."""
         return prod(field.size for field in self.fields)
 
     @property
     def domain_size(self) -> int:
-        """How many numbers configurations may have."""
+        """The number of possible configurations."""
         return self.volume * len(self.system.locations)
 
     def timely(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items, as long as there is time; raises LateError when many were given and it is over."""
+        """Yield items. Raises LateError after many items when the time is over."""
         for number, item in enumerate(items, start=1):
             if number % _BETWEEN_LOOKS == 0:
                 self.require_time()
@@ -123,16 +122,16 @@ class Ground:
 
     def require_time(self) -> None:
         """Raise LateError when the time is over."""
-        if self._effort.expired():
+        if self._effort.is_late():
             raise LateError("the time limit was met")
 
     @cached_property
     def rules_at(self) -> tuple[tuple[GroundRule, ...], ...]:
         """The rules of each location."""
-        found: list[list[GroundRule]] = [[] for _ in self.system.locations]
+        rules: list[list[GroundRule]] = [[] for _ in self.system.locations]
         for rule in self.rules:
-            found[rule.source].append(rule)
-        return tuple(map(tuple, found))
+            rules[rule.source].append(rule)
+        return tuple(map(tuple, rules))
 
     @cached_property
     def field_named(self) -> dict[str, Field]:
@@ -161,10 +160,10 @@ class Ground:
     def _domain_of(self) -> dict[str, object]:
         return {variable.name: variable.domain for variable in self.system.variables}
 
-    def encode(self, configuration: Configuration, observed: Mapping[str, expr.Value] | None = None) -> int:
-        """Return the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
+    def encode(self, configuration: Configuration, observer_values: Mapping[str, expr.Value] | None = None) -> int:
+        """Return the number of a configuration; `observer_values` has the values of observers, which are 0 or false otherwise."""
         values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
-        values |= observed or {}
+        values |= observer_values or {}
         data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
         return location_of(self.system, configuration) * self.volume + data
 
@@ -175,14 +174,14 @@ class Ground:
     def values(self, number: int) -> dict[str, int | bool]:
         """Return the fields' values at a configuration: an environment for the ground's expressions."""
         data = number % self.volume
-        found: dict[str, int | bool] = {}
+        values: dict[str, int | bool] = {}
         for field in self.fields:
             value = field.low + data // field.stride % field.size
-            found[field.name] = bool(value) if field.is_bool else value
-        return found
+            values[field.name] = bool(value) if field.is_bool else value
+        return values
 
     def successors(self, number: int) -> Iterator[tuple[GroundRule, int]]:
-        """Yield the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
+        """Yield the rules taken at a configuration and their targets. This is slow, for one configuration at a time."""
         place, data = divmod(number, self.volume)
         values = self.values(number)
         for rule in self.rules_at[place]:
@@ -193,29 +192,29 @@ class Ground:
                     after += (int(expr.evaluate(value, values)) - int(values[field.name])) * field.stride
                 yield rule, rule.target * self.volume + after
 
-    def grounded(self, condition: expr.Expr) -> expr.Expr:
-        """Return a condition over the system's variables and parameters in numbers, decided where its values decide it."""
-        return self._decided(self._numeric(condition))
+    def ground_condition(self, condition: expr.Expr) -> expr.Expr:
+        """Return a condition over the system's variables and parameters in numbers; a constant if its values decide it."""
+        return self._decide(self._numeric(condition))
 
     def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[GroundWatch | None, ...]:
-        """Ground conditions at locations; None for one that is never true."""
-        found = ((place, self.grounded(condition)) for place, condition in conditions)
-        return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in found)
+        """Ground conditions at locations; the result has None for a condition that is never true."""
+        pairs = ((place, self.ground_condition(condition)) for place, condition in conditions)
+        return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in pairs)
 
     def _numeric(self, whole: expr.Expr) -> expr.Expr:
-        found = self.known.numeric.get(whole)
-        if found is None:
+        numeric = self.conditions.numeric.get(whole)
+        if numeric is None:
             match whole:  # conditions are made of one another: their parts are known before they are
                 case expr.And(operands):
-                    found = all_of(map(self._numeric, operands))
+                    numeric = all_of(map(self._numeric, operands))
                 case expr.Or(operands):
-                    found = any_of(map(self._numeric, operands))
+                    numeric = any_of(map(self._numeric, operands))
                 case expr.Not(operand):
-                    found = negated(self._numeric(operand))
+                    numeric = negation(self._numeric(operand))
                 case _:
-                    found = self._in_numbers(whole)
-            self.known.numeric[whole] = found
-        return found
+                    numeric = self._in_numbers(whole)
+            self.conditions.numeric[whole] = numeric
+        return numeric
 
     def _in_numbers(self, whole: expr.Expr) -> expr.Expr:
         constants = self.system.machine.constants
@@ -230,78 +229,84 @@ class Ground:
             field = self.field_named[node.name]
             return expr.Integer(field.low) if field.size == 1 else node
 
-        return substituted(whole, leaf)
+        return substitute(whole, leaf)
 
-    def _decided(self, node: expr.Expr) -> expr.Expr:
+    def _decide(self, node: expr.Expr) -> expr.Expr:
         if isinstance(node, expr.Boolean) or (self.hurries and self.domain_size <= _SOON_SEARCHED):
             return node
-        if node in self.known.decided:
-            return self.known.decided[node]
-        seen = outcomes_at_samples(node, self._ranges)
+        if node in self.conditions.decisions:
+            return self.conditions.decisions[node]
+        outcomes = outcomes_at_samples(node, self._ranges)
         result: expr.Expr = node
-        if True not in seen and self._can_be_true(node) is False:
+        if True not in outcomes and self._can_be_true(node) is False:
             result = FALSE
-        elif False not in seen and self._can_be_true(negated(node)) is False:
+        elif False not in outcomes and self._can_be_true(negation(node)) is False:
             result = expr.TRUE
-        self.known.decided[node] = result
+        self.conditions.decisions[node] = result
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:
-        effort = SearchEffort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
-        given = effort.left
-        found = satisfiable(node, self._ranges, effort)
-        self._effort.left -= given - effort.left
-        return found
+        effort = SearchEffort(min(_MOST_TRIALS_EACH, self._effort.left), self._effort.is_late)
+        budget = effort.left
+        result = satisfiable(node, self._ranges, effort)
+        self._effort.left -= budget - effort.left
+        return result
 
     @cached_property
     def _ranges(self) -> dict[str, Sequence[int]]:
         return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
 
 
-def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool] = lambda: False) -> Ground:
-    """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
+def ground(system: System, *, hurries: bool = False, is_late: Callable[[], bool] = lambda: False) -> Ground:
+    """Ground a system: number the values, decide conditions, drop the commands that can never be taken.
 
-    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `expired` says that the time is over.
+    With `hurries`, no conditions are decided if there are few configurations, as a search is then faster. None are either once `is_late` says that the
+    time is over.
     """
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
     every = [*(v.domain for v in system.variables), *(parameter.domain for parameter in machine.parameters)]
-    numbers = _numbered(domain for domain in every if isinstance(domain, expr.EnumDomain))
+    numbers = _number_symbols(domain for domain in every if isinstance(domain, expr.EnumDomain))
     fields, stride = [], 1
     for name, (domain, values) in domains.items():
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_TRIED, expired))
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_MOST_TRIALS, is_late))
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
     rules = []
-    known: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
+    results: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
     for index, command in enumerate(system.commands):
-        same = (command.enabled, command.safe, command.rivals, command.updates)  # the same rows hold at many locations
-        if same not in known:
+        same = (
+            command.enabled_when,
+            command.safe,
+            command.rivals,
+            command.updates,
+        )  # the same rows hold at many locations
+        if same not in results:
             updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
-            known[same] = _condition(draft, command.enabled, command.safe, command.rivals), updates
-        condition, updates = known[same]
+            results[same] = _condition(draft, command.enabled_when, command.safe, command.rivals), updates
+        condition, updates = results[same]
         if condition != FALSE:
             rules.append(GroundRule(command.source, command.target, condition, updates, index))
     return attrs.evolve(draft, rules=tuple(rules), start=start)
 
 
-def _condition(draft: Ground, enabled: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
-    """Return when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
-    condition = draft.grounded(enabled)
-    if safe != expr.TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
-        condition = draft.grounded(all_of([enabled, safe]))
+def _condition(draft: Ground, enabled_when: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
+    """Return when a command is taken, without the parts that values decide: most commands are safe and have no rival whenever enabled."""
+    condition = draft.ground_condition(enabled_when)
+    if safe != expr.TRUE and draft.ground_condition(all_of([enabled_when, negation(safe)])) != FALSE:
+        condition = draft.ground_condition(all_of([enabled_when, safe]))
     for rival in rivals:
-        if draft.grounded(all_of([enabled, rival])) != FALSE:
-            condition = all_of([condition, negated(draft.grounded(rival))])
+        if draft.ground_condition(all_of([enabled_when, rival])) != FALSE:
+            condition = all_of([condition, negation(draft.ground_condition(rival))])
     return condition
 
 
-def _numbered(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
-    """Number the values of enumerations; those first met together are consecutive."""
+def _number_symbols(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
+    """Number the values of enumerations; values of one enumeration are consecutive where possible."""
     numbers: dict[str, int] = {}
     for domain in domains:
         for value in domain.values:
@@ -313,15 +318,15 @@ def _extent(values: expr.Values, numbers: dict[str, int]) -> tuple[int, int]:
     if isinstance(values, expr.Interval):
         assert values.high is not None, "variables have finite domains"
         return values.low, max(1, values.high - values.low + 1)
-    found = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
-    return min(found), max(found) - min(found) + 1
+    integers = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
+    return min(integers), max(integers) - min(integers) + 1
 
 
-def python_source(whole: expr.Expr, spelled: Mapping[str, str]) -> str:
-    """Write a ground expression as Python; `spelled` has the text for each field."""
+def python_source(whole: expr.Expr, field_texts: Mapping[str, str]) -> str:
+    """Return a ground expression as Python; `field_texts` has the text for each field."""
 
     def leaf(node: Leaf) -> expr.Expr:
         assert isinstance(node, expr.Name), "verdicts are decided in a system"
-        return expr.Name(spelled[node.name])
+        return expr.Name(field_texts[node.name])
 
-    return expr.unparse(substituted(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)
+    return expr.unparse(substitute(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)

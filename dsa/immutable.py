@@ -1,7 +1,7 @@
-"""Values that nobody can change: what a field is annotated as, it is, whatever it was given.
+"""Immutable fields: a `field_transformer` for attrs that converts values to the immutable type of their annotation.
 
-A `field_transformer` for attrs. Lists given for tuples, sets for frozen sets and dicts for mappings are copied, so that whoever gave them may go on
-with theirs; a mapping of a class of its own is taken as it is. What they hold is not looked at.
+Lists become tuples, sets become frozen sets, and dicts are copied behind a read-only view, so the caller may change the original afterwards. Another
+kind of mapping is taken as it is. The items are not converted.
 """
 
 import types
@@ -14,29 +14,29 @@ import attrs
 
 
 def immutable(_class: type, fields: list["attrs.Attribute[Any]"]) -> list["attrs.Attribute[Any]"]:
-    """Return fields that are annotated as immutable a converter, where they have none."""
+    """Return the fields; those with an immutable annotation and no converter get one."""
     return [
         field.evolve(converter=convert) if field.converter is None and (convert := _converter(field.type)) else field
         for field in fields
     ]
 
 
-def _converter(annotated: object) -> Callable[[Any], Any] | None:
-    """Return what makes a value of a type that is immutable; None for any other type."""
-    origin, arguments = get_origin(annotated), get_args(annotated)
+def _converter(annotation: object) -> Callable[[Any], Any] | None:
+    """Return the converter for an immutable type; None for any other type."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in {Union, types.UnionType} and type(None) in arguments:
         inner = [each for each in arguments if each is not type(None)]
         convert = _converter(inner[0]) if len(inner) == 1 else None
         return None if convert is None else attrs.converters.optional(convert)
-    return _CONVERTERS.get(origin or annotated)
+    return _CONVERTERS.get(origin or annotation)
 
 
-def _mapping(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return MappingProxyType(given.copy()) if isinstance(given, dict) else given
+def _mapping(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(value.copy()) if isinstance(value, dict) else value
 
 
-def _sequence(given: Sequence[Any]) -> Sequence[Any]:
-    return tuple(given) if isinstance(given, list) else given
+def _sequence(value: Sequence[Any]) -> Sequence[Any]:
+    return tuple(value) if isinstance(value, list) else value
 
 
 _CONVERTERS: dict[Any, Callable[[Any], Any]] = {

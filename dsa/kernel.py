@@ -1,19 +1,19 @@
-"""Verify a certificate, alone: `python kernel.py CERTIFICATE` prints the claims it accepts (exit 0) or why it refuses (exit 1).
+"""The kernel: a verifier of certificates that stands alone. `python kernel.py CERTIFICATE` prints the accepted claims (exit 0) or why it refuses (exit 1).
 
-Without a file that it can read as a certificate, it says how it is used (exit 2). It imports the standard library alone, shares no code with
-what wrote the certificate, and believes nothing but the machine's tables. Written from specs/semantics.md (S1 to S12 are its rules) and
-specs/table.md (the language). Four parts, in this order:
+For a file that is not a certificate it prints its usage (exit 2). It imports only the standard library, shares no code with the writer of certificates,
+and trusts only the machine's tables. Its sources are specs/semantics.md (rules S1 to S12) and specs/table.md (the language). It has four parts, in
+this order:
 
-1. `Polynomial`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
-   on unknown numbers: each question about one is answered both ways, and a path that fails must be shown impossible.
-2. `KernelParser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
+1. `Polynomial`: unknown numbers. The kernel explores a claim about given parameter values directly. For a claim about all values it runs the same code
+   on unknown numbers: it answers each question about one both ways, and shows that every path that fails is impossible.
+2. `KernelParser`: the expressions of the language: whole numbers, conditions, values of enumerations, declared full names. Nothing else is accepted.
 3. `Tables`: the machine.
-4. `Claim`: what is claimed of it, and how that is seen.
+4. `Claim`: a claim about the machine, and how the kernel verifies it.
 
-A configuration (`node`) is (leaf, outstanding effects, values, order); among its values are `:flag` and `:count`, what a property remembers. Its order
-has a pair of timers for each that may not fire before another (S11).
+A configuration (`node`) is (leaf, outstanding effects, values, order); its values include `:flag` and `:count`, the memory of a property. Its order
+has a pair of timers for each timer that may not fire before another (S11).
 A move is (what is true then: the event and its verdicts; the effect or timer behind it; the candidate rows).
-(PYTEST_DONT_REWRITE: the asserts are what it has to say.)
+(PYTEST_DONT_REWRITE: the messages of its asserts are its output.)
 """
 
 import contextlib, hashlib, itertools, json, math, re, sys
@@ -30,9 +30,9 @@ def terms(number):
 
 
 class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
-    """A whole number not known: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
+    """An unknown whole number: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
 
-    `path` is what is known on the path that is followed: facts (numbers that are at least 0), the answers that it has to give, other paths
+    `path` is the state of the current path: its facts (numbers that are at least 0), the answers that it has to give, and other paths
     still to follow.
     """
 
@@ -49,7 +49,7 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
         )
 
     def __ge__(self, other):
-        """Ask whether it is at least another number: what this path has answered before, else yes, and no on another path."""
+        """Return whether it is at least another number: the earlier answer of this path, else yes here and no on another path."""
         yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Polynomial.path
         if isinstance(yes, int):
             return yes >= 0
@@ -75,18 +75,18 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
 NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 #: A number, a name (`:flag` and `:count` too), or a sign.
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
-RESERVED = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
+KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
 RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
-#: A value that has the name of something else too has no type of its own: it is the value beside one of an enumeration alone.
+#: A value with the name of something else too has no type of its own: it is the value only beside a value of an enumeration.
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
 
 
 class KernelParser:
-    """Reads an expression of the names whose types are given, one method for each line of the grammar in specs/table.md.
+    """A parser for expressions over typed names, with one method for each line of the grammar in specs/table.md.
 
-    A type is CONDITION, NUMBER or the set of an enumeration's values. Every method gives the type of what it has read, and Python for
-    it: of numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses alone. Of the names, `values` are those of the values of
-    enumerations, some of which are something else too; Python knows the value by `=` and its name.
+    A type is CONDITION, NUMBER or the set of an enumeration's values. Every method returns a type and Python code, which has only
+    numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses. `values` are the names of the values of
+    enumerations. Some of them name something else too; in Python the value's name begins with `=`.
     """
 
     def __init__(self, text, types, values):
@@ -98,19 +98,19 @@ class KernelParser:
         self.tokens.reverse()
 
     def require(self, true):
-        assert true, f"this is no expression: {short(self.text)}"
+        assert true, f"this is not an expression: {short(self.text)}"
 
     def take(self, *words):
-        """Take the next token if it is one of these; give it, or nothing."""
+        """Take the next token if it is one of these, and return it; else return the empty text."""
         return self.tokens.pop() if self.tokens and self.tokens[-1] in words else ""
 
     def whole(self, read):
-        found = read()
+        result = read()
         self.require(not self.tokens)
-        return found
+        return result
 
     def several(self, read, sign):
-        """Read conditions between which a word stands; where there is one alone, it may be anything."""
+        """Read conditions joined by a word; a single operand may be of any type."""
         (kind, code), more = read(), []
         while self.take(sign):
             more.append(read())
@@ -138,7 +138,7 @@ class KernelParser:
             choices = [self.sum()]
             while self.take(","):
                 choices.append(self.sum())
-            (kind, code), *choices = self.settled([(kind, code), *choices])
+            (kind, code), *choices = self.read_values([(kind, code), *choices])
             self.require(self.take("}") and all(alike(kind, other) for other, _ in choices))
             among = f"({code} in ({', '.join(choice for _, choice in choices)},))"
             return CONDITION, f"(not {among})" if negative else among
@@ -149,18 +149,18 @@ class KernelParser:
             groups[-1].append(self.sum())
         if not signs:
             return kind, code
-        (kind, found), *rest = itertools.chain(*map(self.settled, groups))
+        (kind, chain), *rest = itertools.chain(*map(self.read_values, groups))
         for sign, (other, right) in zip(signs, rest):
             self.require(alike(kind, other) and (sign in ("==", "!=") or kind == NUMBER))
-            kind, found = other, f"{found} {sign} {right}"
-        return CONDITION, f"({found})"
+            kind, chain = other, f"{chain} {sign} {right}"
+        return CONDITION, f"({chain})"
 
-    def settled(self, operands):
-        """Read names as values where they are compared for being equal with one of an enumeration."""
+    def read_values(self, operands):
+        """Read names as values of an enumeration if one of the operands is such a value."""
         if not any(isinstance(kind, frozenset) for kind, _ in operands):
             return operands
-        found = {f"names[{word!r}]": (frozenset({word}), f"names[{'=' + word!r}]") for word in self.values}
-        return [found.get(code, (kind, code)) for kind, code in operands]
+        symbols = {f"names[{word!r}]": (frozenset({word}), f"names[{'=' + word!r}]") for word in self.values}
+        return [symbols.get(code, (kind, code)) for kind, code in operands]
 
     def sum(self):
         return self.arithmetic(self.product, ("+", "-"))
@@ -188,34 +188,34 @@ class KernelParser:
         self.require(self.tokens)
         word = self.tokens.pop()
         if word == "(":
-            found = self.deeper(self.expression)
+            result = self.deeper(self.expression)
             self.require(self.take(")"))
-            return found
+            return result
         if word.isdigit():
             return NUMBER, str(int(word))
         if word in ("true", "false"):
             return CONDITION, word.capitalize()
         if word == "pending" and self.tokens:
             word = f"pending {self.tokens.pop()}"
-        assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is no name that may stand there"
+        assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is not a name that is allowed there"
         is_value = word in self.values and self.types[word] not in (CONDITION, EITHER)
         return self.types[word], f"names[{'=' * is_value + word!r}]"
 
     def deeper(self, read):
         self.depth += 1
         self.require(self.depth <= DEEPEST)
-        found = read()
+        result = read()
         self.depth -= 1
-        return found
+        return result
 
 
 def short(text):
-    """Return a text as it is quoted."""
+    """Return a text for a message, shortened if it is long."""
     return text if len(text) <= 80 else f"{text[:80]}.."
 
 
 def alike(one, other):
-    """Return whether values of two types may be compared for being equal: they are the same, or enumerations with a value in common."""
+    """Return whether values of two types may be equal: the types are the same, or enumerations with a common value."""
     return one == other != EITHER or (isinstance(one, frozenset) and isinstance(other, frozenset) and bool(one & other))
 
 
@@ -235,30 +235,30 @@ FAULT = "a fault is not excluded"
 
 
 def tables_in(text):
-    """Return the rows of each table of a canonical document. Raises AssertionError for what is none."""
+    """Return the rows of each table of a canonical document. Raises AssertionError for any other text."""
     title, *sections = re.split(r"\n+## ", text.strip("\n"))
-    assert re.fullmatch(r"# [^\n]*", title), "it is no document: it begins with no heading"
-    found = {}
+    assert re.fullmatch(r"# [^\n]*", title), "it is not a document: it does not begin with a heading"
+    tables = {}
     for section in sections:
         name, *lines = section.split("\n")
-        assert name in COLUMNS and name not in found, f"a section {name} may not be there"
-        assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is no table"
+        assert name in COLUMNS and name not in tables, f"a section {name} may not be there"
+        assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is not a table"
         header, dashes, *rows = ([cell.strip(" ") for cell in line[1:-1].split("|")] for line in lines)
         first, *others = COLUMNS[name]
         assert header[0] == first and set(header[1:]) <= set(others) and len({*header}) == len(header), name
         assert all(re.fullmatch("-+", cell) for cell in dashes) and len(dashes) == len(header), f"{name} has no line"
-        found[name] = [dict(zip(header, row, strict=True)) for row in rows]
-        names = [row[first] for row in found[name]]
+        tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
+        names = [row[first] for row in tables[name]]
         assert all(names), f"a row of {name} has no name"
         assert name == "Transitions" or len({*names}) == len(names), f"a name stands twice in {name}"
-    return found
+    return tables
 
 
 class Tables:
-    """A machine: its names with their types, its rows, and what S1 to S3, S7, S9, S11 and S12 say about them.
+    """A machine: its names with their types, its rows, and the rules S1 to S3, S7, S9, S11 and S12.
 
-    `names` has what every name means where nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
-    in them alone a condition counts as the number 0 or 1.
+    `names` has the meaning of every name while nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
+    only in them a condition counts as the number 0 or 1.
     """
 
     def __init__(self, text):
@@ -271,66 +271,68 @@ class Tables:
         self.kinds |= {state: self.kinds[state].partition("end when ")[0].removesuffix(", ") for state in self.ends}
         self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
         self.verdicts = {
-            g: said.split(", ") if said else [*VERDICTS] for g, said in column("Guards", "verdicts").items()
+            g: cell.split(", ") if cell else [*VERDICTS] for g, cell in column("Guards", "verdicts").items()
         }
-        assert all({*said} <= {*VERDICTS} for said in self.verdicts.values()), "there are three verdicts"
+        assert all({*outcomes} <= {*VERDICTS} for outcomes in self.verdicts.values()), "there are three verdicts"
         assert {*self.kinds.values()} <= {"", "initial", "final"}, "a state is initial, final, or neither"
         self.effects = {*self.events.values()} - {"outside"}
         self.read_names(tables, self.parameters | column("Variables", "domain"))
-        self.judged = {event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event}
-        assert self.judged <= {*self.origins}, "a guard judges what is no event"
+        self.judged_events = {
+            event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event
+        }
+        assert self.judged_events <= {*self.origins}, "a guard judges something that is not an event"
         self.rows = {}
         for row in tables["Transitions"]:
             self.read_row(row)
-        #: What can happen, with the effect or timer behind it; a failure that no row names stops a run instead (S7).
-        self.moving = self.events | {
+        #: The events that can happen, with the effect or timer behind each; a failure that no row names stops a run instead (S7).
+        self.move_origins = self.events | {
             event: event.removesuffix(".failed") for _, event in self.rows if event not in self.events
         }
         for (_, event), rows in self.rows.items():
-            self.judged |= {event} if self.asked(rows) else set()  # S9
+            self.judged_events |= {event} if self.guards_in(rows) else set()  # S9
 
-    # -- reading it
+    # -- reading
 
     def read_names(self, tables, domains):
-        """Note every name and its type: none stands for two things, but a value may be one of several enumerations, and a state, event or effect."""
+        """Record every name and its type. A name has one meaning, but a value may belong to several enumerations, and be a state, event or effect."""
         does = [word for row in tables["Transitions"] for word in row["effects"].split(", ") if word]
-        emitted = {word for word in does if word.partition(" ")[0] != "cancel"}
-        effects = self.named = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emitted}
+        emissions = {word for word in does if word.partition(" ")[0] != "cancel"}
+        effects = self.effect_names = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emissions}
         failures = {f"{effect}.failed": effect for effect in self.effects}
         self.origins = self.events | failures
         states = self.states = {*self.kinds, *(parent for state in self.kinds for parent in self.above(state)[1:-1])}
-        listed = {name: domain[1:-1].split(", ") for name, domain in domains.items() if domain[:1] == "{"}
-        symbols = [symbol for values in listed.values() for symbol in values]
-        said = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
+        symbol_lists = {name: domain[1:-1].split(", ") for name, domain in domains.items() if domain[:1] == "{"}
+        symbols = [symbol for values in symbol_lists.values() for symbol in values]
+        verdict_names = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
         self.symbols, apart = {*symbols}, {*symbols} - {*self.origins, *states, *effects}
-        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *said, *apart]
+        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *verdict_names, *apart]
         assert len(several) == len({*several}), "a name stands for two things"
         for name in several:
-            assert re.fullmatch(NAME, name) and not RESERVED & {*name.split(".")}, f"'{name}' is no name"
+            assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is not a valid name"
         numbers = {f"={symbol}": n for n, symbol in enumerate(symbols)}
         pending = [f"pending {effect}" for effect in effects]
         self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
         self.domains = {name: self.read_domain(domain) for name, domain in domains.items()}
-        typed = lambda names: {name: self.domains[name][0] for name in names}
-        enumerated = {symbol: frozenset({symbol}) if symbol in apart else EITHER for symbol in symbols}
-        fixed = typed(self.parameters) | enumerated
-        known = fixed | typed(self.scopes)
-        when = dict.fromkeys((*self.origins, *states, *effects, *said, *pending), CONDITION)
-        #: What may be named: in domains and initial values, in ends, in what stays unchanged, in rows, in claims, in lemmas and ranks, in `bounds`.
+        types_of = lambda names: {name: self.domains[name][0] for name in names}
+        symbol_types = {symbol: frozenset({symbol}) if symbol in apart else EITHER for symbol in symbols}
+        parameter_types = types_of(self.parameters) | symbol_types
+        value_types = parameter_types | types_of(self.scopes)
+        when = dict.fromkeys((*self.origins, *states, *effects, *verdict_names, *pending), CONDITION)
+        #: The names allowed in domains and initial values, in ends, in `unchanged`, in rows, in claims, in lemmas and ranks, in `bounds`.
         self.types = {
-            "parameters": fixed,
-            "values": known,
-            "lasting": known | dict.fromkeys((*states, *pending), CONDITION),
-            "rows": known | dict.fromkeys(said, CONDITION),
-            "claims": known | when,
+            "parameters": parameter_types,
+            "values": value_types,
+            "lasting": value_types | dict.fromkeys((*states, *pending), CONDITION),
+            "rows": value_types | dict.fromkeys(verdict_names, CONDITION),
+            "claims": value_types | when,
         }
-        self.types |= {"lemmas": known | when | {":flag": CONDITION, ":count": NUMBER}}
+        self.types |= {"lemmas": value_types | when | {":flag": CONDITION, ":count": NUMBER}}
         self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER)}
         self.codes, self.bounds = {}, {}
         self.read_bounds(domains)
 
     def read_bounds(self, domains):
-        """Note domains as conditions; their ends, and initial values, must be expressions over parameters."""
+        """Record domains as conditions; their ends, and initial values, must be expressions over parameters."""
         for name, (kind, *ends) in self.domains.items():
             low, high = ends if kind == NUMBER else ("0", "1")
             among = f"{name} in {domains[name]}" if isinstance(kind, frozenset) else f"{low} <= {name}"
@@ -345,20 +347,22 @@ class Tables:
 
     @staticmethod
     def read_domain(text):
-        """Return the type of a domain, and the ends of a range, the second one empty where there is none."""
+        """Return the type of a domain, and the ends of a range; the second end may be empty."""
         if text[:1] == "{":
-            assert text[-1] == "}", f"{text} is no domain"
+            assert text[-1] == "}", f"{text} is not a domain"
             return (frozenset(text[1:-1].split(", ")),)
         low, dots, high = text.partition("..")
-        assert text == "bool" or (dots and low), f"{text} is no domain"
+        assert text == "bool" or (dots and low), f"{text} is not a domain"
         return (NUMBER, low, high) if dots else (CONDITION,)
 
     def read_row(self, row):
-        """Note a row, with `else`, `changes` ((variable, new value, or nothing to revoke it)) and `does` ((effect, what is cancelled))."""
+        """Record a row, with `else`, `changes` ((variable, new value, whether it is revoked)) and `does` ((effect or `cancel`, cancelled effect))."""
         source, target, event = row["source"], row["target"], row["event"]
         assert source == "*" or (source in self.states and self.kinds.get(source) != "final"), f"no row for {source}"
-        assert target == "=" or target in self.kinds or self.entered(target) != target, f"{target} is no state"
-        assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), f"{event} is no event"
+        assert target == "=" or target in self.kinds or self.entry_leaf(target) != target, f"{target} is not a state"
+        assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), (
+            f"{event} is not an event"
+        )
         other, condition = re.fullmatch("(else(?: and |$))?(.*)", row["if"]).groups()
         row |= {"else": bool(other), "if": condition or "true", "changes": [], "does": []}
         self.code(row["if"], "rows", CONDITION)
@@ -366,140 +370,142 @@ class Tables:
             word, name, sign, new = re.fullmatch(rf"(revoke )?({NAME})(?: ([-+]?)= (.+))?", change).groups()
             assert name in self.scopes and bool(word) != bool(new), f"{change} changes no variable"
             new = self.initial[name] if word else f"{name} {sign} ({new})" if sign else new
-            assert name not in [known for known, *_ in row["changes"]], f"{name} is set twice"
+            assert name not in [variable for variable, *_ in row["changes"]], f"{name} is set twice"
             self.code(new, "parameters" if word else "rows", self.domains[name][0])
             row["changes"].append((name, new, bool(word)))
         for deed in filter(None, row["effects"].split(", ")):
             word, name = re.fullmatch(rf"({NAME})(?: ({NAME}))?", deed).groups()
-            assert (word == "cancel") or not name, f"{deed} is no effect"
+            assert (word == "cancel") or not name, f"{deed} is not an effect"
             row["does"].append((word, name))
         if event not in self.origins:
             event = f"{source} {event}"  # S11: a timer belongs to its source
         self.rows.setdefault((source, event), []).append(row)
 
-    # -- what a text means
+    # -- meaning
 
     def code(self, text, scope, kind=None, level="expression"):
-        """Return the code of an expression, which must be of a type; `level` says how closely it must hold together."""
+        """Return the code of an expression, which must be of a type; `level` is the method that must read all of it."""
         if (text, scope, kind, level) not in self.codes:
             parser = KernelParser(text, self.types[scope], self.symbols)
-            found, code = parser.whole(getattr(parser, level))
-            (found, code), *_ = parser.settled([(found, code), (kind, "")])  # a new value is one of the variable's
-            assert kind is None or alike(found, kind), (
+            actual, code = parser.whole(getattr(parser, level))
+            (actual, code), *_ = parser.read_values(
+                [(actual, code), (kind, "")]
+            )  # a new value is one of the variable's
+            assert kind is None or alike(actual, kind), (
                 f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
             )
             try:
                 self.codes[text, scope, kind, level] = compile(code, "expression", "eval")
-            except (MemoryError, RecursionError, SyntaxError):  # what Python says of too many parentheses
+            except (MemoryError, RecursionError, SyntaxError):  # Python's errors for too many parentheses
                 raise AssertionError(f"'{short(text)}' is nested too deeply to be evaluated") from None
         return self.codes[text, scope, kind, level]
 
     def value(self, text, names, scope="lemmas", kind=CONDITION):
-        """Evaluate an expression; what bounds a name is one of numbers."""
+        """Evaluate an expression; the bounds of names are over numbers."""
         scope = "bounds" if scope == "lemmas" and text in self.bounds.values() else scope
         return eval(self.code(text, scope, kind), {"__builtins__": {}, "names": names})
 
-    # -- what the rules say
+    # -- rules
 
     def above(self, state):
-        """Return a state and those around it, innermost first, and `*`."""
+        """Return a state, the states around it from the inside out, and `*`."""
         return [state[: end.start()] for end in re.finditer(r"\.|$", state)][::-1] + ["*"]
 
     def sources(self, state):
-        """Return where rows for a leaf may stand."""
+        """Return the sources of rows for a leaf."""
         return self.above(state) if self.kinds[state] != "final" else []
 
-    def found(self, state, event):
-        """Return the rows for an event: those of the innermost source that has any (S3)."""
+    def rows_for(self, state, event):
+        """Return the rows for an event: those of the innermost source that has some (S3)."""
         return next((self.rows[x, event] for x in self.sources(state) if (x, event) in self.rows), [])
 
     def timers(self, sources):
         """Return the timers of sources (S11)."""
         return {event for source, event in self.rows if " " in event and source in sources}
 
-    def ordered(self, before, old, ended, new):
-        """Return the order of timers after a step: `old` ones were armed, of which some `ended`, and `new` ones are armed now (S11)."""
-        lasting, begun = old - ended, new - (old - ended)
-        return {pair for pair in before if {*pair} <= lasting & new} | {
-            (shorter, timer) for timer in begun for shorter in new if duration(shorter) < duration(timer)
+    def order_after(self, before, old, endings, new):
+        """Return the order of timers after a step: `old` ones were armed, `endings` of them ended, and `new` ones are armed now (S11)."""
+        still, fresh = old - endings, new - (old - endings)
+        return {pair for pair in before if {*pair} <= still & new} | {
+            (shorter, timer) for timer in fresh for shorter in new if duration(shorter) < duration(timer)
         }
 
-    def awaited(self, node):
-        """Return what ends some time: effects that are outstanding, and timers (S12)."""
+    def waits_for(self, node):
+        """Return what must end some time: outstanding effects, and timers (S12)."""
         return {*node[1], *self.timers(self.sources(node[0]))}
 
-    def entered(self, state):
-        """Return the leaf that is entered with a state."""
-        return next((self.entered(s) for s in self.initials if s.rpartition(".")[0] == state), state)
+    def entry_leaf(self, state):
+        """Return the leaf that a state is entered at."""
+        return next((self.entry_leaf(s) for s in self.initials if s.rpartition(".")[0] == state), state)
 
-    def asked(self, rows):
+    def guards_in(self, rows):
         """Return the guards that rows read (S2)."""
         words = {word for row in rows for word in re.findall(NAME, row["if"])}
         return [guard for guard in self.verdicts if {f"{guard}.{verdict}" for verdict in VERDICTS} & words]
 
-    def said(self, event, rows):
-        """Return an event with all that the guards can say together which its rows read."""
-        return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(rows)))
+    def with_verdicts(self, event, rows):
+        """Return an event with every combination of the verdicts that its rows read."""
+        return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.guards_in(rows)))
 
     def passed(self, rows, true):
         """Return whether a row that reads guards may set workflow state (S9)."""
-        return all([f"{guard}.passed" in true for guard in self.asked(rows)] or [False])
+        return all([f"{guard}.passed" in true for guard in self.guards_in(rows)] or [False])
 
     def moves(self, node):
-        """Return what can happen: answers and timers that are awaited, and what comes from outside."""
-        for event, origin in self.moving.items():
-            rows, is_early = self.found(node[0], event), origin in {timer for _, timer in node[3]}
-            if (origin in self.awaited(node) and not is_early) or (origin == "outside" and rows):
-                yield from ((true, origin, rows) for true in self.said(event, rows))
+        """Return what can happen: answers of outstanding effects, armed timers, and events from outside."""
+        for event, origin in self.move_origins.items():
+            rows, is_early = self.rows_for(node[0], event), origin in {timer for _, timer in node[3]}
+            if (origin in self.waits_for(node) and not is_early) or (origin == "outside" and rows):
+                yield from ((true, origin, rows) for true in self.with_verdicts(event, rows))
 
 
 # -- 4. claims ---------------------------------------------------------------------------------------------------------
 
-STUCK, REST = "no deadlock", "every run comes to rest when nothing comes from outside"
-GUARDED, TABLE = "workflow state is set by guards that passed (Definition 4)", "the generated step is the table"
+NO_DEADLOCK, REST = "no deadlock", "every run comes to rest when nothing comes from outside"
+DEFINITION_4, TABLE = "workflow state is set by guards that passed (Definition 4)", "the generated step is the table"
 GHOSTS = {":flag": False, ":count": 0}
 
 
-def counted(still, on, n, k, e):
-    """Count the moments of E in a scope; within it there may be K."""
+def count_moments(still, on, n, k, e):
+    """Count the moments of E in a scope; it may have K of them."""
     n = n * still + bool(on and e)
     return on, n, n <= k or not on
 
 
-#: What a form remembers and demands: from its flag, its count and its parts at a moment to flag, count and what must be true.
+#: The memory and the demand of a form: from its flag, its count and its parts at a moment to flag, count and what must be true.
 FORMS = {
     "always {}": lambda f, n, p: (f, n, p),
     "never {}": lambda f, n, p: (f, n, not p),
     "on {}: {} unchanged": lambda f, n, e, x, was: (f, n, not e or all(a == b for a, b in zip(x, was, strict=True))),
     "{} only after {}": lambda f, n, q, p: (f or p, n, f or p or not q),
-    "at most {} {}": lambda _, n, k, e: counted(True, True, n, k, e),
-    "at most {} {} between {} and {}": lambda f, n, k, e, p, q: counted(h := bool(f and not q), h or p, n, k, e),
+    "at most {} {}": lambda _, n, k, e: count_moments(True, True, n, k, e),
+    "at most {} {} between {} and {}": lambda f, n, k, e, p, q: count_moments(h := bool(f and not q), h or p, n, k, e),
     "possible {}": lambda _, n, p: (not p, n, True),
     "from everywhere possible {}": lambda _, n, p: (not p, n, True),
-} | dict.fromkeys(("no fault", STUCK, REST, GUARDED, TABLE), lambda _, n: (True, n, True))
-#: The forms of `leads to`, with what fairness it assumes and what it does without.
-LEADING = {
+} | dict.fromkeys(("no fault", NO_DEADLOCK, REST, DEFINITION_4, TABLE), lambda _, n: (True, n, True))
+#: The forms of `leads to`, with its fairness assumptions and its doubts.
+LEADS_TO = {
     f"{{}} leads to {{}}{fair}{even}": ("fair",) * bool(fair) + ("doubts",) * bool(even)
     for fair in ("", " assuming fair {}", " assuming weakly fair {}")
     for even in ("", " even if {}")
 }
-FORMS |= dict.fromkeys(LEADING, lambda f, n, p, q, *_: ((f or p) and not q, n, True))
-#: What the parts of a form are, where they are no conditions: (what may be named, type, how closely it must hold together).
-WHEN, CLOSED = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
-BOUND, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
+FORMS |= dict.fromkeys(LEADS_TO, lambda f, n, p, q, *_: ((f or p) and not q, n, True))
+#: The parts of a form that are not conditions: (allowed names, type, method that must read all of it).
+WHEN, SCOPE = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
+LIMIT, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
 PARTS = {
-    "at most {} {}": (BOUND, ALONE),
-    "at most {} {} between {} and {}": (BOUND, ALONE, CLOSED, CLOSED),
+    "at most {} {}": (LIMIT, ALONE),
+    "at most {} {} between {} and {}": (LIMIT, ALONE, SCOPE, SCOPE),
     "on {}: {} unchanged": (WHEN, "lasting"),
-} | {form: (WHEN, WHEN, *more) for form, more in LEADING.items()}
+} | {form: (WHEN, WHEN, *more) for form, more in LEADS_TO.items()}
 
 
 class Claim(Tables):
     """A claim about a machine: at the parameter values `at`, or for all.
 
-    What a certificate brings for it, and nobody has to believe: `lemmas`, true wherever a configuration of this name is reached; `ranks`, numbers
-    that fall on the way to what is owed, each with what ends a stay where they do not; `proofs`, one for each obligation in the order in which they arise:
-    which of the given facts it uses, and for each failing path multipliers of the facts on it.
+    A certificate brings evidence for it, which the kernel checks: `lemmas`, true wherever a configuration of this name is reached; `ranks`, numbers
+    that fall on the way to the goal, each with what ends a stay where they do not; `proofs`, one for each obligation in the order in which they arise:
+    which of the facts it uses, and for each failing path multipliers of the facts on it.
     """
 
     def __init__(self, text, claim):
@@ -507,24 +513,22 @@ class Claim(Tables):
         assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "a claim has other fields"
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
         bare = claim.keys() == {"form", "parts", "proofs"} and claim["proofs"] == []
-        assert self.form != GUARDED or bare, (
-            "of every row this is claimed, whatever the values are: nothing may be brought for it"
-        )
+        assert self.form != DEFINITION_4 or bare, "this claim is about every row at all values, so it takes no evidence"
         assert self.form in FORMS, f"nothing is claimed by '{self.form}'"
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
         assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
-        self.fair, self.silent, self.failing = set(), set(), set()
+        self.fair, self.silent, self.failures = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
-        self.names |= self.unknown or {name: self.given(name) for name in self.parameters}
+        self.names |= self.unknown or {name: self.parameter_value(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
             "it names other values than those of parameters"
         )
         self.keys, self.nodes = set(), []
 
     def read(self, part, kind):
-        """Return what evaluates a part: one code, or those of several values."""
+        """Return the code of a part; a list of them if it has several values."""
         assert type(part) is str and part == part.strip(" ") and "  " not in part, (
             f"'{part}' is not written as it is read"
         )
@@ -533,34 +537,36 @@ class Claim(Tables):
         if kind != "lasting":
             scope, of, level = kind
             return self.code(part, scope, of, level)
-        return [self.code(text, "lasting") for text in listed(part)]
+        return [self.code(text, "lasting") for text in split_list(part)]
 
-    def assume(self, kind, said):
-        """Note what is fair, or what is not relied on: that an effect answers, or that it does not fail."""
+    def assume(self, kind, words):
+        """Record what is fair, or what is doubted: that an effect answers, or that it does not fail."""
         if kind == "fair":
             verdicts = {f"{guard}.{verdict}" for guard in self.verdicts for verdict in VERDICTS}
-            known = {*self.origins, *self.named, *verdicts}
-            assert {*said} <= known, f"'{', '.join(said)}' names what cannot happen"
-            self.fair = {f"fair {name}" for name in said}
+            possible = {*self.origins, *self.effect_names, *verdicts}
+            assert {*words} <= possible, f"'{', '.join(words)}' names what cannot happen"
+            self.fair = {f"fair {name}" for name in words}
             return
-        for doubt in said:
+        for doubt in words:
             effect, what = re.fullmatch(rf"({NAME}) (never answers|fails)", doubt).groups()
-            assert effect in (self.named if what == "fails" else self.effects), f"{effect} is no such effect"
+            assert effect in (self.effect_names if what == "fails" else self.effects), (
+                f"{effect} is not an effect that this can be said of"
+            )
             if what != "fails":
                 self.silent.add(effect)
             elif not any(event == f"{effect}.failed" for _, event in self.rows):
-                self.failing.add(effect)
+                self.failures.add(effect)
 
-    def given(self, name):
-        """Read the value of a parameter: one of its domain, written as a document has it."""
+    def parameter_value(self, name):
+        """Read the value of a parameter: a value of its domain, as a document writes it."""
         kind, text = self.domains[name][0], self.at[name]
-        assert type(text) is str, f"{short(repr(text))} is no value of {name}"
+        assert type(text) is str, f"{short(repr(text))} is not a value of {name}"
         if kind == NUMBER:
-            assert re.fullmatch("0|-?[1-9][0-9]{0,17}", text), f"{short(repr(text))} is no value of {name}"
+            assert re.fullmatch("0|-?[1-9][0-9]{0,17}", text), f"{short(repr(text))} is not a value of {name}"
             value = int(text)
         else:
             assert text in (("true", "false") if kind == CONDITION else kind), (
-                f"{short(repr(text))} is no value of {name}"
+                f"{short(repr(text))} is not a value of {name}"
             )
             value = self.names[f"={text}" if isinstance(kind, frozenset) else text]
         assert self.value(self.bounds[name], self.names | {name: value}), f"{name} = {text} lies outside its domain"
@@ -568,62 +574,62 @@ class Claim(Tables):
 
     # -- obligations
 
-    def prove(self, given, names, action, *arguments):
-        """Run an action on every path that the facts used allow; where it fails, a sum of products of facts must be negative."""
+    def prove(self, conditions, names, action, *arguments):
+        """Run an action on every path that the used facts allow. If it fails, a sum of products of facts must be negative."""
         (use, *closings), todo = next(self.proofs, [()]) if self.unknown else [()], [[]]
         while todo:
             Polynomial.path = facts, _, _ = [], todo.pop(), todo
             try:
-                all(self.value(given[place], names) for place in use) and action(*arguments)
+                all(self.value(conditions[place], names) for place in use) and action(*arguments)
             except AssertionError as why:
                 sound = [line for line in (closings or [[]]).pop(0) if all(type(n) is int and n >= 0 for n in line)]
                 total = sum(math.prod([facts[n] for n in at], start=factor) for factor, *at in sound)
                 assert type(total) is int and total < 0, why
 
     def explore(self):
-        """Follow what can happen from the start."""
+        """Explore everything that can happen, from the start."""
         self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
         for number, node in enumerate(self.nodes):
             assert number < MOST_NODES, f"it goes through more than {MOST_NODES:,} configurations"
-            given, names = [*self.assumed(), *self.lemmas.get(self.key(node), [])], self.means(node)
+            conditions, names = [*self.assumptions(), *self.lemmas.get(self.key(node), [])], self.means(node)
             for move in self.moves(node):
-                self.prove(given, names, self.happen, node, move)
+                self.prove(conditions, names, self.happen, node, move)
             if re.search("leads to|possible|dead", self.form):
-                self.prove(given, names, self.go_on, node)
+                self.prove(conditions, names, self.go_on, node)
 
-    def assumed(self):
-        """Return what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
-        return [] if self.form == GUARDED else [*self.bounds.values()]
+    def assumptions(self):
+        """Return the conditions on every configuration: its domains. A claim of Definition 4 has none, as it is not about overflow."""
+        return [] if self.form == DEFINITION_4 else [*self.bounds.values()]
 
     def begin(self):
-        """The start: initial values in their domains, and the first moment."""
+        """Begin: initial values in their domains, and the first moment."""
         values = {
             name: self.value(text, self.names, "parameters", self.domains[name][0])
             for name, text in self.initial.items()
         } | GHOSTS
-        assert self.form == GUARDED or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
-        leaf = self.entered(min(self.initials, key=lambda state: state.count(".")))
-        node = leaf, set(), values, self.ordered(set(), set(), set(), self.timers(self.sources(leaf)))
-        self.arrive(self.seen(node, (), self.means(node)), may=False)
+        assert self.form == DEFINITION_4 or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
+        leaf = self.entry_leaf(min(self.initials, key=lambda state: state.count(".")))
+        node = leaf, set(), values, self.order_after(set(), set(), set(), self.timers(self.sources(leaf)))
+        self.arrive(self.observe(node, (), self.means(node)), may=False)
 
     def happen(self, node, move):
-        """A step: a row is taken where one has to be, what is owed comes nearer, what follows keeps its lemmas."""
-        for after, ended, true in self.take(node, move):
+        """Take a step: a row is taken if one must be, the rank falls, and the next configuration keeps its lemmas."""
+        for after, endings, true in self.take(node, move):
             self.arrive(after, may=self.form == "possible {}")
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
-            owed = falls and node[2][":flag"] and after[2][":flag"]
-            assert not owed or self.lower(node, after, ended, true), f"{self.key(node)}: the rank does not fall"
-            failed = self.failing & {*after[1], *true}  # the run may have ended at this moment
+            is_owed = falls and node[2][":flag"] and after[2][":flag"]
+            assert not is_owed or self.lower(node, after, endings, true), f"{self.key(node)}: the rank does not fall"
+            failed = self.failures & {*after[1], *true}  # the run may have ended at this moment
             assert not failed or not after[2][":flag"], (
                 f"{self.key(node)}: something is owed for ever where {failed} fails"
             )
 
     def go_on(self, node):
-        """See that what is owed comes (`leads to`) or can come (`possible`), and that nothing is stuck."""
-        if node[2][":flag"] and self.planned(node):
-            taken = (found for move in self.moves(node) for found in self.take(node, move))
+        """Require that the goal comes (`leads to`) or can come (`possible`), and that nothing is stuck."""
+        if node[2][":flag"] and self.has_way(node):
+            taken = (outcome for move in self.moves(node) for outcome in self.take(node, move))
             *levels, (_, last) = self.ranks.get(self.key(node), [["", ""]])
-            on = self.promised(node)
+            on = self.promises(node)
             is_weak = "weakly" in self.form and any(why in self.fair for _, why in levels)
             assert not is_weak, f"{self.key(node)}: what is weakly fair is possible all the while, so nothing is deeper"
             if last in self.fair:
@@ -631,19 +637,19 @@ class Claim(Tables):
             if "possible" in self.form:
                 on = any(self.nearer(node, after) for after, _, _ in taken)
             end = self.ends.get(node[0])
-            free = self.form == STUCK and (not self.sources(node[0]) or any(taken))
-            on = on or free or (self.form == STUCK and bool(end) and self.value(end, self.means(node), "values"))
+            free = self.form == NO_DEADLOCK and (not self.sources(node[0]) or any(taken))
+            on = on or free or (self.form == NO_DEADLOCK and bool(end) and self.value(end, self.means(node), "values"))
             assert on, f"{self.key(node)}: there may be no way on"
 
     def arrive(self, node, may):
-        assert may or self.kept(node), f"{self.key(node)}: a lemma is not kept"
+        assert may or self.keeps_lemmas(node), f"{self.key(node)}: a lemma is not kept"
         self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2], node[3])]
         self.keys.add(self.key(node))
 
-    # -- what happens at a configuration
+    # -- configurations
 
     def key(self, node):
-        """Return what a certificate calls a configuration."""
+        """Return the name of a configuration in certificates."""
         leaf, out, values, order = node
         waits = [f"{timer}>{shorter}" for shorter, timer in order]
         return " ".join(
@@ -651,73 +657,79 @@ class Claim(Tables):
         )
 
     def means(self, node, true=()):
-        """Return what the names mean at a configuration; `true` is what happens there."""
+        """Return the values of all names at a configuration; `true` are the things that happen there."""
         return (
             self.names | node[2] | dict.fromkeys((*self.above(node[0]), *map("pending ".__add__, node[1]), *true), True)
         )
 
     def take(self, node, move):
-        """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
+        """Take the one enabled row, if any: yield the node after it, what ended and what happened."""
         (leaf, out, values, order), (true, origin, rows) = node, move
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
-        enabled = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
-        enabled = enabled or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
-        assert self.form == GUARDED or (len(enabled) < 2 and (enabled or origin == "outside")), where
-        for row in enabled:
-            after, target = dict(values), leaf if row["target"] == "=" else self.entered(row["target"])
+        matches = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
+        matches = matches or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
+        assert self.form == DEFINITION_4 or (len(matches) < 2 and (matches or origin == "outside")), where
+        for row in matches:
+            after, target = dict(values), leaf if row["target"] == "=" else self.entry_leaf(row["target"])
             for name, new, is_revoked in row["changes"]:  # S5
                 after[name] = self.value(new, names, "parameters" if is_revoked else "rows", self.domains[name][0])
-                assert self.form == GUARDED or self.value(self.bounds[name], self.names | {name: after[name]}), where
-                free = is_revoked or self.scopes[name] != "workflow" or true[0] not in self.judged
-                free = free or self.form != GUARDED or self.passed(rows if row["else"] else [row], true)
+                assert self.form == DEFINITION_4 or self.value(self.bounds[name], self.names | {name: after[name]}), (
+                    where
+                )
+                free = is_revoked or self.scopes[name] != "workflow" or true[0] not in self.judged_events
+                free = free or self.form != DEFINITION_4 or self.passed(rows if row["else"] else [row], true)
                 assert free, f"{where}: {name} is set"
             left = {leaf} if target == leaf else {*self.sources(leaf)} - {*self.sources(target)}
-            now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
-            later = self.ordered(order, self.timers(self.sources(leaf)), ended, self.timers(self.sources(target)))
+            now, endings = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
+            later = self.order_after(order, self.timers(self.sources(leaf)), endings, self.timers(self.sources(target)))
             for word, name in row["does"]:  # S7
-                gone = now & {name} if name else now if word == "cancel" else set()
-                assert self.form == GUARDED or word not in now, where
-                now, ended, true = now - gone | {word} & self.effects, ended | gone, [*true, word]
-            yield self.seen((target, now if self.sources(target) else set(), after, later), true, names), ended, true
+                cancellations = now & {name} if name else now if word == "cancel" else set()
+                assert self.form == DEFINITION_4 or word not in now, where
+                now, endings, true = now - cancellations | {word} & self.effects, endings | cancellations, [*true, word]
+            yield (
+                self.observe((target, now if self.sources(target) else set(), after, later), true, names),
+                endings,
+                true,
+            )
 
-    def seen(self, node, true, before):
-        """Let the property see a moment; return the node with what it remembers."""
-        evaluated = lambda read, names: (
-            [evaluated(each, names) for each in read]
+    def observe(self, node, true, before):
+        """Evaluate the property at a moment; return the node with its memory."""
+        evaluate = lambda read, names: (
+            [evaluate(each, names) for each in read]
             if isinstance(read, list)
             else read and eval(read, {"__builtins__": {}, "names": names})
         )
-        now = [evaluated(read, self.means(node, true)) for read in self.reads]
-        now += [evaluated(read, before) for read in self.reads[1:] if self.form.startswith("on ")]
+        now = [evaluate(read, self.means(node, true)) for read in self.reads]
+        now += [evaluate(read, before) for read in self.reads[1:] if self.form.startswith("on ")]
         flag, count, good = FORMS[self.form](node[2][":flag"], node[2][":count"], *now)
         assert good, f"{node[0]}, {', '.join(true)}: not {self.form.format(*self.parts)}"
         return *node[:2], node[2] | {":flag": flag, ":count": count}, node[3]
 
-    # -- what a certificate brings
+    # -- evidence
 
-    def planned(self, node):
-        """Return whether a certificate knows a way to P from there (`possible`); of other forms it need not."""
+    def has_way(self, node):
+        """Return whether the certificate has a way to P from there; only `possible` needs one."""
         return self.form != "possible {}" or self.key(node) in self.ranks
 
-    def kept(self, node):
-        return self.planned(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
+    def keeps_lemmas(self, node):
+        return self.has_way(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
 
-    def promised(self, node):
-        """Return what is promised to end, and not doubted."""
-        return self.awaited(node) - self.silent
+    def promises(self, node):
+        """Return what must end, without what is doubted."""
+        return self.waits_for(node) - self.silent
 
     def nearer(self, node, after):
-        """Return whether a step leads on along the way to P."""
-        return self.kept(after) and (not after[2][":flag"] or self.lower(node, after, self.awaited(node), ()))
+        """Return whether a step leads nearer to P."""
+        return self.keeps_lemmas(after) and (not after[2][":flag"] or self.lower(node, after, self.waits_for(node), ()))
 
-    def lower(self, node, after, ended, true):
-        """Return whether the rank falls, or stays while it waits for what S12 or fairness promises."""
+    def lower(self, node, after, endings, true):
+        """Return whether the rank falls, or stays while S12 or fairness promises an end."""
         for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
             was, now = (self.value(x, self.means(at), "lemmas", None) for x, at in ((old, node), (new, after)))
             if now != was or why != other or why[5:] in true:
                 return now < was and was >= 0
-            if why in self.promised(node):
-                return why not in ended
+            if why in self.promises(node):
+                return why not in endings
         return why in self.fair
 
     # -- the generated step is the table
@@ -731,13 +743,13 @@ class Claim(Tables):
         return [0, 1] if kind == CONDITION else sorted(self.names[f"={symbol}"] for symbol in kind)
 
     def cases(self):
-        """Return every leaf with everything that may happen or come too late: its name, what is behind it, the rows, what these name.
+        """Yield every leaf with every event that may happen or come too late: the event, its origin, the rows, and the names in them.
 
-        What they do not name they neither read nor change: such variables are left out, and `:other` stands for all such effects.
+        Rows neither read nor change anything else: other variables are left out, and `:other` stands for all other effects.
         """
         leaves = [state for state in self.kinds if not any(x.startswith(f"{state}.") for x in self.kinds)]
-        for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.moving).items()):
-            rows = self.found(leaf, event)
+        for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.move_origins).items()):
+            rows = self.rows_for(leaf, event)
             words = re.findall(NAME, " ".join([origin, *(row[x] for row in rows for x in ("if", "update", "effects"))]))
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
 
@@ -749,12 +761,12 @@ class Claim(Tables):
         return itertools.chain.from_iterable(itertools.combinations(pairs, size) for size in range(len(pairs) + 1))
 
     def table(self):
-        """Return every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
+        """Yield every configuration, reachable or not, with every event and its verdicts, and the result, or None."""
         for leaf, event, origin, rows, names in self.cases():
             values = itertools.product(*map(self.choices, names))
-            for given, order, true in itertools.product(values, self.orders(leaf), self.said(event, rows)):
-                known, taken = dict(zip(names, given)) | GHOSTS, None
-                at = leaf, {x for x in names if x not in self.initial and known.pop(x)}, known, {*order}
+            for valuation, order, true in itertools.product(values, self.orders(leaf), self.with_verdicts(event, rows)):
+                state, taken = dict(zip(names, valuation)) | GHOSTS, None
+                at = leaf, {x for x in names if x not in self.initial and state.pop(x)}, state, {*order}
                 is_late, is_early = origin in self.effects - at[1], origin in {timer for _, timer in order}
                 with contextlib.suppress(AssertionError):
                     taken = next(self.take(at, (true, origin, [] if is_late or is_early else rows)), None)  # S7, S11
@@ -762,18 +774,18 @@ class Claim(Tables):
 
 
 def duration(timer):
-    """Return after how many milliseconds a timer is due."""
+    """Return the duration of a timer in milliseconds."""
     number, unit = re.fullmatch(r".* after ([0-9]+)([a-z]+)", timer).groups()
     return int(number) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
 
 
-def listed(text):
-    """Cut a list of expressions at the commas that stand in no parentheses and no braces."""
-    depth, found = 0, [""]
+def split_list(text):
+    """Split a list of expressions at the commas outside parentheses and braces."""
+    depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "({") - (letter in ")}")
-        found = [*found, ""] if letter == "," and depth == 0 else [*found[:-1], found[-1] + letter]
-    return found
+        parts = [*parts, ""] if letter == "," and depth == 0 else [*parts[:-1], parts[-1] + letter]
+    return parts
 
 
 # -- certificates ------------------------------------------------------------------------------------------------------
@@ -784,45 +796,48 @@ def needs_file(_):
 
 
 def read(certificate):
-    """Return a certificate's machine and its claims. Raises what makes it none. Takes JSON."""
+    """Return the machine and the claims of a certificate, which is JSON. Raises if it is not one."""
 
     def once(pairs):
         assert len({name for name, _ in pairs}) == len(pairs), "a name stands twice in an object"
         return dict(pairs)
 
     content = json.loads(certificate, object_pairs_hook=once)
-    machine, said, claims = content["machine"], content["digest"], content["claims"]
-    assert all(line.isprintable() for line in machine.split("\n")), "its machine has what cannot be printed"
-    assert hashlib.sha256(machine.encode()).hexdigest() == said, "the machine is another one"
+    machine, digest, claims = content["machine"], content["digest"], content["claims"]
+    assert all(line.isprintable() for line in machine.split("\n")), "its machine has characters that cannot be printed"
+    assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the machine is another one"
     assert claims, "it claims nothing"
     return machine, claims
 
 
-def established(machine, claim, compare=needs_file):
-    """Return a claim as a sentence, having seen that it is true. Raises what makes it none.
+def verify_claim(machine, claim, compare=needs_file):
+    """Verify a claim and return it as a sentence. Raises if it is not proved.
 
-    That the generated step is a table is established by `compare` alone, which has the code: it raises, or returns nothing.
+    Only `compare`, which has the code, can establish that the generated step is the table: it raises, or returns nothing.
     """
     claim = Claim(machine, claim)
     where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
     assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
-    told = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
-    if claim.form == GUARDED and "workflow" not in claim.scopes.values():
+    prefix = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
+    if claim.form == DEFINITION_4 and "workflow" not in claim.scopes.values():
         where += ", of nothing: no variable is workflow state"
-    return f"{told}{claim.form.format(*claim.parts)}: {where}"
+    return f"{prefix}{claim.form.format(*claim.parts)}: {where}"
 
 
 def verify(certificate, compare=needs_file):
-    """Return a certificate's machine and its claims, as sentences; raises what makes them no claims. Takes JSON."""
+    """Yield the machine of a certificate and its claims as sentences. The certificate is JSON. Raises if one is not proved."""
     machine, claims = read(certificate)
     yield f"{machine.partition(chr(10))[0]} {hashlib.sha256(machine.encode()).hexdigest()}"
     for claim in claims:
-        yield established(machine, claim, compare)
+        yield verify_claim(machine, claim, compare)
 
 
 if __name__ == "__main__":
     try:
         print(*[*verify(open(sys.argv[1], encoding="utf-8").read())], sep="\n")
     except Exception as why:
-        known = isinstance(why, AssertionError)
-        sys.exit(print(f"refused: {why}" if known else f"usage: python kernel.py CERTIFICATE ({why!r})") or 2 - known)
+        is_refusal = isinstance(why, AssertionError)
+        sys.exit(
+            print(f"refused: {why}" if is_refusal else f"usage: python kernel.py CERTIFICATE ({why!r})")
+            or 2 - is_refusal
+        )

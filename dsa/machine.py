@@ -1,13 +1,11 @@
-"""The machine: what a document declares, put together as one frozen value.
+"""The machine: everything that a document declares, as one frozen value.
 
-Given by `dsa.lang`, taken by everything else. Facts that follow from the declarations (ancestors, the rows for an
-event, bounds at the parameters' values) are computed here once.
+`dsa.lang` creates it and every other module uses it. It computes the facts that follow from the declarations (ancestors, the rows for an event,
+bounds at the parameters' values) once. The module also has the rules for timers: which ones a row drops and starts, and which may not fire before others
+(S11).
 
-Timers: what a row drops, starts and starts again, and which may not fire before others (S11).
-
-How durations of timers are spelled: as the document does where it names one first. `after 120s` is `after 2m` (S11).
-
-A timer is known by its text, so that all that is shown of it reads as it was written. Machines that are compared are spelled alike before.
+The text of a timer identifies it, so that everything printed shows it as written. Two spellings of one duration (`after 120s`, `after 2m`) mean the same
+timer: a document's first spelling counts, and comparisons of machines spell both alike first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +34,7 @@ from dsa.text import closest, nearest
 
 @attrs.frozen(slots=False, field_transformer=immutable)
 class Machine:
-    """A whole document. For a Steps document, `steps`, `goal` and `result` are kept beside what they expand into."""
+    """A whole document. A Steps document has its `steps`, `goal` and `result` beside their expansion."""
 
     name: str
     transitions: tuple[declarations.Transition, ...]
@@ -50,7 +48,7 @@ class Machine:
     generators: tuple[declarations.Generator, ...] = ()
     properties: tuple[Property, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
-    stated: tuple[SpecDeclaration, ...] = attrs.field(default=(), eq=False)
+    spec_declarations: tuple[SpecDeclaration, ...] = attrs.field(default=(), eq=False)
     cases: tuple[declarations.Cases, ...] = ()
     prompts: tuple[declarations.Prompt, ...] = ()
     constraints: str = ""
@@ -62,24 +60,24 @@ class Machine:
     def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":
         """Return the machine with other parameter values.
 
-        A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
+        A name that is the first part of several parameters (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
         them all. Raises ParameterError for an unknown name or a value outside its domain.
         """
-        wanted: dict[str, expr.Value] = {}
+        new_values: dict[str, expr.Value] = {}
         for name, value in {**(values or {}), **more}.items():
-            wanted |= dict.fromkeys(self._parameters_named(name), value)
+            new_values |= dict.fromkeys(self._parameters_named(name), value)
         for parameter in self.parameters:
-            if parameter.name in wanted and (fault := fault_of_value(parameter, wanted[parameter.name], {})):
+            if parameter.name in new_values and (fault := fault_of_value(parameter, new_values[parameter.name], {})):
                 raise ParameterError(fault)
-        changed = (attrs.evolve(p, default=wanted.get(p.name, p.default)) for p in self.parameters)
-        return attrs.evolve(self, parameters=tuple(changed)) if wanted else self
+        parameters = (attrs.evolve(p, default=new_values.get(p.name, p.default)) for p in self.parameters)
+        return attrs.evolve(self, parameters=tuple(parameters)) if new_values else self
 
     def _parameters_named(self, name: str) -> list[str]:
-        known = [parameter.name for parameter in self.parameters]
-        found = [name] if name in known else [other for other in known if other.startswith(f"{name}.")]
-        if not found:
-            raise ParameterError(f"machine {self.name} has no parameter '{name}'; {closest(name, known)}")
-        return found
+        names = [parameter.name for parameter in self.parameters]
+        matches = [name] if name in names else [other for other in names if other.startswith(f"{name}.")]
+        if not matches:
+            raise ParameterError(f"machine {self.name} has no parameter '{name}'; {closest(name, names)}")
+        return matches
 
     @cached_property
     def constants(self) -> dict[str, expr.Value]:
@@ -88,7 +86,7 @@ class Machine:
 
     @cached_property
     def values_of(self) -> dict[str, expr.Values]:
-        """For each variable, the values its domain holds at the parameters' values."""
+        """For each variable, the values of its domain at the parameters' values."""
         return {variable.name: expr.concrete(variable.domain, self.constants) for variable in self.variables}
 
     @cached_property
@@ -111,26 +109,28 @@ class Machine:
     @cached_property
     def answers(self) -> dict[str, tuple[str, ...]]:
         """For each effect that has answers, the declared events that answer it."""
-        found: dict[str, tuple[str, ...]] = {}
+        answers: dict[str, tuple[str, ...]] = {}
         for event in self.events:
             if event.origin != declarations.OUTSIDE:
-                found[event.origin] = (*found.get(event.origin, ()), event.name)
-        return found
+                answers[event.origin] = (*answers.get(event.origin, ()), event.name)
+        return answers
 
     @cached_property
     def effects_with_answers(self) -> tuple[str, ...]:
-        """The effects that have answers, in the order of Effects; those that it does not list follow in that of the rows that ask for them first."""
-        asked = (item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit))
-        listed = dict.fromkeys([*(effect.name for effect in self.effects), *asked, *self.answers])
-        return tuple(name for name in listed if name in self.answers)
+        """The effects that have answers, in the order of Effects; others follow in the order of the rows that emit them."""
+        emissions = (
+            item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
+        )
+        names = dict.fromkeys([*(effect.name for effect in self.effects), *emissions, *self.answers])
+        return tuple(name for name in names if name in self.answers)
 
     @cached_property
     def effect_named(self) -> dict[str, declarations.Effect]:
-        """What the Effects say about each effect that they list or a row emits; nothing is said about those that they do not list."""
-        emitted = {
+        """The declaration of each effect that Effects lists or a row emits; an empty one if Effects does not list it."""
+        emissions = {
             item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
         }
-        return {name: declarations.Effect(name) for name in sorted(emitted)} | {
+        return {name: declarations.Effect(name) for name in sorted(emissions)} | {
             effect.name: effect for effect in self.effects
         }
 
@@ -161,7 +161,7 @@ class Machine:
 
     @cached_property
     def ends(self) -> dict[str, expr.Expr]:
-        """The leaves that are not final, and in which a run may be finished, each with when."""
+        """The leaves that are not final and in which a run may be finished, each with the condition."""
         return {state.name: state.end for state in self.states if state.end is not None}
 
     @cached_property
@@ -176,21 +176,21 @@ class Machine:
 
     def ancestry(self, state: str) -> tuple[str, ...]:
         """Return the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
-        found = self._ancestries.get(state)
-        if found is None:
+        ancestry = self._ancestries.get(state)
+        if ancestry is None:
             around, above = state, []
             while around:
                 above.append(around)
                 around = around.rpartition(".")[0]
-            found = self._ancestries[state] = (*above, *([] if state in self.final_states else [declarations.STAR]))
-        return found
+            ancestry = self._ancestries[state] = (*above, *([] if state in self.final_states else [declarations.STAR]))
+        return ancestry
 
     @cached_property
     def _ancestries(self) -> dict[str, tuple[str, ...]]:
         return {}
 
-    def entered(self, target: str) -> str:
-        """Return the leaf that is entered with `target`: its initial child, and so on inwards."""
+    def entry_leaf(self, target: str) -> str:
+        """Return the leaf that a row into `target` enters: its initial child, and so on inwards."""
         while target in self.parents:
             target = next(s.name for s in self.states if s.parent == target and s.kind == "initial")
         return target
@@ -206,10 +206,10 @@ class Machine:
     @cached_property
     def events_from(self) -> dict[str, tuple[str, ...]]:
         """The events and timers that each source has rows for."""
-        found: dict[str, tuple[str, ...]] = {}
+        events: dict[str, tuple[str, ...]] = {}
         for source, event in self.rows_from:
-            found[source] = (*found.get(source, ()), event)
-        return found
+            events[source] = (*events.get(source, ()), event)
+        return events
 
     def rows_for(self, state: str, event: str) -> tuple[declarations.Transition, ...]:
         """Return the rows for an event that is not a timer: those of the innermost source that has any (S3).
@@ -231,7 +231,7 @@ class Machine:
         }
         return {source: events for source, events in timers.items() if events}
 
-    def armed(self, state: str) -> tuple[tuple[str, str], ...]:
+    def armed_timers(self, state: str) -> tuple[tuple[str, str], ...]:
         """Return the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
         if not self._timers_of or state in self.final_states:
             return ()
@@ -240,16 +240,16 @@ class Machine:
     @cached_property
     def orders_timers(self) -> bool:
         """Return whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
-        together = ({self.rows_from[timer][0].duration_ms for timer in self.armed(leaf)} for leaf in self.leaves)
+        together = ({self.rows_from[timer][0].duration_ms for timer in self.armed_timers(leaf)} for leaf in self.leaves)
         return any(len(durations) > 1 for durations in together)
 
     @cached_property
     def worked_out(self) -> dict[object, Any]:
-        """Room for what other modules work out from this machine once, and look up from then on."""
+        """A cache for what other modules compute from this machine."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the declarations, for a copy: what was worked out from them is worked out anew there."""
+        """Return the declarations, for a copy, which computes everything else anew."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
 
     def is_failure(self, event: str) -> bool:
@@ -259,15 +259,15 @@ class Machine:
     @cached_property
     def failures_handled(self) -> frozenset[str]:
         """The effects whose `E.failed` some row names: there it must be handled wherever E is outstanding (S7)."""
-        named = {row.event for row in self.transitions}
-        return frozenset(effect for effect in self.answers if f"{effect}.failed" in named)
+        events = {row.event for row in self.transitions}
+        return frozenset(effect for effect in self.answers if f"{effect}.failed" in events)
 
     def resolve_state(self, name: str) -> str | None:
         """Return the full name of a state written by its full name or by its last part where that is unique."""
         if name in self.state_named:
             return name
-        found = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
-        return found[0] if len(found) == 1 else None
+        matches = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
+        return matches[0] if len(matches) == 1 else None
 
 
 def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
@@ -278,41 +278,41 @@ def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
 def step_of(machine: Machine, state: str) -> str:
     """Return the name of the step that a state works on: in a Steps machine, or what it expands into, the state's last part.
 
-    Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
-    when it has several.
+    Any other machine has one step, however its states are nested. Its name is that of the machine's one guard, or of the machine
+    if it has several.
     """
-    found: str | None = machine.worked_out.get(("step", state))
-    if found is None:
-        found = machine.worked_out["step", state] = _step_of(machine, state)
-    return found
+    name: str | None = machine.worked_out.get(("step", state))
+    if name is None:
+        name = machine.worked_out["step", state] = _step_of(machine, state)
+    return name
 
 
 def used_in(machine: Machine, state: str) -> tuple[tuple[str, str], ...]:
-    """Return what the step in progress uses, as pairs of the name that it has there and the step that made it: the step is the last part of `generating.STEP`."""
-    declared = machine.step_named.get(state.partition(".")[2])
-    return () if declared is None else tuple(sorted(declared.uses))
+    """Return the artifacts that the step in progress uses, as pairs of a name and the step that made it. The step is the last part of `generating.STEP`."""
+    step = machine.step_named.get(state.partition(".")[2])
+    return () if step is None else tuple(sorted(step.uses))
 
 
 def show_used(uses: Iterable[tuple[str, str]]) -> str:
-    """Write what a step uses."""
-    return ", ".join(f"{name} = {declared}" for name, declared in sorted(uses))
+    """Return the artifacts that a step uses as text."""
+    return ", ".join(f"{name} = {step}" for name, step in sorted(uses))
 
 
 def step_names(machine: Machine) -> frozenset[str]:
     """Return the names of the steps that the states of a machine work on."""
-    found: frozenset[str] | None = machine.worked_out.get("step names")
-    if found is None:
+    names: frozenset[str] | None = machine.worked_out.get("step names")
+    if names is None:
         works_on = (step_of(machine, leaf) for leaf in machine.leaves)
-        found = machine.worked_out["step names"] = frozenset([*machine.step_named, *works_on])
-    return found
+        names = machine.worked_out["step names"] = frozenset([*machine.step_named, *works_on])
+    return names
 
 
 def _step_of(machine: Machine, state: str) -> str:
     last = state.rpartition(".")[2]
-    judging = [guard.name for guard in machine.guards if guard.judges]
-    if "." in state and last in judging:  # every step has a guard of its name
+    guards = [guard.name for guard in machine.guards if guard.judges]
+    if "." in state and last in guards:  # every step has a guard of its name
         return last
-    return judging[0] if len(judging) == 1 else machine.name
+    return guards[0] if len(guards) == 1 else machine.name
 
 
 def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tuple[str, ...]:
@@ -322,18 +322,18 @@ def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tu
 
 
 def fault_of_value(
-    declared: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
+    declaration: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
 ) -> str:
-    """Return why a value does not fit what is declared; an empty text when it does."""
-    values = expr.concrete(declared.domain, constants)
+    """Return why a value does not fit a declaration; an empty text if it does."""
+    values = expr.concrete(declaration.domain, constants)
     if values.contains(value):
         return ""
-    name, domain = f"{kind_of(declared)} {declared.name}", expr.unparse_domain(declared.domain)
+    name, domain = f"{kind_of(declaration)} {declaration.name}", expr.unparse_domain(declaration.domain)
     if isinstance(values, expr.Interval) and (isinstance(value, bool) or not isinstance(value, int)):
-        given = f"'{value}'" if isinstance(value, str) else expr.show_value(value)
-        return f"{name} = {given} is not a whole number; its domain is {domain}"
-    meant = nearest(str(value), map(expr.show_value, values.values)) if isinstance(values, expr.Choices) else None
-    hint = "" if meant is None else f"; did you mean '{meant}'?"
+        text = f"'{value}'" if isinstance(value, str) else expr.show_value(value)
+        return f"{name} = {text} is not a whole number; its domain is {domain}"
+    match = nearest(str(value), map(expr.show_value, values.values)) if isinstance(values, expr.Choices) else None
+    hint = "" if match is None else f"; did you mean '{match}'?"
     return f"{name} = {expr.show_value(value)} lies outside its domain {domain}{hint}"
 
 
@@ -346,7 +346,7 @@ def minima(machine: Machine) -> dict[str, expr.Value]:
     return smallest
 
 
-#: Machines whose parameters have at most so many values in all can be explored at each of them.
+#: A machine can be explored at each valuation of its parameters if there are at most this many.
 FEW_VALUATIONS = 64
 
 
@@ -360,14 +360,16 @@ def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
 
 
 def every_valuation(
-    machine: Machine, most: int, given: Mapping[str, expr.Value] | None = None
+    machine: Machine, most: int, overrides: Mapping[str, expr.Value] | None = None
 ) -> tuple[dict[str, expr.Value], ...] | None:
-    """Return all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
+    """Return all valuations of the parameters if there are at most `most`, else None. The parameters in `overrides` have only that value."""
     choices: list[Sequence[expr.Value]] = []
     count = 1
     for parameter in machine.parameters:
-        is_given = given is not None and parameter.name in given
-        values = (given[parameter.name],) if given and is_given else smallest_values(parameter.domain, most + 1)
+        is_override = overrides is not None and parameter.name in overrides
+        values = (
+            (overrides[parameter.name],) if overrides and is_override else smallest_values(parameter.domain, most + 1)
+        )
         choices.append(values)
         count *= len(values)
         if count > most:
@@ -406,56 +408,56 @@ class DropTimer:
 
 
 def timers_after(machine: Machine, before: str, row: Transition, after: str) -> tuple[DropTimer | ArmTimer, ...]:
-    """Return what becomes of timers: dropped with the states left, armed with those entered, or started again."""
-    old, new = machine.armed(before), machine.armed(after)
+    """Return the commands for timers: those of the states left are dropped, those of the states entered are armed, or started again."""
+    old, new = machine.armed_timers(before), machine.armed_timers(after)
     if after in machine.final_states:
         return tuple(DropTimer(source, event) for source, event in old)
     left = frozenset[str]() if row.target == STAY else sources_left(machine, before, after)
-    kept = frozenset(machine.ancestry(before)) - left
-    again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
-    dropped = [DropTimer(source, event) for source, event in old if source not in kept]
-    entered = [(source, event) for source, event in new if source not in kept]
-    return (*dropped, *armed(machine, (*entered, *again)))
+    remaining = frozenset(machine.ancestry(before)) - left
+    again = [(row.source, row.event)] if row.is_timer and row.source in remaining else []
+    drops = [DropTimer(source, event) for source, event in old if source not in remaining]
+    entries = [(source, event) for source, event in new if source not in remaining]
+    return (*drops, *arm_commands(machine, (*entries, *again)))
 
 
-def armed(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
-    """Return the commands that start timers, which are given as pairs of source and `after DURATION`."""
+def arm_commands(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
+    """Return the commands that start timers, which are pairs of source and `after DURATION`."""
     return tuple(ArmTimer(*timer, duration_ms(machine, timer)) for timer in timers)
 
 
 def duration_ms(machine: Machine, timer: Timer) -> int:
-    """Return after how many milliseconds a timer is due."""
+    """Return the duration of a timer in milliseconds."""
     return machine.rows_from[timer][0].duration_ms
 
 
 def precedence_at_start(machine: Machine, state: str) -> Precedence:
-    """Return which timers precede which in a state in which all that is armed has just been started."""
-    timers = machine.armed(state)
+    """Return which timers precede which in a state whose timers have all just been started."""
+    timers = machine.armed_timers(state)
     return frozenset((shorter, timer) for timer in timers for shorter in _shorter(machine, timer, timers))
 
 
 def precedence_after(
-    machine: Machine, before: Precedence, moved: Iterable[DropTimer | ArmTimer], state: str
+    machine: Machine, before: Precedence, changes: Iterable[DropTimer | ArmTimer], state: str
 ) -> Precedence:
-    """Return which timers precede which after some were dropped and started, at one moment; `state` is the one after it.
+    """Return which timers precede which after some were dropped and started, at one moment; `state` is the state after it.
 
-    What was dropped or starts anew precedes nothing and is preceded by nothing any more; what starts is preceded by every armed timer that is shorter.
+    Dropped and restarted timers lose their old pairs. A timer that starts is preceded by every armed timer that is shorter.
     """
-    if not before and len(machine.armed(state)) <= 1:
+    if not before and len(machine.armed_timers(state)) <= 1:
         return _NONE  # a timer alone precedes nothing
-    commands = tuple(moved)
-    changed = {(command.source, command.event) for command in commands}
-    kept = (pair for pair in before if changed.isdisjoint(pair))
-    started = [(command.source, command.event) for command in commands if isinstance(command, ArmTimer)]
-    new = ((shorter, timer) for timer in started for shorter in _shorter(machine, timer, machine.armed(state)))
-    return frozenset([*kept, *new])
+    commands = tuple(changes)
+    timers = {(command.source, command.event) for command in commands}
+    old = (pair for pair in before if timers.isdisjoint(pair))
+    starts = [(command.source, command.event) for command in commands if isinstance(command, ArmTimer)]
+    new = ((shorter, timer) for timer in starts for shorter in _shorter(machine, timer, machine.armed_timers(state)))
+    return frozenset([*old, *new])
 
 
 def _shorter(machine: Machine, timer: Timer, timers: Iterable[Timer]) -> Iterable[Timer]:
     return (other for other in timers if duration_ms(machine, other) < duration_ms(machine, timer))
 
 
-def preceding(precedence: Precedence, timer: Timer) -> tuple[Timer, ...]:
+def timers_before(precedence: Precedence, timer: Timer) -> tuple[Timer, ...]:
     """Return the timers that must fire or be dropped before a timer may fire, sorted."""
     return tuple(sorted(first for first, then in precedence if then == timer))
 
@@ -468,17 +470,17 @@ def sources_left(machine: Machine, before: str, after: str) -> frozenset[str]:
 
 
 def duration_of(event: str) -> int:
-    """Return the duration of a timer in milliseconds; 0 for an event that is none."""
+    """Return the duration of a timer in milliseconds; 0 for any other event."""
     return (parse_duration(event.removeprefix(TIMER_PREFIX)) or 0) if event.startswith(TIMER_PREFIX) else 0
 
 
 def spelling_of(machine: Machine) -> dict[int, str]:
-    """Return how a machine spells its timers, by their durations in milliseconds."""
+    """Return the spellings of a machine's timers, by their durations in milliseconds."""
     return {duration_of(row.event): row.event for row in machine.transitions if row.is_timer}
 
 
-def spelled(machine: Machine, spelling: Mapping[int, str]) -> Machine:
-    """Return a machine whose timers are spelled so, those that have none there as they are."""
+def with_spelling(machine: Machine, spelling: Mapping[int, str]) -> Machine:
+    """Return the machine with its timers spelled this way; other timers keep their spelling."""
 
     def name(event: str) -> str:
         return spelling.get(duration_of(event), event)
@@ -486,19 +488,21 @@ def spelled(machine: Machine, spelling: Mapping[int, str]) -> Machine:
     if all(name(event) == event for event in spelling_of(machine).values()):
         return machine
     rows: tuple[Transition, ...] = tuple(attrs.evolve(row, event=name(row.event)) for row in machine.transitions)
-    return attrs.evolve(machine, transitions=rows, scenarios=tuple(_spelled(each, name) for each in machine.scenarios))
+    return attrs.evolve(
+        machine, transitions=rows, scenarios=tuple(_with_spelling(each, name) for each in machine.scenarios)
+    )
 
 
 def spelled_like(machine: Machine, other: Machine) -> Machine:
-    """Return a machine whose timers are spelled as another one spells those of the same durations."""
-    return spelled(machine, spelling_of(other))
+    """Return the machine with its timers spelled as in another machine, if it has the same durations."""
+    return with_spelling(machine, spelling_of(other))
 
 
 def spelled_shortest(machine: Machine) -> Machine:
-    """Return a machine whose timers have the largest units that fit, however they are written: what it means is the same."""
-    known = spelling_of(machine)
-    return spelled(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in known})
+    """Return the machine with its timers in the largest units that fit. Its meaning stays the same."""
+    spelling = spelling_of(machine)
+    return with_spelling(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in spelling})
 
 
-def _spelled(scenario: Scenario, name: Callable[[str], str]) -> Scenario:
+def _with_spelling(scenario: Scenario, name: Callable[[str], str]) -> Scenario:
     return attrs.evolve(scenario, steps=tuple(attrs.evolve(each, event=name(each.event)) for each in scenario.steps))

@@ -1,7 +1,7 @@
-"""What a machine means: `start`, and `step`, the one definition of how it moves (specs/semantics.md, S1-S12).
+"""The semantics: `start`, and `step`, the one definition of how a machine moves (specs/semantics.md, S1 to S12).
 
-Takes a machine, a configuration and an occurrence; gives `Taken` or `Refusal`. Total and pure: no clock, no
-chance, no model (S8). Everything else in this package that executes a machine is tested to agree with `step`.
+`step` takes a machine, a configuration and an occurrence, and returns `Taken` or `Refusal`. It is total and pure: no clock, no chance, no model
+(S8). Everything else in this package that executes a machine is tested to agree with `step`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,9 @@ from dsa.machine import (
     environment,
     precedence_after,
     precedence_at_start,
-    preceding,
     read_guards,
     timers_after,
+    timers_before,
 )
 from dsa.text import closest
 
@@ -42,16 +42,16 @@ class Configuration:
     precedence: Precedence = frozenset()
 
 
-def _verdicts(given: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
-    return tuple(sorted(given.items() if isinstance(given, Mapping) else given)) if given else ()
+def _verdicts(pairs: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
+    return tuple(sorted(pairs.items() if isinstance(pairs, Mapping) else pairs)) if pairs else ()
 
 
 @attrs.frozen
 class Occurrence:
-    """S2: something happened. `event` is an event's name, `E.failed`, or a timer's `after 30s`.
+    """S2: an event that happened. `event` is an event's name, `E.failed`, or a timer's `after 30s`.
 
-    `verdicts` maps each guard that the rows read to `passed`, `failed` or `fatal`. `source` is the state a timer
-    belongs to (S11). `data` is opaque: `step` never looks at it.
+    `verdicts` maps each guard that the rows read to `passed`, `failed` or `fatal`. `source` is the state of a timer
+    (S11). `data` is opaque: `step` never looks at it.
     """
 
     event: str
@@ -62,10 +62,10 @@ class Occurrence:
 
 @attrs.frozen(field_transformer=immutable)
 class Taken:
-    """The one enabled row was taken: where the machine is now and what it asks for.
+    """The result of a step that took the one enabled row: the next configuration and the emitted effects.
 
-    `effects` are the names emitted, in the order written; `cancelled` the effects that were outstanding and
-    were dropped, sorted.
+    `effects` are in the order written; `cancelled` are the outstanding effects that were
+    dropped, sorted.
     """
 
     configuration: Configuration
@@ -76,9 +76,9 @@ class Taken:
 
 @attrs.frozen(field_transformer=immutable)
 class Refusal:
-    """Nothing changed, and why (S4).
+    """The result of a step that changed nothing, with the reason (S4).
 
-    `rows` are the rows concerned: those enabled at once, or the one whose update or effect cannot be. `accepted`
+    `rows` are those enabled at once, or the one with the impossible update or effect. `accepted`
     are the events that have rows in this state.
     """
 
@@ -91,7 +91,7 @@ class Refusal:
 
 def start(machine: Machine) -> Configuration:
     """Return the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
-    state = machine.entered(machine.initial)
+    state = machine.entry_leaf(machine.initial)
     return Configuration(state, machine.initial_values, frozenset(), precedence_at_start(machine, state))
 
 
@@ -112,13 +112,13 @@ def step(machine: Machine, configuration: Configuration, occurrence: Occurrence)
     if not rows:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} here")
     _require_exact_verdicts(rows, occurrence)
-    known = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
-    enabled = enabled_rows(rows, known)
-    if not enabled:
+    valuation = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    matches = enabled_rows(rows, valuation)
+    if not matches:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} is enabled", rows)
-    if len(enabled) > 1:
-        return _refuse(machine, configuration, "ambiguous", f"{len(enabled)} rows are enabled at once", enabled)
-    return _take(machine, configuration, enabled[0], known)
+    if len(matches) > 1:
+        return _refuse(machine, configuration, "ambiguous", f"{len(matches)} rows are enabled at once", matches)
+    return _take(machine, configuration, matches[0], valuation)
 
 
 def require_known(machine: Machine, occurrence: Occurrence) -> None:
@@ -138,24 +138,24 @@ def require_known(machine: Machine, occurrence: Occurrence) -> None:
                 f"machine {machine.name} has no guard '{guard}'; {closest(guard, machine.guard_named)}"
             )
         if outcome not in machine.guard_named[guard].outcomes:
-            allowed = ", ".join(machine.guard_named[guard].outcomes)
-            raise OccurrenceError(f"guard {guard} cannot say '{outcome}'; it says: {allowed}")
+            outcomes = ", ".join(machine.guard_named[guard].outcomes)
+            raise OccurrenceError(f"guard {guard} cannot say '{outcome}'; it says: {outcomes}")
 
 
 def _require_exact_verdicts(rows: tuple[Transition, ...], occurrence: Occurrence) -> None:
-    needed, given = read_guards(rows), tuple(guard for guard, _ in occurrence.verdicts)
-    if needed != given:
+    required_guards, actual_guards = read_guards(rows), tuple(guard for guard, _ in occurrence.verdicts)
+    if required_guards != actual_guards:
         raise OccurrenceError(
-            f"'{occurrence.event}' needs one verdict each from: {', '.join(needed) or 'no guard'}; "
-            f"given: {', '.join(given) or 'none'}"
+            f"'{occurrence.event}' needs one verdict each from: {', '.join(required_guards) or 'no guard'}; "
+            f"given: {', '.join(actual_guards) or 'none'}"
         )
 
 
 def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> str:
     """Return why an answer or a timer comes too late, or return the empty text (S7, S11)."""
     if occurrence.source is not None:
-        armed = (occurrence.source, occurrence.event) in machine.armed(configuration.state)
-        return "" if armed else f"the timer '{occurrence.event}' of {occurrence.source} is not armed"
+        is_armed = (occurrence.source, occurrence.event) in machine.armed_timers(configuration.state)
+        return "" if is_armed else f"the timer '{occurrence.event}' of {occurrence.source} is not armed"
     origin = machine.event_named[occurrence.event].origin
     if origin == OUTSIDE or origin in configuration.outstanding:
         return ""
@@ -163,43 +163,45 @@ def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence
 
 
 def early(precedence: Precedence, source: str | None, event: str) -> str:
-    """Return which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
-    first = preceding(precedence, (source, event)) if source is not None else ()
+    """Return which timers must fire before this one, as text; it is empty for anything but a timer (S11)."""
+    first = timers_before(precedence, (source, event)) if source is not None else ()
     names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
     return f"the timer '{event}' of {source} comes after {names}" if first else ""
 
 
 def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Transition, ...]:
-    """Return the rows that an occurrence can take: a timer's own (S11), else the innermost source's (S3)."""
+    """Return the candidate rows of an occurrence: a timer's own (S11), else the innermost source's (S3)."""
     if occurrence.source is not None:
         return machine.rows_from[occurrence.source, occurrence.event]
     return machine.rows_for(state, occurrence.event)
 
 
-def enabled_rows(rows: tuple[Transition, ...], known: Environment) -> tuple[Transition, ...]:
+def enabled_rows(rows: tuple[Transition, ...], valuation: Environment) -> tuple[Transition, ...]:
     """Return the rows whose condition is true; `else` is true when no row without `else` is (S3)."""
-    plain = [row for row in rows if not row.is_else and holds(row.condition, known)]
-    return tuple(plain or [row for row in rows if row.is_else and holds(row.condition, known)])
+    plain = [row for row in rows if not row.is_else and holds(row.condition, valuation)]
+    return tuple(plain or [row for row in rows if row.is_else and holds(row.condition, valuation)])
 
 
-def _take(machine: Machine, before: Configuration, row: Transition, known: Environment) -> Taken | Refusal:
-    values = _updated(machine, before.values, row, known)
+def _take(machine: Machine, before: Configuration, row: Transition, valuation: Environment) -> Taken | Refusal:
+    values = _values_after(machine, before.values, row, valuation)
     for variable, value in zip(machine.variables, values, strict=True):
         domain = machine.values_of[variable.name]
         if not domain.contains(value):
             why = f"{variable.name} = {show_value(value)} lies outside {domain}"
             return _refuse(machine, before, "out_of_domain", why, (row,))
-    state = before.state if row.target == STAY else machine.entered(row.target)
+    state = before.state if row.target == STAY else machine.entry_leaf(row.target)
     outstanding, cancelled, twice = after_effects(machine, before.outstanding, row, state)
     if twice is not None:
         return _refuse(machine, before, "emitted_twice", f"{twice} is still outstanding", (row,))
-    emitted = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
+    effects = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
     timers = timers_after(machine, before.state, row, state)
     precedence = precedence_after(machine, before.precedence, timers, state)
-    return Taken(Configuration(state, values, outstanding, precedence), row, emitted, cancelled)
+    return Taken(Configuration(state, values, outstanding, precedence), row, effects, cancelled)
 
 
-def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment) -> tuple[Value, ...]:
+def _values_after(
+    machine: Machine, values: tuple[Value, ...], row: Transition, valuation: Environment
+) -> tuple[Value, ...]:
     """Return the values after the row's updates; every update reads the values before (S5)."""
     if not row.updates:
         return values
@@ -207,14 +209,14 @@ def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known
     initial = {variable.name: value for variable, value in zip(machine.variables, machine.initial_values, strict=True)}
     for update in row.updates:
         name = update.variable
-        after[name] = evaluate(update.value, known) if isinstance(update, Assign) else initial[name]
+        after[name] = evaluate(update.value, valuation) if isinstance(update, Assign) else initial[name]
     return tuple(after.values())
 
 
 def after_effects(
     machine: Machine, outstanding: frozenset[str], row: Transition, state: str
 ) -> tuple[frozenset[str], tuple[str, ...], str | None]:
-    """Return what is outstanding after a row, what it cancelled, and an effect it emits twice, if any (S7).
+    """Return the outstanding effects after a row, those it cancelled, and an effect it emits twice, if any (S7).
 
     The answer discharges its effect first; then cancellations and emissions act in the order written; entering a
     final state cancels the rest.
@@ -223,9 +225,9 @@ def after_effects(
     now, cancelled = set(outstanding - {origin}), set[str]()
     for item in row.effects:
         if isinstance(item, Cancel):
-            dropped = now & {item.effect} if item.effect is not None else set(now)
-            cancelled |= dropped
-            now -= dropped
+            drops = now & {item.effect} if item.effect is not None else set(now)
+            cancelled |= drops
+            now -= drops
         elif item.effect in machine.answers:
             if item.effect in now:
                 return outstanding, (), item.effect
@@ -249,20 +251,20 @@ def is_over(machine: Machine, configuration: Configuration) -> bool:
     if state in machine.final_states:
         return True
     end = machine.ends.get(state)
-    if end is None or configuration.outstanding or machine.armed(state):
+    if end is None or configuration.outstanding or machine.armed_timers(state):
         return False
-    known = environment(machine, configuration.values)
-    return holds(end, known) and not any(
-        _may_take(machine, state, event, known) for event in machine.events_from_outside
+    valuation = environment(machine, configuration.values)
+    return holds(end, valuation) and not any(
+        _may_take(machine, state, event, valuation) for event in machine.events_from_outside
     )
 
 
-def _may_take(machine: Machine, state: str, event: str, known: Environment) -> bool:
+def _may_take(machine: Machine, state: str, event: str, valuation: Environment) -> bool:
     """Return whether a row is enabled for an event, whatever the guards say."""
     rows = candidates(machine, state, Occurrence(event))
     guards = read_guards(rows)
-    said = product(*(machine.guard_named[guard].outcomes for guard in guards))
-    return any(enabled_rows(rows, {**known, **dict(zip(guards, each, strict=True))}) for each in said)
+    combinations = product(*(machine.guard_named[guard].outcomes for guard in guards))
+    return any(enabled_rows(rows, {**valuation, **dict(zip(guards, each, strict=True))}) for each in combinations)
 
 
 def _refuse(

@@ -1,18 +1,13 @@
-"""Whether a condition over finite variables can be true: found by splitting on what it says, with a bound on the work; and what its form alone says.
+"""The closed transition system of a machine: locations, and guarded commands for everything that can happen in each.
 
-Takes a condition and the values of each variable in it; knows no machine. Splitting is that of Davis, Putnam, Logemann and Loveland
-(1962): a conjunct that names one value of a variable settles it, else the variable with the fewest values is tried out.
+`closed_system` turns a machine into a `System`. Rules S1 to S7 and S11 decide many things by names alone, and it decides these once: the candidate rows, the
+guards that they read, the outstanding effects afterwards. What remains are conditions and updates over variables and parameters, so one system serves
+every engine, every proof and every export. Parameters stay names; `dsa.ground_system` puts in their values.
 
-The closed transition system of a machine: locations, and what can happen in each as guarded commands.
-
-Takes a machine, gives a `System`. What S1-S7 and S11 decide by names alone is decided here, once: which rows are candidates,
-which guards are asked, what is outstanding afterwards. What is left are conditions and updates over variables and parameters, so
-one system serves every engine, every proof and every export. Parameters stay names: `dsa.ground_system` takes their values.
-
-What an expression of a property means at a moment (specs/semantics.md, "What properties mean").
-
-A moment is a command taken, or the start. States, `pending E`, events, effects and verdicts are decided there by names alone, so
-an expression of a property becomes one over variables and parameters: at a location, or over the values before a command.
+- `satisfiable` returns whether a condition over finite variables can be true, with a bound on the work. It splits cases (Davis, Putnam, Logemann and
+  Loveland, 1962): a conjunct that names one value of a variable settles it, else it tries the values of the variable with the fewest.
+- `at_location`, `at_start` and `after` return the meaning of a property's expression at a moment, that is at the start or at a command
+  (specs/semantics.md, "What properties mean"), as an expression over variables and parameters.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -34,11 +29,11 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
     walk,
 )
 from dsa.machine import (
@@ -46,50 +41,50 @@ from dsa.machine import (
     Precedence,
     precedence_after,
     precedence_at_start,
-    preceding,
     read_guards,
     sources_left,
     timers_after,
+    timers_before,
 )
 from dsa.semantics import Configuration, Occurrence, Reason, after_effects
 
 #: For each variable, the values that it may have: whole numbers, or truth values.
 Ranges = Mapping[str, Sequence[int]]
-#: So many values of each variable are looked at before any is tried out.
+#: The number of sample values for each variable.
 _SAMPLES = 8
-#: Of a variable that has no more values, each is tried.
+#: A variable with at most this many values has each of them tried.
 _FEW = 8
-#: A condition of usual size has so many nodes.
+#: The number of nodes of a condition of usual size.
 _USUAL = 200
-#: A comparison leaves of an expression's values the numbers from the first bound to the second one; None is no bound.
+#: The least and the greatest number that a comparison allows; None for unbounded.
 _Bounds = tuple[int | None, int | None]
 
 
 @attrs.define
 class SearchEffort:
-    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `expired` says that the time is over."""
+    """The number of values that may still be tried, in conditions of usual size; a longer condition costs more. It is over once `is_late` says so."""
 
     left: int
-    expired: Callable[[], bool] = lambda: False
+    is_late: Callable[[], bool] = lambda: False
 
 
 def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
-    """Return whether some values make a condition true; None when the effort was used up before that was known."""
+    """Return whether some values make a condition true; None if the effort is used up first."""
     if isinstance(condition, expr.Boolean):
         return condition.value
     cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
     for part in _branches(condition, ranges):
-        if effort.left <= 0 or effort.expired():
+        if effort.left <= 0 or effort.is_late():
             return None
         effort.left -= cost
-        found = satisfiable(part, ranges, effort)
-        if found is not False:
-            return found
+        result = satisfiable(part, ranges, effort)
+        if result is not False:
+            return result
     return False
 
 
 def outcomes_at_samples(condition: expr.Expr, ranges: Ranges) -> frozenset[bool]:
-    """Return what a condition is at a few values: all lowest, all highest, and some between."""
+    """Return the truth values of a condition at a few valuations: all lowest, all highest, and some between."""
     read = sorted(expr.names(condition))
     return frozenset(
         expr.evaluate(condition, {name: _sample(ranges[name], number * (place + 1)) for place, name in enumerate(read)})
@@ -104,25 +99,25 @@ def _sample(values: Sequence[int], number: int) -> int:
 
 
 def _size(values: Sequence[int]) -> int:
-    """Return how many values there are, which may be more than `len` can say."""
+    """Return the number of values, which may be too great for `len`."""
     return values.stop - values.start if isinstance(values, range) else len(values)
 
 
 def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
-    """Return conditions of which one can be true if this one can: its alternatives, or what it is at each value that is left for one of its variables."""
+    """Return conditions of which one can be true if this one can: its alternatives, or the condition at each remaining value of a variable."""
     match condition:
         case expr.Or(operands):
             return operands
         case expr.Not(expr.And(operands)):
-            return map(negated, operands)
+            return map(negation, operands)
         case expr.Not(expr.Or(operands)):
-            return (all_of(map(negated, operands)),)
+            return (all_of(map(negation, operands)),)
     name, values = _split(condition, ranges)
     return (_with(condition, name, value) for value in values)
 
 
 def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
-    """Choose a variable, and the values of it that are left."""
+    """Choose a variable, and its remaining values."""
     for part in _conjuncts(condition):
         match part:
             case expr.Name(name):
@@ -134,11 +129,11 @@ def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
     name, values = min(
         ((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1])
     )
-    return name, _telling(condition, name, values)
+    return name, _representatives(condition, name, values)
 
 
-def _telling(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
-    """Return values of a variable among which there is one of each kind: what lies between two numbers that it is compared with is all of one kind."""
+def _representatives(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
+    """Return values of a variable that represent all: values between two neighbouring numbers of its comparisons are alike."""
     turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
     if turns is None or not values:
         return values
@@ -147,20 +142,20 @@ def _telling(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence
 
 
 def _turns(node: expr.Expr, name: str) -> set[int] | None:
-    """Return the numbers at which a condition may become true or false as a variable grows; None where that is not seen by its form."""
+    """Return the numbers at which a condition may become true or false as a variable grows; None if its form does not tell."""
     if name not in expr.names(node):
         return set()
     match node:
         case expr.Compare(first, rest):
-            sides = [_shifted(side, name) for side in (first, *(operand for _, operand in rest))]
-            found = set[int]()
+            sides = [_linear_form(side, name) for side in (first, *(operand for _, operand in rest))]
+            turns = set[int]()
             for left, right in pairwise(sides):
                 if left is None or right is None:
                     return None
                 (is_left, shift), (is_right, number) = left, right
                 if is_left != is_right:
-                    found.add(number - shift if is_left else shift - number)
-            return found
+                    turns.add(number - shift if is_left else shift - number)
+            return turns
         case expr.And(operands) | expr.Or(operands):
             parts = [_turns(operand, name) for operand in operands]
             return None if None in parts else set().union(*(part for part in parts if part))
@@ -169,29 +164,29 @@ def _turns(node: expr.Expr, name: str) -> set[int] | None:
     return None
 
 
-def _shifted(side: expr.Expr, name: str) -> tuple[bool, int] | None:
+def _linear_form(side: expr.Expr, name: str) -> tuple[bool, int] | None:
     """Return a side of a comparison as the variable plus a number, or as a number; None for anything else."""
     match side:
         case expr.Integer(number):
             return False, number
-        case expr.Name(found) if found == name:
+        case expr.Name(other) if other == name:
             return True, 0
-        case expr.Arithmetic("+", expr.Name(found), expr.Integer(number)) if found == name:
+        case expr.Arithmetic("+", expr.Name(other), expr.Integer(number)) if other == name:
             return True, number
-        case expr.Arithmetic("+", expr.Integer(number), expr.Name(found)) if found == name:
+        case expr.Arithmetic("+", expr.Integer(number), expr.Name(other)) if other == name:
             return True, number
-        case expr.Arithmetic("-", expr.Name(found), expr.Integer(number)) if found == name:
+        case expr.Arithmetic("-", expr.Name(other), expr.Integer(number)) if other == name:
             return True, -number
     return None
 
 
 def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:
-    known = constant(value)
+    replacement = constant(value)
 
     def leaf(node: Leaf) -> expr.Expr:
-        return known if isinstance(node, expr.Name) and node.name == name else node
+        return replacement if isinstance(node, expr.Name) and node.name == name else node
 
-    return substituted(condition, leaf)
+    return substitute(condition, leaf)
 
 
 def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
@@ -200,13 +195,13 @@ def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
 
 @attrs.frozen
 class ConjunctFacts:
-    """What the conjuncts of a condition say by comparing an expression with a constant: between which numbers, or which value of an enumeration, it lies."""
+    """Facts from the conjuncts of a condition that compare an expression with a constant: its bounds, or its value of an enumeration."""
 
     bounds: Mapping[expr.Expr, _Bounds]
     values: Mapping[expr.Expr, str]
 
     def exclude(self, other: "ConjunctFacts") -> bool:
-        """Return whether the two conditions are seen never to be true together; what is not seen may still be so."""
+        """Return whether these facts show that two conditions are never true together. False means only that they do not show it."""
         if any(value != other.values.get(left, value) for left, value in self.values.items()):
             return True
         pairs = ((mine, other.bounds[left]) for left, mine in self.bounds.items() if left in other.bounds)
@@ -214,7 +209,7 @@ class ConjunctFacts:
 
 
 def facts(condition: expr.Expr) -> ConjunctFacts:
-    """Return what a condition says by its form alone."""
+    """Return the facts that the form of a condition shows."""
     numbers: dict[expr.Expr, _Bounds] = {}
     values: dict[expr.Expr, str] = {}
     for part in _conjuncts(condition):
@@ -222,12 +217,12 @@ def facts(condition: expr.Expr) -> ConjunctFacts:
             case expr.Compare(left, (("==", expr.Symbol(value)),)):
                 values[left] = value
             case expr.Compare(left, ((sign, expr.Integer(number)),)) if sign != "!=":
-                numbers[left] = _narrowed(numbers.get(left, (None, None)), sign, number)
+                numbers[left] = _narrow(numbers.get(left, (None, None)), sign, number)
     return ConjunctFacts(numbers, values)
 
 
-def _narrowed(known: _Bounds, sign: str, number: int) -> _Bounds:
-    low, high = known
+def _narrow(bounds: _Bounds, sign: str, number: int) -> _Bounds:
+    low, high = bounds
     if sign in {"==", ">=", ">"}:
         least = number + (sign == ">")
         low = least if low is None else max(low, least)
@@ -242,18 +237,18 @@ def _before(one: _Bounds, two: _Bounds) -> bool:
     return one[1] is not None and two[0] is not None and one[1] < two[0]
 
 
-#: More combinations of state, outstanding effects and order of timers than this are not laid out.
+#: The most combinations of state, outstanding effects and order of timers in a system.
 MAX_LOCATIONS = 50_000
-#: An event on which more combinations of verdicts are possible is left out: some nine guards read at once.
+#: An event with more combinations of verdicts is left out: some nine guards read at once.
 MAX_COMBINATIONS = 20_000
 
-#: What S12 promises an end to: an outstanding effect by its name, an armed timer by its source and `after DURATION`.
+#: Something that must end by S12: an outstanding effect by its name, an armed timer by its source and `after DURATION`.
 Promise = str | tuple[str, str]
 
 
 @attrs.frozen
 class Location:
-    """A leaf, what is outstanding there and the order of its timers: all of a configuration but the variables' values."""
+    """A leaf, the outstanding effects and the order of timers: a configuration without the variables' values."""
 
     state: str
     outstanding: frozenset[str]
@@ -264,39 +259,39 @@ class Location:
 class GuardedCommand:
     """One row, taken at one location on one occurrence.
 
-    The row is taken exactly when `enabled` and `safe` are true and no one of `rivals` is: `enabled` says that the row is (verdicts
+    The row is taken exactly when `enabled_when` and `safe` are true and none of `rivals` is. `enabled_when` says that the row is enabled (verdicts
     and `else` are decided), `safe` that every update stays in its domain, `rivals` when another row is enabled too.
-    `updates` maps variables to expressions over the values before. `row` indexes the machine's transitions. `ended` are the
-    promises of the source that this step keeps: answered, fired, cancelled or dropped.
+    `updates` maps variables to expressions over the values before. `row` indexes the machine's transitions. `endings` are the
+    promises of the source that end with this step: answered, fired, cancelled or dropped.
     """
 
     source: int
     target: int
     occurrence: Occurrence
     row: int
-    enabled: expr.Expr
+    enabled_when: expr.Expr
     safe: expr.Expr
     rivals: tuple[expr.Expr, ...]
     updates: tuple[tuple[str, expr.Expr], ...]
     effects: tuple[str, ...]
-    ended: frozenset[Promise]
+    endings: frozenset[Promise]
 
     @property
     def condition(self) -> expr.Expr:
         """When the row is taken."""
-        return all_of([self.enabled, self.safe, *map(negated, self.rivals)])
+        return all_of([self.enabled_when, self.safe, *map(negation, self.rivals)])
 
     @cached_property
     def after(self) -> dict[str, expr.Expr]:
-        """What each updated variable is set to."""
+        """The new value of each updated variable."""
         return dict(self.updates)
 
 
 @attrs.frozen
 class SystemFault:
-    """An occurrence that is refused at a location when `condition` is true, and must not be or is worth a warning.
+    """An occurrence that is refused at a location when `condition` is true, which is an error or worth a warning.
 
-    `rows` index the rows concerned: those enabled at once, or the one that cannot be taken.
+    `rows` index the rows enabled at once, or the one that cannot be taken.
     """
 
     location: int
@@ -310,8 +305,8 @@ class SystemFault:
 class System:
     """Everything that can happen, location by location; the first location is the start's.
 
-    `variables` are the machine's, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what was too much to
-    lay out: then nothing may be concluded from what is not here. `silent` are effects of which no answer is promised.
+    `variables` are the machine's, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what is missing
+    because it was too much: then the absence of something proves nothing. `silent` are effects without a promise of an answer.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -321,82 +316,82 @@ class System:
     faults: tuple[SystemFault, ...]
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
-    #: What was worked out of conditions, by whoever did: systems that are made of one another share it.
+    #: A cache for results about conditions; systems made of one another share it.
     memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
     def commands_at(self) -> tuple[tuple[GuardedCommand, ...], ...]:
         """The commands of each location."""
-        found: list[list[GuardedCommand]] = [[] for _ in self.locations]
+        commands: list[list[GuardedCommand]] = [[] for _ in self.locations]
         for command in self.commands:
-            found[command.source].append(command)
-        return tuple(map(tuple, found))
+            commands[command.source].append(command)
+        return tuple(map(tuple, commands))
 
     @cached_property
     def index(self) -> dict[Location, int]:
-        """Where each location stands."""
+        """The place of each location."""
         return {location: place for place, location in enumerate(self.locations)}
 
     def promises(self, location: int) -> frozenset[Promise]:
-        """Return what must end some time (S12): what is outstanding, and the timers that are armed."""
+        """Return what must end some time (S12): the outstanding effects, and the armed timers."""
         here = self.locations[location]
-        return (here.outstanding - self.silent) | frozenset(self.machine.armed(here.state))
+        return (here.outstanding - self.silent) | frozenset(self.machine.armed_timers(here.state))
 
     def is_final(self, location: int) -> bool:
         """Return whether the location's state is final."""
         return self.locations[location].state in self.machine.final_states
 
     def end_at(self, location: int) -> expr.Expr:
-        """Return when a run is finished at a location that is not final, provided that nothing can be taken there; FALSE where it never is."""
+        """Return when a run is finished at a location that is not final, provided that no row can be taken there; FALSE for never."""
         end = self.machine.ends.get(self.locations[location].state)
         if end is None or not self.may_rest(location):
             return FALSE
         faults = (fault for fault in self.faults if fault.location == location and fault.reason != "invalid_state")
         return all_of(
-            [end, *(negated(fault.condition) for fault in faults)]
-        )  # a row that is enabled and refused is one that is enabled
+            [end, *(negation(fault.condition) for fault in faults)]
+        )  # an enabled row counts even if it is refused
 
     def may_rest(self, location: int) -> bool:
         """Return whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
         return not self.promises(location)
 
 
-def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
-    """Lay out a machine: every location that names alone allow, and what can happen there (S1-S7, S11).
+def closed_system(machine: Machine, is_late: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
+    """Return the system of a machine: every location that names alone allow, and what can happen there (S1 to S7, S11).
 
-    Which conditions can be true is not looked at, so there may be locations that no run reaches. Any outside event with rows
-    here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `expired` says that the
-    time is over, the rest is left out. What was worked out for a system that is `like` this one, which shares rows with it, is known.
+    It does not check which conditions can be true, so there may be locations that no run reaches. Any outside event with rows
+    here may come, any answer of an outstanding effect (`E.failed` if some row names it, S7), and any armed timer. Once `is_late` says that the
+    time is over, the rest is left out. Results are shared with the system `like`, which has rows in common.
     """
-    return _SystemLayout(machine, expired, {} if like is None else like.memo).run()
+    return _SystemLayout(machine, is_late, {} if like is None else like.memo).run()
 
 
 @attrs.frozen
 class _Case:
-    """A row that can be enabled on an occurrence, and what can be said of it wherever that comes.
+    """A row that can be enabled on an occurrence, with what is true of it at every location.
 
-    `overlaps` are the rows after it that are enabled at once with it somewhere, each with when. It would leave a domain when
-    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `GuardedCommand`.
+    `overlaps` are later rows that can be enabled together with it, each with the condition. It would leave a domain when
+    `unsafe`, and is taken, unless it emits an effect twice, when `may_take`. The rest is as in `GuardedCommand`.
     """
 
     row: Transition
     number: int
-    enabled: expr.Expr
+    enabled_when: expr.Expr
     rivals: tuple[expr.Expr, ...]
     overlaps: tuple[tuple[int, expr.Expr], ...]
-    changed: tuple[tuple[str, expr.Expr], ...]
+    updates: tuple[tuple[str, expr.Expr], ...]
     safe: expr.Expr
     unsafe: expr.Expr
-    allowed: expr.Expr
+    may_take: expr.Expr
 
 
-#: When no row is enabled on an occurrence, and the rows that can be.
+#: The condition under which no row is enabled on an occurrence, and the rows that can be.
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
 class _SystemLayout:
-    def __init__(self, machine: Machine, expired: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
-        self._machine, self._expired, self._memo = machine, expired, memo
+    def __init__(self, machine: Machine, is_late: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
+        self._machine, self._is_late, self._memo = machine, is_late, memo
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
         self._commands: list[GuardedCommand] = []
@@ -408,7 +403,7 @@ class _SystemLayout:
 
     def run(self) -> System:
         machine = self._machine
-        state = machine.entered(machine.initial)
+        state = machine.entry_leaf(machine.initial)
         self._place(Location(state, frozenset(), precedence_at_start(machine, state)))
         for place, location in enumerate(self._locations):  # grows while it is walked
             if place >= MAX_LOCATIONS:
@@ -416,11 +411,11 @@ class _SystemLayout:
                     f"more than {MAX_LOCATIONS} combinations of state, outstanding effects and order of timers"
                 )
                 break
-            if self._expired():
+            if self._is_late():
                 break
             for occurrence, rows in self._possible(location):
                 self._happens(place, occurrence, rows)
-        if self._expired():
+        if self._is_late():
             self._left_out.append(f"the time limit was met while the rows of {place + 1} locations were compared")
         del self._locations[MAX_LOCATIONS:]
         last = len(self._locations)
@@ -443,30 +438,30 @@ class _SystemLayout:
             return
         for event in machine.events:
             if event.origin == OUTSIDE and (rows := machine.rows_for(state, event.name)):
-                yield from self._judged(event.name, rows)
+                yield from self._with_verdicts(event.name, rows)
         for effect, answers in machine.answers.items():
             if effect in location.outstanding:
                 failed = (f"{effect}.failed",) if effect in machine.failures_handled else ()
                 for answer in (*answers, *failed):
-                    yield from self._judged(answer, machine.rows_for(state, answer))
-        for source, timer in machine.armed(state):
-            if not preceding(location.precedence, (source, timer)):
-                yield from self._judged(timer, machine.rows_from[source, timer], source)
+                    yield from self._with_verdicts(answer, machine.rows_for(state, answer))
+        for source, timer in machine.armed_timers(state):
+            if not timers_before(location.precedence, (source, timer)):
+                yield from self._with_verdicts(timer, machine.rows_from[source, timer], source)
 
-    def _judged(
+    def _with_verdicts(
         self, event: str, rows: tuple[Transition, ...], source: str | None = None
     ) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
         """Yield an event with each combination of the verdicts that its rows read (S2)."""
         guards = read_guards(rows)
-        said = [self._machine.guard_named[guard].outcomes for guard in guards]
-        if prod(map(len, said)) > MAX_COMBINATIONS:
+        choices = [self._machine.guard_named[guard].outcomes for guard in guards]
+        if prod(map(len, choices)) > MAX_COMBINATIONS:
             self._left_out.append(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
             return
-        for outcomes in product(*said):
+        for outcomes in product(*choices):
             yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source), rows
 
     def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
-        """Lay out what one occurrence does: a command for each row that can be enabled, a fault for each way to be refused."""
+        """Add the results of one occurrence: a command for each row that can be enabled, a fault for each refusal."""
         key = (*map(id, rows), occurrence.verdicts)
         if key not in self._answers:
             self._answers[key] = self._known_answer(occurrence, rows)
@@ -478,78 +473,84 @@ class _SystemLayout:
             self._row(place, occurrence, case)
 
     def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Return what `_answer` gives, which is worked out once for the same rows at the same places."""
+        """Return the result of `_answer`, which is computed once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
         key = ("answer", id(variables), places, occurrence.verdicts)
         if key not in self._memo:
             answer = self._answer(occurrence, rows)
-            if self._expired():
+            if self._is_late():
                 return answer
             self._memo[key] = answer, rows, variables  # while these are held, no others have their ids
-        found: _Answer = self._memo[key][0]
-        return found
+        result: _Answer = self._memo[key][0]
+        return result
 
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Return when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
-        found = tuple(self._enabled(occurrence, rows))
-        said = [facts(condition) for _, condition in found]
+        """Return the condition under which no row is enabled on an occurrence, and the rows that can be. Both are the same at every location."""
+        candidates = tuple(self._enabled_rows(occurrence, rows))
+        row_facts = [facts(condition) for _, condition in candidates]
         cases = []
-        for place, (row, enabled) in enumerate(found):
-            if self._expired():
+        for place, (row, enabled_when) in enumerate(candidates):
+            if self._is_late():
                 break
-            others = [(i, c) for i, (_, c) in enumerate(found) if i != place and not said[place].exclude(said[i])]
-            rivals = [(i, c) for i, c in others if all_of([enabled, c]) != FALSE]
-            later = [(self._row_index[id(found[i][0])], all_of([enabled, c])) for i, c in rivals if place < i]
-            updates = tuple((u.variable, self._updated(u)) for u in row.updates)
+            others = [
+                (i, c)
+                for i, (_, c) in enumerate(candidates)
+                if i != place and not row_facts[place].exclude(row_facts[i])
+            ]
+            rivals = [(i, c) for i, c in others if all_of([enabled_when, c]) != FALSE]
+            later = [(self._row_index[id(candidates[i][0])], all_of([enabled_when, c])) for i, c in rivals if place < i]
+            updates = tuple((u.variable, self._new_value(u)) for u in row.updates)
             safe = all_of(
                 in_domain(self._domains[name], value) for name, value in updates if not self._fits(name, value)
             )
             alone = tuple(condition for _, condition in rivals)
-            taken = all_of([enabled, *map(negated, alone)])
-            changed = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
-            unsafe, allowed = all_of([taken, negated(safe)]), all_of([taken, safe])
+            taken = all_of([enabled_when, *map(negation, alone)])
+            changes = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
+            unsafe, may_take = all_of([taken, negation(safe)]), all_of([taken, safe])
             number = self._row_index[id(row)]
-            cases.append(_Case(row, number, enabled, alone, tuple(later), changed, safe, unsafe, allowed))
-        return negated(any_of(enabled for _, enabled in found)), tuple(cases)
+            cases.append(_Case(row, number, enabled_when, alone, tuple(later), changes, safe, unsafe, may_take))
+        return negation(any_of(enabled_when for _, enabled_when in candidates)), tuple(cases)
 
     def _fits(self, name: str, value: expr.Expr) -> bool:
-        """Return whether a value lies in a variable's domain because it is that of a variable with the same domain."""
+        """Return whether a value lies in a variable's domain because it is a variable with the same domain."""
         other = self._domains.get(value.name) if isinstance(value, expr.Name) else None
         return other is not None and other.domain == self._domains[name].domain
 
-    def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, expr.Expr]]:
-        """Return the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
-        said = dict(occurrence.verdicts)
+    def _enabled_rows(
+        self, occurrence: Occurrence, rows: tuple[Transition, ...]
+    ) -> Iterator[tuple[Transition, expr.Expr]]:
+        """Return the rows that can be enabled, each with its condition, in which verdicts and `else` are decided (S3)."""
+        verdicts = dict(occurrence.verdicts)
 
-        def decided(node: Leaf) -> expr.Expr:
-            return constant(said[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
+        def decide(node: Leaf) -> expr.Expr:
+            return constant(verdicts[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
 
-        plain = [(row, substituted(row.condition, decided)) for row in rows if not row.is_else]
-        otherwise = negated(any_of(condition for _, condition in plain))
-        others = [(row, all_of([otherwise, substituted(row.condition, decided)])) for row in rows if row.is_else]
-        return ((row, enabled) for row, enabled in (*plain, *others) if enabled != FALSE)
+        plain = [(row, substitute(row.condition, decide)) for row in rows if not row.is_else]
+        otherwise = negation(any_of(condition for _, condition in plain))
+        others = [(row, all_of([otherwise, substitute(row.condition, decide)])) for row in rows if row.is_else]
+        return ((row, when) for row, when in (*plain, *others) if when != FALSE)
 
     def _row(self, place: int, occurrence: Occurrence, case: "_Case") -> None:
         machine, location, row = self._machine, self._locations[place], case.row
         self._fault(place, occurrence, "out_of_domain", (case.number,), case.unsafe)
-        state = location.state if row.target == STAY else machine.entered(row.target)
+        state = location.state if row.target == STAY else machine.entry_leaf(row.target)
         outstanding, cancelled, twice = after_effects(machine, location.outstanding, row, state)
         if twice is not None:
-            self._fault(place, occurrence, "emitted_twice", (case.number,), case.allowed)
+            self._fault(place, occurrence, "emitted_twice", (case.number,), case.may_take)
             return
         timers = timers_after(machine, location.state, row, state)
         precedence = precedence_after(machine, location.precedence, timers, state)
         target = self._place(Location(state, outstanding, precedence))
-        emitted = tuple(item.effect for item in row.effects if isinstance(item, Emit))
-        ended = self._ended(location, occurrence, row, state, cancelled)
-        what = (case.enabled, case.safe, case.rivals, case.changed)
-        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, emitted, ended))
+        effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
+        endings = self._endings(location, occurrence, row, state, cancelled)
+        what = (case.enabled_when, case.safe, case.rivals, case.updates)
+        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, effects, endings))
 
-    def _updated(self, update: object) -> expr.Expr:
+    def _new_value(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
-            return simplified(update.value)
-        return simplified(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
+            return simplify(update.value)
+        return simplify(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
 
     def _fault(
         self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: expr.Expr
@@ -557,39 +558,39 @@ class _SystemLayout:
         if when != FALSE:
             self._faults.append(SystemFault(place, occurrence, reason, rows, when))
 
-    def _ended(
+    def _endings(
         self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
     ) -> frozenset[Promise]:
         """Return the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
         machine = self._machine
-        ended: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
+        endings: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
         if occurrence.source is not None:
-            ended.add((occurrence.source, occurrence.event))
+            endings.add((occurrence.source, occurrence.event))
         else:
-            ended |= before.outstanding & {machine.event_named[occurrence.event].origin}
+            endings |= before.outstanding & {machine.event_named[occurrence.event].origin}
         if row.target != STAY:
             left = sources_left(machine, before.state, state)
-            ended |= {(source, timer) for source, timer in machine.armed(before.state) if source in left}
-        return frozenset(ended)
+            endings |= {(source, timer) for source, timer in machine.armed_timers(before.state) if source in left}
+        return frozenset(endings)
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
-    """Return that a value lies in a variable's domain."""
+    """Return the condition that a value lies in a variable's domain."""
     match variable.domain:
         case expr.BooleanDomain():
             return expr.TRUE
         case expr.EnumDomain(choices):
             if isinstance(value, expr.Symbol):
                 return constant(value.value in choices)
-            return simplified(expr.Member(value, tuple(map(expr.Symbol, choices))))
+            return simplify(expr.Member(value, tuple(map(expr.Symbol, choices))))
         case expr.RangeDomain(low, high):
-            above = compared(simplified(low), "<=", value)
-            return above if high is None else all_of([above, compared(value, "<=", simplified(high))])
+            above = comparison(simplify(low), "<=", value)
+            return above if high is None else all_of([above, comparison(value, "<=", simplify(high))])
 
 
 def start_values(system: System) -> dict[str, expr.Expr]:
     """Return the variables' values at the start, over parameters."""
-    return {variable.name: simplified(variable.initial) for variable in system.variables}
+    return {variable.name: simplify(variable.initial) for variable in system.variables}
 
 
 def location_of(system: System, configuration: Configuration) -> int:
@@ -598,42 +599,42 @@ def location_of(system: System, configuration: Configuration) -> int:
 
 
 def happens(expr: Expr) -> bool:
-    """Return whether the expression speaks of events, effects or verdicts, which only a moment has."""
+    """Return whether the expression names events, effects or verdicts, which only a moment has."""
     return any(isinstance(n, Verdict) or (isinstance(n, Name) and n.kind in {"event", "effect"}) for n in walk(expr))
 
 
 def at_location(system: System, location: int, expr: Expr) -> Expr:
     """Return the expression at a location, over the values there; nothing happens: events, effects and verdicts are false."""
-    return substituted(expr, _reader(system, location, lambda _: FALSE))
+    return substitute(expr, _reader(system, location, lambda _: FALSE))
 
 
 def at_start(system: System, expr: Expr) -> Expr:
     """Return the expression at the start, over parameters."""
     initial = start_values(system)
-    return substituted(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
+    return substitute(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
 
 
 def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
     """Return the expression at the moment of a command, over the values before it."""
-    said, occurrence = set(command.occurrence.verdicts), command.occurrence
+    verdicts, occurrence = set(command.occurrence.verdicts), command.occurrence
 
-    def happened(node: Leaf) -> Expr:
+    def moment_value(node: Leaf) -> Expr:
         if isinstance(node, Verdict):
-            return constant((node.guard, node.outcome) in said)
+            return constant((node.guard, node.outcome) in verdicts)
         assert isinstance(node, Name), "a symbol happens nowhere"
         if node.kind == "event":
             return constant(node.name == occurrence.event)
         return constant(node.name in command.effects)
 
-    here = substituted(expr, _reader(system, command.target, happened))
-    return substituted(here, lambda node: command.after.get(_name(node), node))
+    here = substitute(expr, _reader(system, command.target, moment_value))
+    return substitute(here, lambda node: command.after.get(_name(node), node))
 
 
 def _name(node: Leaf) -> str:
     return node.name if isinstance(node, Name) and node.kind == "variable" else ""
 
 
-def _reader(system: System, location: int, happened: Callable[[Leaf], Expr]) -> Callable[[Leaf], Expr]:
+def _reader(system: System, location: int, moment_value: Callable[[Leaf], Expr]) -> Callable[[Leaf], Expr]:
     here = system.locations[location]
     inside = {*system.machine.ancestry(here.state), here.state}
 
@@ -647,6 +648,6 @@ def _reader(system: System, location: int, happened: Callable[[Leaf], Expr]) -> 
                 return constant(node.name in here.outstanding)
             if node.kind in {"variable", "parameter"}:
                 return node
-        return happened(node)
+        return moment_value(node)
 
     return read

@@ -1,33 +1,33 @@
-"""Text for people: the known word that a mistyped one probably stands for, numbers of things, long values in one line."""
+"""Text for people: suggestions for mistyped words, counted nouns, and long values on one line."""
 
 import difflib
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-#: Longer words are compared with nothing: that takes time with the square of the length.
+#: Longer words are not compared, as the time grows with the square of the length.
 _LONGEST = 100
 _MOST_LISTED = 12
 _LIKENESS = 0.6
 _LONGEST_LINE = 80
 
 
-def nearest(word: str, known: Iterable[str], likeness: float = _LIKENESS) -> str | None:
-    """Return the known word that is most like a mistyped one, in any case, if one is at all.
+def nearest(word: str, words: Iterable[str], likeness: float = _LIKENESS) -> str | None:
+    """Return the word that is most like a mistyped one, ignoring case; None if there is none.
 
-    `likeness` is from 0 to 1. A word of which only letters were swapped goes before others.
+    `likeness` is from 0 to 1. A word with the same letters in another order goes before others.
     """
-    lowered = {candidate.lower(): candidate for candidate in sorted(set(known))}
-    typed = word.lower()
-    found = difflib.get_close_matches(typed, lowered, cutoff=likeness) if len(word) <= _LONGEST else []
-    return lowered[min(found, key=lambda each: sorted(each) != sorted(typed))] if found else None
+    by_lower_case = {candidate.lower(): candidate for candidate in sorted(set(words))}
+    target = word.lower()
+    matches = difflib.get_close_matches(target, by_lower_case, cutoff=likeness) if len(word) <= _LONGEST else []
+    return by_lower_case[min(matches, key=lambda each: sorted(each) != sorted(target))] if matches else None
 
 
-def closest(word: str, known: Iterable[str], otherwise: str = "there are none") -> str:
-    """Return a hint for a word that is not known: the one that was probably meant, else those there are, else `otherwise`."""
-    words = sorted(set(known))
-    if (meant := nearest(word, words)) is not None:
-        return f"did you mean '{meant}'?"
+def closest(word: str, candidates: Iterable[str], otherwise: str = "there are none") -> str:
+    """Return a hint for an unknown word: the most similar word, else the known words, else `otherwise`."""
+    words = sorted(set(candidates))
+    if (match := nearest(word, words)) is not None:
+        return f"did you mean '{match}'?"
     return f"known here: {some_of(words)}" if words else otherwise
 
 
@@ -37,12 +37,12 @@ def some_of(words: Sequence[str]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number of things: `1 run`, `2 runs`."""
+    """Return a counted noun: `1 run`, `2 runs`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def shortened(value: Any) -> str:  # noqa: ANN401  (JSON)
-    """Return a value as one line of at most 80 characters, the dots behind a longer one apart."""
+def shorten(value: Any) -> str:  # noqa: ANN401  (JSON)
+    """Return a value as one line of at most 80 characters, followed by dots if it was longer."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text[: 4 * _LONGEST_LINE].split())
     return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}..."

@@ -1,14 +1,8 @@
-"""Traces: what a machine does on a sequence of occurrences, step by step.
+"""Traces: a machine's steps on a sequence of occurrences, and the texts of table cells.
 
-Takes a machine and occurrences, gives a frozen `Trace` that prints only what changed. Knows no files.
-
-A row as the texts of its cells, and texts as aligned lines or a Markdown table: what every writer of tables shares.
-
-Takes a `Transition`, gives plain text as it stands in a cell, not escaped for any format; takes cells, gives lines.
-
-A machine's transitions as a Markdown table in canonical layout, as GitHub renders it.
-
-Takes a machine, gives text; the same machine gives the same text.
+`follow` runs a machine and returns a frozen `Trace`, which prints only what changed. `transition_cells` and its neighbours return the plain texts of a
+row's cells, `table_lines` the lines of a Markdown table, and `table` a machine's transitions as one in canonical layout. The same machine gives the same
+text. The module knows no files.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +17,7 @@ from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 @attrs.frozen
 class TraceStep:
-    """One step taken: what happened, by which row, the state after it, and the variables it changed."""
+    """One step: the occurrence, the row, the state after it, and the changed variables."""
 
     occurrence: Occurrence
     row: Transition
@@ -48,19 +42,19 @@ class Trace:
     steps: tuple[TraceStep, ...] = ()
 
     def show(self, loop: int | None = None) -> str:
-        """Write the trace as aligned text: one line for the start, one for each step, with what it changed.
+        """Return the trace as aligned text: one line for the start, one for each step, with its changes.
 
-        The steps after the first `loop` are marked as those that can be repeated for ever; without any, that it rests there.
+        The steps after the first `loop` are marked as repeating for ever; if there are none, the trace rests there for ever.
         """
         rows = [("0", "start", self.state, "", show_values(self.values), "")]
         for number, taken in enumerate(self.steps, 1):
             line = f"line {taken.line}" if taken.line else ""
             effects = ", ".join([*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)])
-            changed = show_values(taken.changed)
-            rows.append((str(number), show_occurrence(taken.occurrence), taken.state, line, changed, effects))
+            changes = show_values(taken.changed)
+            rows.append((str(number), show_occurrence(taken.occurrence), taken.state, line, changes, effects))
         widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-        padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-        lines = [line.rstrip() for line in padded]
+        texts = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        lines = [line.rstrip() for line in texts]
         if loop is not None:
             lines.insert(loop + 1, "-- for ever --" if loop == len(self.steps) else "-- and from here for ever --")
         heading = [f"at {show_values(self.parameters)}"] if self.parameters else []
@@ -68,7 +62,7 @@ class Trace:
 
 
 def follow(machine: Machine, occurrences: Iterable[Occurrence]) -> Trace:
-    """Run a machine from its start; raises ValueError at the first occurrence that is refused."""
+    """Run a machine from its start. Raises ValueError at the first refused occurrence."""
     configuration = start(machine)
     names = tuple(variable.name for variable in machine.variables)
     steps = []
@@ -79,25 +73,25 @@ def follow(machine: Machine, occurrences: Iterable[Occurrence]) -> Trace:
         steps.append(_step(names, configuration, occurrence, taken))
         configuration = taken.configuration
     values = tuple(zip(names, machine.initial_values, strict=True))
-    return Trace(tuple(machine.constants.items()), machine.entered(machine.initial), values, tuple(steps))
+    return Trace(tuple(machine.constants.items()), machine.entry_leaf(machine.initial), values, tuple(steps))
 
 
 def _step(names: tuple[str, ...], before: Configuration, occurrence: Occurrence, taken: Taken) -> TraceStep:
     after = taken.configuration
     triples = zip(names, before.values, after.values, strict=True)
-    changed = tuple((name, new) for name, old, new in triples if old != new)
-    return TraceStep(occurrence, taken.transition, after.state, changed, taken.effects, taken.cancelled)
+    changes = tuple((name, new) for name, old, new in triples if old != new)
+    return TraceStep(occurrence, taken.transition, after.state, changes, taken.effects, taken.cancelled)
 
 
 def show_occurrence(occurrence: Occurrence) -> str:
-    """Write an occurrence as a scenario has it: `verdict g.failed`; a timer with the state it belongs to."""
+    """Return an occurrence as in a scenario: `verdict g.failed`; a timer with its state."""
     verdicts = ", ".join(f"{guard}.{outcome}" for guard, outcome in occurrence.verdicts)
     where = f"of {occurrence.source}" if occurrence.source else ""
     return " ".join(part for part in (occurrence.event, where, verdicts) if part)
 
 
 def show_events(occurrences: Sequence[Occurrence], most: int = 9) -> str:
-    """Say in one line what happened; of a longer trace, the first two and the last of `most` events."""
+    """Return the events on one line; if there are more than `most`, the first two and the last ones."""
     if len(occurrences) <= most:
         return ", ".join(map(show_occurrence, occurrences))
     left_out = f"({len(occurrences) - most} more)"
@@ -106,18 +100,18 @@ def show_events(occurrences: Sequence[Occurrence], most: int = 9) -> str:
 
 
 def show_loop(loop: int, last: int) -> str:
-    """Name the steps after the first `loop`, up to the last: `step 4`, `steps 3 to 4`."""
+    """Return the steps after the first `loop`, up to the last: `step 4`, `steps 3 to 4`."""
     return f"step {last}" if last == loop + 1 else f"steps {loop + 1} to {last}"
 
 
 def show_values(values: Iterable[tuple[str, Value]]) -> str:
-    """Write values as a document has them: `satisfied = true, retries = 0`."""
+    """Return values as in a document: `satisfied = true, retries = 0`."""
     return ", ".join(f"{name} = {show_value(value)}" for name, value in values)
 
 
 @attrs.frozen
 class RecordedStep:
-    """A step as a record has it; None where the record says nothing."""
+    """A recorded step; None for what the record does not say."""
 
     occurrence: Occurrence
     line: int | None = None
@@ -129,9 +123,9 @@ class RecordedStep:
 
 @attrs.frozen
 class RecordedTrace:
-    """A trace as it was recorded, by this program or by anything else: of which machine, at which parameters, and its steps.
+    """A trace that this program or another recorded: the machine, its parameters, and the steps.
 
-    `loop` is the number of steps after which the others can be repeated for ever.
+    `loop` is the number of steps before those that repeat for ever.
     """
 
     steps: tuple[RecordedStep, ...]
@@ -142,7 +136,7 @@ class RecordedTrace:
     loop: int | None = None
 
 
-def recorded(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
+def to_record(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
     """Return a trace as a record."""
     steps = (RecordedStep(t.occurrence, t.line, t.state, t.changed, t.effects, t.cancelled) for t in trace.steps)
     return RecordedTrace(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
@@ -152,7 +146,7 @@ ROW_COLUMNS = ("source", "event", "if", "update", "effects", "target")
 
 
 def transition_cells(row: Transition) -> dict[str, str]:
-    """Return the text of each of `ROW_COLUMNS`, in that order; a cell with nothing to say is empty."""
+    """Return the text of each of `ROW_COLUMNS`, in that order; cells may be empty."""
     return {
         "source": row.source,
         "event": row.event,
@@ -201,12 +195,12 @@ def effect_texts(row: Transition) -> tuple[str, ...]:
     return tuple(str(item) for item in row.effects)
 
 
-def escaped(text: str) -> str:
+def escape_cell(text: str) -> str:
     r"""Write a text so that it stays in its cell: `|` becomes `\|`."""
     return text.replace("|", "\\|")
 
 
-def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def align_rows(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Return rows as lines with aligned columns; columns without any text are left out."""
     table = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -227,5 +221,5 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def table(machine: Machine) -> str:
     """Write the transitions as an aligned table of `ROW_COLUMNS`, one row each in table order, ending in a newline."""
-    rows = [[escaped(text) for text in transition_cells(row).values()] for row in machine.transitions]
+    rows = [[escape_cell(text) for text in transition_cells(row).values()] for row in machine.transitions]
     return "\n".join(table_lines(ROW_COLUMNS, rows)) + "\n"

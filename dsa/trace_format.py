@@ -1,7 +1,7 @@
-"""Traces as text: JSON Lines, one line for the start and one for each step, and the Informal Trace Format of Apalache and Quint.
+"""Trace formats: traces as JSON Lines (one line for the start, one for each step), and in the Informal Trace Format of Apalache and Quint.
 
-Takes and gives `RecordedTrace`. What is read may be written by anything: only `event` is asked of a step, with its `verdicts` and a timer's
-`source`; what else a line says is kept to be compared. Raises TraceError for what is no trace. Knows no files and no machine.
+The functions read and write a `RecordedTrace`. Other programs may have written the text: a step needs only its `event`, with its `verdicts` and a timer's
+`source`; everything else is kept for comparison. They raise TraceError for text that is not a trace. The module knows no files and no machine.
 """
 
 import json
@@ -13,7 +13,7 @@ from dsa.expr import OUTCOMES, Outcome, Value
 from dsa.semantics import Occurrence
 from dsa.trace import RecordedStep, RecordedTrace
 
-#: In the Informal Trace Format, what is no variable of the machine has a name that none can have.
+#: The names in the Informal Trace Format of everything but variables; no variable can have them.
 _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
     "dsa::state",
     "mbt::actionTaken",
@@ -21,8 +21,8 @@ _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
     "dsa::source",
     "dsa::line",
 )
-_EFFECTS, _CANCELLED = "dsa::effects", "dsa::cancelled"
-#: What the first line of JSON Lines may say.
+_EFFECTS, _CANCELLATIONS = "dsa::effects", "dsa::cancelled"
+#: The keys of the first line of JSON Lines.
 _HEAD = frozenset({"machine", "parameters", "state", "values", "loop"})
 
 
@@ -39,7 +39,7 @@ def to_jsonl(trace: RecordedTrace) -> str:
 
 
 def step_as_json(step: RecordedStep) -> dict[str, Any]:
-    """Return a step as an object of JSON."""
+    """Return a step as a JSON object."""
     return {
         "event": step.occurrence.event,
         "verdicts": dict(step.occurrence.verdicts),
@@ -62,14 +62,14 @@ def from_text(text: str) -> RecordedTrace:
 
 
 def from_jsonl(text: str) -> RecordedTrace:
-    """Read JSON Lines. The first line may say where the run began; without it, it began at the machine's defaults."""
+    """Read JSON Lines. The first line may say where the run began; the default is the machine's start."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     objects = [(number, _object(number, line)) for number, line in lines]
     head = objects.pop(0)[1] if objects and "event" not in objects[0][1] else {}
     if head and not _HEAD & head.keys():
-        said = f"'event', which a step has, nor any of {', '.join(sorted(_HEAD))}, which a first line has"
-        raise TraceError(f"it has neither {said}", lines[0][0])
-    steps = tuple(_step(number, found) for number, found in objects)
+        keys = f"'event', which a step has, nor any of {', '.join(sorted(_HEAD))}, which a first line has"
+        raise TraceError(f"it has neither {keys}", lines[0][0])
+    steps = tuple(_step(number, record) for number, record in objects)
     if not steps and not head:
         raise TraceError('the trace is empty: write one line for each step, such as {"event": "specification"}')
     first = lines[0][0]
@@ -85,49 +85,49 @@ def from_jsonl(text: str) -> RecordedTrace:
 
 def _object(number: int, line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError) as fault:
         raise TraceError(
             f"not JSON ({getattr(fault, 'msg', 'nested too deeply')}); write one object a line", number
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise TraceError('not an object; write one such as {"event": "specification"}', number)
-    return found
+    return value
 
 
-def _step(number: int, found: dict[str, Any]) -> RecordedStep:
-    event = _text(number, found, "event")
+def _step(number: int, record: dict[str, Any]) -> RecordedStep:
+    event = _text(number, record, "event")
     if event is None:
         raise TraceError("a step has no 'event'", number)
-    occurrence = Occurrence(event, _verdicts(number, found.get("verdicts")), _text(number, found, "source"))
-    line = found.get("line")
+    occurrence = Occurrence(event, _verdicts(number, record.get("verdicts")), _text(number, record, "source"))
+    line = record.get("line")
     return RecordedStep(
         occurrence,
         line if isinstance(line, int) else None,
-        _text(number, found, "state"),
-        _values(number, found, "changed"),
-        _names(number, found, "effects"),
-        _names(number, found, "cancelled"),
+        _text(number, record, "state"),
+        _values(number, record, "changed"),
+        _names(number, record, "effects"),
+        _names(number, record, "cancelled"),
     )
 
 
-def _verdicts(number: int, found: object) -> tuple[tuple[str, Outcome], ...]:
-    if found is None:
+def _verdicts(number: int, verdicts: object) -> tuple[tuple[str, Outcome], ...]:
+    if verdicts is None:
         return ()
-    if not isinstance(found, dict) or not all(said in OUTCOMES for said in found.values()):
+    if not isinstance(verdicts, dict) or not all(verdict in OUTCOMES for verdict in verdicts.values()):
         raise TraceError(f"'verdicts' maps guards to {', '.join(OUTCOMES)}", number)
-    return tuple(cast(dict[str, Outcome], found).items())
+    return tuple(cast(dict[str, Outcome], verdicts).items())
 
 
-def _text(number: int, found: Mapping[str, Any], key: str) -> str | None:
-    value = found.get(key)
+def _text(number: int, record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
     if value is not None and not isinstance(value, str):
         raise TraceError(f"'{key}' is a text", number)
     return value
 
 
-def _values(number: int, found: Mapping[str, Any], key: str) -> tuple[tuple[str, Value], ...] | None:
-    values = found.get(key)
+def _values(number: int, record: Mapping[str, Any], key: str) -> tuple[tuple[str, Value], ...] | None:
+    values = record.get(key)
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, bool | int | str) for value in values.values()):
@@ -135,8 +135,8 @@ def _values(number: int, found: Mapping[str, Any], key: str) -> tuple[tuple[str,
     return tuple(values.items())
 
 
-def _names(number: int, found: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
-    names = found.get(key)
+def _names(number: int, record: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    names = record.get(key)
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -152,29 +152,29 @@ def _loop(number: int, head: Mapping[str, Any], steps: int) -> int | None:
 
 
 def to_itf(trace: RecordedTrace) -> str:
-    """Write a trace in the Informal Trace Format: every state with all variables, numbers as it asks for."""
+    """Return a trace in the Informal Trace Format: every state with all variables, and its numbers."""
     assert trace.state is not None, "a trace that is written whole says where it begins"
     values, state, states = dict(trace.values), trace.state, []
     for number, step in enumerate((None, *trace.steps)):
         values |= dict(step.changed or ()) if step else {}
         state = (step.state or state) if step else state
-        shown: dict[str, Any] = {"#meta": {"index": number}, _STATE: state}
-        shown |= {name: _itf(value) for name, value in values.items()}
-        states.append(shown | _happened(step))
+        itf_state: dict[str, Any] = {"#meta": {"index": number}, _STATE: state}
+        itf_state |= {name: _itf(value) for name, value in values.items()}
+        states.append(itf_state | _moment(step))
     meta = {"format": "ITF", "machine": trace.machine, "parameters": dict(trace.parameters)}
-    variables = [_STATE, *values, *_happened(None)]
+    variables = [_STATE, *values, *_moment(None)]
     whole = {"#meta": meta, "vars": variables, "states": states}
     return json.dumps(whole | ({} if trace.loop is None else {"loop": trace.loop}), indent=2) + "\n"
 
 
-def _happened(step: RecordedStep | None) -> dict[str, Any]:
+def _moment(step: RecordedStep | None) -> dict[str, Any]:
     occurrence = step.occurrence if step else None
     return {
         _EVENT: occurrence.event if occurrence else "start",
         _VERDICTS: {"#map": [list(pair) for pair in occurrence.verdicts] if occurrence else []},
         _SOURCE: (occurrence.source or "") if occurrence else "",
         _EFFECTS: list(step.effects or ()) if step else [],
-        _CANCELLED: list(step.cancelled or ()) if step else [],
+        _CANCELLATIONS: list(step.cancelled or ()) if step else [],
         _LINE: _itf((step.line or 0) if step else 0),
     }
 
@@ -187,14 +187,14 @@ def from_itf(whole: dict[str, Any]) -> RecordedTrace:
     """Read a trace in the Informal Trace Format, as `to_itf` writes it."""
     states = whole["states"]
     if not isinstance(states, list) or not states or not all(isinstance(s, dict) and _EVENT in s for s in states):
-        raise TraceError(f"'states' is no list of states that each say '{_EVENT}'")
+        raise TraceError(f"'states' is not a list of states that each have '{_EVENT}'")
     meta = whole.get("#meta")
     head = dict(meta) if isinstance(meta, dict) else {}
     valuations = [dict(_own(state)) for state in states]
     steps = []
     for before, after, state in zip(valuations, valuations[1:], states[1:], strict=False):
-        changed = {name: value for name, value in after.items() if before.get(name) != value}
-        steps.append(_step(1, _as_step(state) | {"changed": changed}))
+        changes = {name: value for name, value in after.items() if before.get(name) != value}
+        steps.append(_step(1, _as_step(state) | {"changed": changes}))
     first = {**head, "state": states[0].get(_STATE), "values": valuations[0], "loop": whole.get("loop")}
     return RecordedTrace(
         tuple(steps),
@@ -211,7 +211,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
     pairs = verdicts.get("#map", []) if isinstance(verdicts, dict) else []
     good = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)  # noqa: PLR2004  (a pair)
     if not good:
-        raise TraceError(f"'{_VERDICTS}' is no map of pairs")
+        raise TraceError(f"'{_VERDICTS}' is not a map of pairs")
     return {
         "event": state[_EVENT],
         "verdicts": dict(pairs),
@@ -219,7 +219,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
         "line": _plain(state.get(_LINE)) or None,
         "state": state.get(_STATE),
         "effects": state.get(_EFFECTS),
-        "cancelled": state.get(_CANCELLED),
+        "cancelled": state.get(_CANCELLATIONS),
     }
 
 

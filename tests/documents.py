@@ -253,7 +253,7 @@ def _body(chance: random.Random, title: str) -> list[str]:
     if kind not in COLUMNS or chance.randrange(20) == 0:
         return [chance.choice(_LINES) for _ in range(chance.randint(0, 4))]
     known = COLUMNS[kind]
-    columns = [*known.filled, *known.required, *(c for c in (*known.optional, "note") if chance.random() < 0.5)]
+    columns = [*known.nonempty, *known.mandatory, *(c for c in (*known.optional, "note") if chance.random() < 0.5)]
     rows = [[chance.choice(_WORDS) for _ in columns] for _ in range(chance.randint(0, 5))]
     return [_line(columns), _line(["---"] * len(columns)), *(_line(row) for row in rows)]
 

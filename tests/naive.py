@@ -78,7 +78,7 @@ def occurrences(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
         if comes:
             candidates.append((name, None, rows))
     behind = {then for _, then in here.precedence}
-    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
+    for source, timer in (each for each in machine.armed_timers(here.state) if each not in behind):
         candidates.append((timer, source, machine.rows_from[source, timer]))
     for name, source, rows in candidates:
         guards = read_guards(rows)
@@ -284,7 +284,7 @@ def relied_on(machine: Machine, form: LeadsTo) -> list[str]:
 
 
 def promises(machine: Machine, here: Configuration) -> set:
-    return set(here.outstanding) | set(machine.armed(here.state))
+    return set(here.outstanding) | set(machine.armed_timers(here.state))
 
 
 def _ends(machine: Machine, promise, before: Configuration, moment: Moment) -> bool:

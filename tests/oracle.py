@@ -23,7 +23,7 @@ def possible(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
         if comes:
             yield from judged(machine, rows, event.name, None)
     behind = {then for _, then in here.precedence}
-    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
+    for source, timer in (each for each in machine.armed_timers(here.state) if each not in behind):
         yield from judged(machine, machine.rows_from[source, timer], timer, source)
 
 
@@ -52,13 +52,13 @@ def timers_ended(machine: Machine, before: Configuration, taken: Taken) -> froze
         old, new = list(machine.ancestry(before.state)), list(machine.ancestry(after))
         left = {before.state} if before.state == after else {source for source in old if source not in new}
     fired = {(row.source, row.event)} if row.is_timer else set()
-    return frozenset(pair for pair in machine.armed(before.state) if pair[0] in left or pair in fired)
+    return frozenset(pair for pair in machine.armed_timers(before.state) if pair[0] in left or pair in fired)
 
 
 def is_end(machine: Machine, here: Configuration) -> bool:
     """Whether a run is finished here, though the leaf is not final: as specs/semantics.md says it."""
     end = machine.ends.get(here.state)
-    if end is None or here.outstanding or machine.armed(here.state):
+    if end is None or here.outstanding or machine.armed_timers(here.state):
         return False
     known = machine.constants | dict(zip([v.name for v in machine.variables], here.values, strict=True))
     results = (step(machine, here, occurrence) for occurrence in possible(machine, here))

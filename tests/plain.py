@@ -24,7 +24,7 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
                 if after not in known:
                     known.add(after)
                     following.append(after)
-        complete = len(known) <= limits.max_states and not limits.expired()
+        complete = len(known) <= limits.max_states and not limits.is_expired()
         layers.append(following)
     found = (len(known), transitions, tuple(counts), frozenset(taken), tuple(hits))
     return SearchResult("plain", *found, complete, tuple(layers[:-1] if complete else layers))

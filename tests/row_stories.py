@@ -132,7 +132,7 @@ def mutants(machine, number):
     """Return what a machine is without a row, and with it leading anywhere else: pairs of words and machine."""
     row, rows = machine.transitions[number], machine.transitions
     stays = row.source if row.source in machine.leaves else None  # where `=` is, it makes no difference
-    now = machine.entered(row.target) if row.target != "=" else stays
+    now = machine.entry_leaf(row.target) if row.target != "=" else stays
     yield "deleted", attrs.evolve(machine, transitions=(*rows[:number], *rows[number + 1 :]))
     for target in machine.leaves:
         if target != now:

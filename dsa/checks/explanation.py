@@ -1,7 +1,7 @@
-"""Why an event is accepted or refused in a state, case by case.
+"""Explanations: why an event is accepted or refused in a state, case by case.
 
-Takes a machine, an event and a state; gives, for each combination of verdicts and of the values that the rows read, which
-conjuncts of which row are true. Cases that look alike are put together. Whether a case can be reached is not asked.
+Takes a machine, an event and a state; gives, for each combination of verdicts and of the values that the rows read, which conjuncts of which row are
+true. Cases with the same outcome for the same reasons are put together. Whether a case can be reached is not checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class ValuationCase:
 
 
 @attrs.frozen
-class Why:
+class Explanation:
     """The answer: the source that supplies the rows (None: there are none), and the cases.
 
     `complete` is False when there are more cases than are tried.
@@ -49,15 +49,15 @@ class Why:
     cases: tuple[ValuationCase, ...] = ()
     complete: bool = True
     accepted: tuple[str, ...] = ()
-    finished: bool = False
+    is_finished: bool = False
 
     def show(self) -> str:
         """Write the answer as text."""
-        if self.finished:
+        if self.is_finished:
             return f"{self.state} is final: every event is refused there (finished)."
         if self.source is None:
-            known = ", ".join(self.accepted) or "nothing"
-            return f"{self.event} has no row in {self.state}: it is refused. Accepted there: {known}."
+            names = ", ".join(self.accepted) or "nothing"
+            return f"{self.event} has no row in {self.state}: it is refused. Accepted there: {names}."
         lines = [f"{self.event} in {self.state}: the rows of {self.source} decide"]
         for case in self.cases:
             lines += ["", *_show_case(case)]
@@ -71,7 +71,7 @@ def _show_case(case: ValuationCase) -> Iterator[str]:
     outcome = "accepted" if case.outcome == "taken" else f"refused: {case.outcome} ({case.message})"
     yield f"{', '.join(verdicts + values) or 'always'}{alike}: {outcome}"
     for view in case.rows:
-        mark = "=>" if view.enabled else "  "
+        mark = "=>" if view.is_enabled else "  "
         line = f"line {view.row.span.line}: " if view.row.span else ""
         wrong = [text for text, true in view.conjuncts if not true]
         reason = f"  false: {', '.join(wrong)}" if wrong else ""
@@ -84,7 +84,7 @@ def why(
     state: str,
     values: Mapping[str, Value] | None = None,
     verdicts: Mapping[str, Outcome] | None = None,
-) -> Why:
+) -> Explanation:
     """Explain an event or timer in a state, for all verdicts and values, or only for those given.
 
     Raises OccurrenceError for an unknown event, state, variable, guard or outcome. Answers are taken to be outstanding.
@@ -97,37 +97,41 @@ def why(
     rows = _rows(machine, full, event)
     if not rows:
         sources = machine.ancestry(full) if full not in machine.final_states else ()
-        accepted = sorted({known for source in sources for known in machine.events_from.get(source, ())})
-        return Why(event, full, None, accepted=tuple(accepted), finished=full in machine.final_states)
-    found: dict[object, ValuationCase] = {}
-    said = _verdicts(machine, rows, verdicts or {})
-    combined = ((spoken, valuation) for spoken in said for valuation in _valuations(machine, rows, values or {}))
-    for spoken, valuation in islice(combined, _CASES_TRIED):
-        case = _case(machine, _leaf(machine, full), rows, spoken, valuation)
+        accepted = sorted({earlier_case for source in sources for earlier_case in machine.events_from.get(source, ())})
+        return Explanation(event, full, None, accepted=tuple(accepted), is_finished=full in machine.final_states)
+    cases: dict[object, ValuationCase] = {}
+    verdict_choices = _verdicts(machine, rows, verdicts or {})
+    combinations = (
+        (verdict_case, valuation)
+        for verdict_case in verdict_choices
+        for valuation in _valuations(machine, rows, values or {})
+    )
+    for verdict_case, valuation in islice(combinations, _CASES_TRIED):
+        case = _case(machine, _leaf(machine, full), rows, verdict_case, valuation)
         key = (case.verdicts, case.outcome, case.rows)
-        known = found.get(key)
-        found[key] = attrs.evolve(known, count=known.count + 1) if known else case
-    return Why(event, full, rows[0].source, tuple(found.values()), complete=next(combined, None) is None)
+        earlier_case = cases.get(key)
+        cases[key] = attrs.evolve(earlier_case, count=earlier_case.count + 1) if earlier_case else case
+    return Explanation(event, full, rows[0].source, tuple(cases.values()), complete=next(combinations, None) is None)
 
 
 def _require_known(machine: Machine, event: str, values: Mapping[str, Value], verdicts: Mapping[str, Outcome]) -> None:
     timers = [row.event for row in machine.transitions if row.is_timer]
     if event not in machine.event_named and event not in timers:
-        meant = closest(event, [*machine.event_named, *timers])
-        raise OccurrenceError(f"machine {machine.name} has no event '{event}'; {meant}")
-    declared = {variable.name: variable for variable in machine.variables}
+        suggestion = closest(event, [*machine.event_named, *timers])
+        raise OccurrenceError(f"machine {machine.name} has no event '{event}'; {suggestion}")
+    variables = {variable.name: variable for variable in machine.variables}
     for name, value in values.items():
-        if name not in declared:
-            meant = closest(name, [*declared, *machine.guard_named])
-            raise OccurrenceError(f"machine {machine.name} has no variable and no guard '{name}'; {meant}")
-        if fault := fault_of_value(declared[name], value, machine.constants):
+        if name not in variables:
+            suggestion = closest(name, [*variables, *machine.guard_named])
+            raise OccurrenceError(f"machine {machine.name} has no variable and no guard '{name}'; {suggestion}")
+        if fault := fault_of_value(variables[name], value, machine.constants):
             raise OccurrenceError(fault)
     for guard, outcome in verdicts.items():
         if guard not in machine.guard_named:
-            meant = closest(guard, machine.guard_named)
-            raise OccurrenceError(f"machine {machine.name} has no guard '{guard}'; {meant}")
-        if outcome not in (known := machine.guard_named[guard].outcomes):
-            raise OccurrenceError(f"guard {guard} has no verdict '{outcome}'; {closest(str(outcome), known)}")
+            suggestion = closest(guard, machine.guard_named)
+            raise OccurrenceError(f"machine {machine.name} has no guard '{guard}'; {suggestion}")
+        if outcome not in (outcomes := machine.guard_named[guard].outcomes):
+            raise OccurrenceError(f"guard {guard} has no verdict '{outcome}'; {closest(str(outcome), outcomes)}")
 
 
 def _rows(machine: Machine, state: str, event: str) -> tuple[Transition, ...]:
@@ -138,21 +142,25 @@ def _rows(machine: Machine, state: str, event: str) -> tuple[Transition, ...]:
 
 
 def _verdicts(
-    machine: Machine, rows: tuple[Transition, ...], given: Mapping[str, Outcome]
+    machine: Machine, rows: tuple[Transition, ...], restrictions: Mapping[str, Outcome]
 ) -> Iterator[tuple[tuple[str, Outcome], ...]]:
     guards = read_guards(rows)
-    said = [(given[guard],) if guard in given else machine.guard_named[guard].outcomes for guard in guards]
-    for outcomes in product(*said):
+    choices = [
+        (restrictions[guard],) if guard in restrictions else machine.guard_named[guard].outcomes for guard in guards
+    ]
+    for outcomes in product(*choices):
         yield tuple(zip(guards, outcomes, strict=True))
 
 
 def _valuations(
-    machine: Machine, rows: tuple[Transition, ...], given: Mapping[str, Value]
+    machine: Machine, rows: tuple[Transition, ...], restrictions: Mapping[str, Value]
 ) -> Iterator[tuple[tuple[str, Value], ...]]:
     """Yield the values of the variables that the rows' conditions and updates read, the last one changing fastest."""
     read = {name for row in rows for expr in _read(row) for name in names(expr)}
     relevant = [variable.name for variable in machine.variables if variable.name in read]
-    choices = [(given[name],) if name in given else _listed(machine.values_of[name]) for name in relevant]
+    choices = [
+        (restrictions[name],) if name in restrictions else _value_choices(machine.values_of[name]) for name in relevant
+    ]
     for values in product(*choices):
         yield tuple(zip(relevant, values, strict=True))
 
@@ -166,7 +174,7 @@ def _leaf(machine: Machine, state: str) -> str:
     return next(leaf for leaf in machine.leaves if leaf == state or leaf.startswith(f"{state}."))
 
 
-def _listed(values: Values) -> tuple[Value, ...]:
+def _value_choices(values: Values) -> tuple[Value, ...]:
     if isinstance(values, Choices):
         return values.values
     assert values.high is not None, "variables are finite"
@@ -181,9 +189,9 @@ def _case(
     values: tuple[tuple[str, Value], ...],
 ) -> ValuationCase:
     """Ask `step` in a configuration with these values, the others initial, and only the answered effect outstanding."""
-    known: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
-    enabled = enabled_rows(rows, known)
-    views = row_views(rows, enabled, known)
+    environment: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
+    rows_enabled = enabled_rows(rows, environment)
+    views = row_views(rows, rows_enabled, environment)
     pairs = zip(machine.variables, machine.initial_values, strict=True)
     everywhere = tuple(dict(values).get(variable.name, initial) for variable, initial in pairs)
     event, source = rows[0].event, rows[0].source if rows[0].is_timer else None

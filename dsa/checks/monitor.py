@@ -1,12 +1,10 @@
-"""Properties as monitors over one recorded run: satisfied, violated, or pending.
+"""Monitors: properties over one recorded run, each satisfied, violated or pending.
 
-Takes a form and the moments of a run so far, gives a `MonitorReport`. *Violated*: some moment breaks it, and nothing that follows can mend that.
-*Satisfied*: the run is over, or nothing that follows can break it. *Pending*: neither yet. Each moment is looked at once.
+`monitor` takes a form and the moments of a run so far. *Violated*: some moment breaks it, and nothing that follows can change that. *Satisfied*: the
+run is over, or nothing that follows can break it. *Pending*: neither yet. Each moment is looked at once.
 
-A recorded trace, run again: does the table do what the record says, and what do the properties say of that run?
-
-Takes a machine and a record, gives a `Replay`: the steps that fit, the first that does not with the reason (which row took it, which
-conjuncts were false), and a verdict of each property that can be watched on a single run.
+`replay` takes a machine and a recorded trace, and runs it again. It gives a `Replay`: the steps that fit, the first step that does not with
+the reason (which row took it, which conjuncts were false), and a verdict for each property that can be watched on a single run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,51 +24,51 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, st
 from dsa.trace import RecordedStep, RecordedTrace, Trace, follow, show_occurrence
 
 MonitorVerdict = Literal["satisfied", "violated", "pending"]
-#: The forms that speak of single runs. The others speak of all runs together, and no run can tell.
-Monitored = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
+#: The forms that are about single runs. The others are about all runs together, so no single run decides them.
+MonitorableForm = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
 
 
 @attrs.frozen
 class MonitorReport:
-    """What a monitor says of a run. `step` is the moment that decided: the one that breaks it, or from which something is owed."""
+    """What a monitor says of a run. `step` is the moment that decides it: the one that breaks the property, or since which something is owed."""
 
     verdict: MonitorVerdict
     step: int | None = None
 
 
-def is_monitor(form: Form) -> TypeGuard[Monitored]:
+def is_monitor(form: Form) -> TypeGuard[MonitorableForm]:
     """Return whether a form can be watched on a single run."""
-    return isinstance(form, Monitored)
+    return isinstance(form, MonitorableForm)
 
 
-def monitor(form: Monitored, run: Sequence[TraceMoment], *, ended: bool) -> MonitorReport:
-    """Watch a run of at least the start; `ended` tells that nothing can follow."""
+def monitor(form: MonitorableForm, run: Sequence[TraceMoment], *, is_complete: bool) -> MonitorReport:
+    """Watch a run of at least the start; `is_complete` means that nothing can follow."""
     if isinstance(form, LeadsTo):
-        return _leads_to(form, run, ended=ended)
-    broken = next(_breaches(form, run), None)
-    if broken is not None:
-        return MonitorReport("violated", broken)
+        return _leads_to(form, run, is_complete=is_complete)
+    breach = next(_breaches(form, run), None)
+    if breach is not None:
+        return MonitorReport("violated", breach)
     if isinstance(form, OnlyAfter):
         earlier = next((place for place, moment in enumerate(run) if moment.holds(form.earlier)), None)
         if earlier is not None:
             return MonitorReport("satisfied", earlier)
-    return MonitorReport("satisfied" if ended else "pending")
+    return MonitorReport("satisfied" if is_complete else "pending")
 
 
-def _leads_to(form: LeadsTo, run: Sequence[TraceMoment], *, ended: bool) -> MonitorReport:
+def _leads_to(form: LeadsTo, run: Sequence[TraceMoment], *, is_complete: bool) -> MonitorReport:
     since: int | None = None
     for place, moment in enumerate(run):
         if moment.holds(form.goal):
             since = None
         elif since is None and moment.holds(form.cause):
             since = place
-    if ended:
+    if is_complete:
         return MonitorReport("satisfied" if since is None else "violated", since)
     return MonitorReport("pending", since)
 
 
-def _breaches(form: Monitored, run: Sequence[TraceMoment]) -> Iterator[int]:
-    """Yield the moments that break a form which no later moment can mend."""
+def _breaches(form: MonitorableForm, run: Sequence[TraceMoment]) -> Iterator[int]:
+    """Yield the moments that break a form for good."""
     match form:
         case Always(condition):
             yield from (place for place, moment in enumerate(run) if not moment.holds(condition))
@@ -91,7 +89,7 @@ def _breaches(form: Monitored, run: Sequence[TraceMoment]) -> Iterator[int]:
 
 
 def _too_many(
-    bound: Expr, counted: Expr, between: tuple[Expr, Expr] | None, run: Sequence[TraceMoment]
+    upper_bound: Expr, condition: Expr, between: tuple[Expr, Expr] | None, run: Sequence[TraceMoment]
 ) -> Iterator[int]:
     """Yield the moments at which the count of the open scope exceeds the bound: it closes, then opens, then counts."""
     count = None if between else 0
@@ -101,8 +99,8 @@ def _too_many(
         if between and count is None and moment.holds(between[0]):
             count = 0
         if count is not None:
-            count += moment.holds(counted)
-            most = moment.value(bound)
+            count += moment.holds(condition)
+            most = moment.value(upper_bound)
             assert isinstance(most, int), "a bound is a number"
             if count > most:
                 yield place
@@ -118,17 +116,17 @@ class Mismatch:
 
 @attrs.frozen
 class MonitorResult:
-    """A property, its line, and what it says of the run; `watched` is None for a form that no single run decides."""
+    """A property, its line, and what it says of the run; `report` is None for a form that no single run decides."""
 
     text: str
     line: int
-    watched: MonitorReport | None
+    report: MonitorReport | None
     claim: Property = attrs.field(repr=False)
 
 
 @attrs.frozen
 class Replay:
-    """What came of running a record of `total` steps again: the trace as far as it fits, and what properties say of it."""
+    """The result of running a record of `total` steps again: the trace as far as it fits, and what properties say of it."""
 
     trace: Trace
     mismatch: Mismatch | None
@@ -139,36 +137,36 @@ class Replay:
     @property
     def failed(self) -> bool:
         """Return whether the record does not fit, or breaks a property."""
-        broken = any(seen.watched is not None and seen.watched.verdict == "violated" for seen in self.observations)
-        return self.mismatch is not None or broken
+        has_breach = any(each.report is not None and each.report.verdict == "violated" for each in self.observations)
+        return self.mismatch is not None or has_breach
 
 
 def replay(machine: Machine, record: RecordedTrace) -> Replay:
     """Run a record again. Raises ParameterError for parameters that the machine does not have."""
     there = machine.at(dict(record.parameters))
-    here, fitting = start(there), list[Occurrence]()
+    here, occurrences = start(there), list[Occurrence]()
     wrong = _compared_start(there, record, here)
     mismatch = Mismatch(0, f"at the start: {wrong}") if wrong else None
-    for number, recorded in enumerate(() if mismatch else record.steps, 1):
-        after, wrong = _again(there, here, recorded)
+    for number, record_step in enumerate(() if mismatch else record.steps, 1):
+        after, wrong = _again(there, here, record_step)
         if wrong:
-            what = show_occurrence(recorded.occurrence)
+            what = show_occurrence(record_step.occurrence)
             mismatch = Mismatch(number, f"step {number}, {what} in {here.state}: {wrong}")
             break
         here = after
-        fitting.append(recorded.occurrence)
-    run = moments(there, fitting)
-    ended = is_over(there, here)
-    watched = []
+        occurrences.append(record_step.occurrence)
+    run = moments(there, occurrences)
+    run_is_over = is_over(there, here)
+    results = []
     for claim in there.properties:
-        found = monitor(claim.form, run, ended=ended) if is_monitor(claim.form) else None
-        watched.append(MonitorResult(text_of(claim), claim.span.line if claim.span else 0, found, claim))
-    trace, loop = follow(there, fitting), None if mismatch else record.loop
-    return Replay(trace, mismatch, tuple(watched), len(record.steps), loop)
+        report = monitor(claim.form, run, is_complete=run_is_over) if is_monitor(claim.form) else None
+        results.append(MonitorResult(text_of(claim), claim.span.line if claim.span else 0, report, claim))
+    trace, loop = follow(there, occurrences), None if mismatch else record.loop
+    return Replay(trace, mismatch, tuple(results), len(record.steps), loop)
 
 
 def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration) -> str:
-    """Return what the record has otherwise at its start."""
+    """Return what differs at the start of the record; empty when nothing does."""
     if record.machine is not None and record.machine != machine.name:
         return f"the trace is one of {record.machine}, this machine is {machine.name}"
     if record.state is not None and record.state != here.state:
@@ -176,43 +174,43 @@ def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration
     return _different(machine, here, dict(record.values))
 
 
-def _again(machine: Machine, here: Configuration, recorded: RecordedStep) -> tuple[Configuration, str]:
-    """Take a recorded step again, and say what is otherwise than recorded."""
+def _again(machine: Machine, here: Configuration, record_step: RecordedStep) -> tuple[Configuration, str]:
+    """Take a recorded step again; return the configuration after it, and what differs from the record."""
     try:
-        result = step(machine, here, recorded.occurrence)
+        result = step(machine, here, record_step.occurrence)
     except OccurrenceError as fault:
         return here, str(fault)
     if isinstance(result, Refusal):
-        return here, _refused(machine, here, recorded.occurrence, result)
-    return result.configuration, _compared(machine, here, result, recorded)
+        return here, _refusal_text(machine, here, record_step.occurrence, result)
+    return result.configuration, _difference_after(machine, here, result, record_step)
 
 
-def _refused(machine: Machine, here: Configuration, occurrence: Occurrence, refusal: Refusal) -> str:
+def _refusal_text(machine: Machine, here: Configuration, occurrence: Occurrence, refusal: Refusal) -> str:
     """Return why nothing was taken: which conjuncts of the candidates were false."""
     false = "" if refusal.reason in {"finished", "late"} else show_false(rows_at(machine, here, occurrence))
     accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted and not false else ""
     return f"refused: {refusal.reason} ({refusal.message})" + (f"; {false}" if false else accepted)
 
 
-def _compared(machine: Machine, before: Configuration, taken: Taken, recorded: RecordedStep) -> str:
+def _difference_after(machine: Machine, before: Configuration, taken: Taken, record_step: RecordedStep) -> str:
     after, row = taken.configuration, show_row(taken.transition)
-    if recorded.state is not None and recorded.state != after.state:
-        return f"{row} leads to {after.state}, the record has {recorded.state}"
-    if recorded.changed is not None:
+    if record_step.state is not None and record_step.state != after.state:
+        return f"{row} leads to {after.state}, the record has {record_step.state}"
+    if record_step.changed is not None:
         names = (variable.name for variable in machine.variables)
-        old, wanted = dict(zip(names, before.values, strict=True)), dict(recorded.changed)
-        if different := _different(machine, after, {**old, **wanted}):
+        old, changes = dict(zip(names, before.values, strict=True)), dict(record_step.changed)
+        if different := _different(machine, after, {**old, **changes}):
             return f"after {row}, {different}"
-    if recorded.effects is not None and recorded.effects != taken.effects:
-        return f"{row} emits {_listed(taken.effects)}, the record has {_listed(recorded.effects)}"
-    if recorded.cancelled is not None and recorded.cancelled != taken.cancelled:
-        return f"{row} cancels {_listed(taken.cancelled)}, the record has {_listed(recorded.cancelled)}"
+    if record_step.effects is not None and record_step.effects != taken.effects:
+        return f"{row} emits {_names_text(taken.effects)}, the record has {_names_text(record_step.effects)}"
+    if record_step.cancelled is not None and record_step.cancelled != taken.cancelled:
+        return f"{row} cancels {_names_text(taken.cancelled)}, the record has {_names_text(record_step.cancelled)}"
     return ""
 
 
-def _different(machine: Machine, here: Configuration, wanted: dict[str, Value]) -> str:
+def _different(machine: Machine, here: Configuration, expected_values: dict[str, Value]) -> str:
     values = dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
-    for name, value in wanted.items():
+    for name, value in expected_values.items():
         if name not in values:
             return f"the machine has no variable {name}"
         if values[name] != value:
@@ -220,5 +218,5 @@ def _different(machine: Machine, here: Configuration, wanted: dict[str, Value]) 
     return ""
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _names_text(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "nothing"

@@ -1,11 +1,9 @@
-"""The small faults that `dsa mutate` makes: in rows, in declarations, and in what Effects says to the driver.
+"""Mutation testing: which small faults of a machine its checks, properties and scenarios notice.
 
-Takes a machine, gives one `Mutant` for each fault: a machine like any other.
-
-How strong a spec is: which small faults of a machine its checks, properties and scenarios notice.
-
-Takes a machine that passes `check`; gives one `MutantResult` for each mutant. A mutant that nothing notices is compared with the machine:
-equal, when no run can tell the two apart, or a survivor. What Effects says to the driver no run of the table shows: of that, new warnings are noticed.
+`mutants` yields a `Mutant` for each fault: a machine like any other, with one change in its rows, in its declarations, or in what Effects tells
+the driver. `mutate` takes a machine that passes `check` and gives one `MutantResult` for each mutant. A mutant that nothing notices is compared
+with the machine: it is equal when no run can distinguish the two, and otherwise a survivor. No run of the table shows what Effects tells the
+driver; there, only new warnings count.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,10 +23,10 @@ from dsa.checks.reachability import from_explorations
 from dsa.checks.report import check, violated_at
 from dsa.checks.scenarios import run_scenarios
 from dsa.checks.search.engine import Engine, SearchLimits, Writer, first_where
-from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, explored
-from dsa.checks.search.incremental_search import Again
+from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, explore_system
+from dsa.checks.search.incremental_search import IncrementalEngine
 from dsa.checks.search.python_engine import search
-from dsa.checks.table_faults import dead_ends, definition4, said_otherwise, start_outside, vain_effects
+from dsa.checks.table_faults import dead_ends, definition4, spec_differences, start_outside, vain_effects
 from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, kind_of, show
 from dsa.errors import Diagnostic
 from dsa.expr import (
@@ -39,12 +37,12 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
     evaluate,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
 )
 from dsa.ground_system import GroundWatch, ground
 from dsa.machine import Machine, Timer, minima
@@ -67,7 +65,7 @@ class Mutant:
 
     @property
     def group(self) -> Group:
-        """What the fault is one of."""
+        """The group of the fault."""
         if isinstance(self.at, Transition):
             return "rows"
         return "Effects" if isinstance(self.at, Effect) else "declarations"
@@ -83,7 +81,7 @@ class Mutant:
 def mutants(machine: Machine) -> Iterator[Mutant]:
     """Yield every mutant, row by row, then declaration by declaration."""
     yield from row_mutants(machine)
-    yield from _declared(machine)
+    yield from _declaration_mutants(machine)
 
 
 def row_mutants(machine: Machine) -> Iterator[Mutant]:
@@ -92,12 +90,12 @@ def row_mutants(machine: Machine) -> Iterator[Mutant]:
     for place, row in enumerate(rows):
         if len(rows) > 1:
             yield Mutant(attrs.evolve(machine, transitions=(*rows[:place], *rows[place + 1 :])), row, "row deleted")
-        met = {row}
-        for what, changed in _changed(machine, row):
-            if changed not in met:
-                met.add(changed)
-                mutated = (*rows[:place], changed, *rows[place + 1 :])
-                yield Mutant(attrs.evolve(machine, transitions=mutated), row, what)
+        variants = {row}
+        for what, variant in _row_faults(machine, row):
+            if variant not in variants:
+                variants.add(variant)
+                mutant_rows = (*rows[:place], variant, *rows[place + 1 :])
+                yield Mutant(attrs.evolve(machine, transitions=mutant_rows), row, what)
     yield from _swapped_durations(machine)
 
 
@@ -110,20 +108,20 @@ def _swapped_durations(machine: Machine) -> Iterator[Mutant]:
     for source, rows in timers.items():
         events = [*rows]
         for one, other in pairwise(events):
-            swapped = {one: other, other: one}
-            mutated = tuple(
-                attrs.evolve(row, event=swapped.get(row.event, row.event)) if row.source == source else row
+            exchange = {one: other, other: one}
+            mutant_rows = tuple(
+                attrs.evolve(row, event=exchange.get(row.event, row.event)) if row.source == source else row
                 for row in machine.transitions
             )
-            yield Mutant(attrs.evolve(machine, transitions=mutated), rows[one], f"{one} and {other} swapped")
+            yield Mutant(attrs.evolve(machine, transitions=mutant_rows), rows[one], f"{one} and {other} swapped")
 
 
-def _declared(machine: Machine) -> Iterator[Mutant]:
-    """Yield the mutants of declarations; those that Steps make are nobody's to get wrong."""
+def _declaration_mutants(machine: Machine) -> Iterator[Mutant]:
+    """Yield the mutants of declarations, except those that Steps make: no author writes these."""
     if not machine.steps:
         for place, variable in enumerate(machine.variables):
-            for what, changed in _variable_faults(machine, variable):
-                variables = (*machine.variables[:place], changed, *machine.variables[place + 1 :])
+            for what, variant in _variable_faults(machine, variable):
+                variables = (*machine.variables[:place], variant, *machine.variables[place + 1 :])
                 yield Mutant(attrs.evolve(machine, variables=variables), variable, what)
     for place, parameter in enumerate(machine.parameters):
         for value in _others(parameter.domain, parameter.default, machine):
@@ -155,8 +153,8 @@ def _others(domain: expr.Domain, value: expr.Value, machine: Machine) -> Iterato
         place = domain.values.index(str(value))
         yield from (v for v in (domain.values[(place + 1) % len(domain.values)],) if v != value)
         return
-    known = expr.concrete(domain, machine.constants)
-    yield from (int(value) + by for by in (1, -1) if known.contains(int(value) + by))
+    domain_values = expr.concrete(domain, machine.constants)
+    yield from (int(value) + by for by in (1, -1) if domain_values.contains(int(value) + by))
 
 
 def _effect_faults(machine: Machine, effect: Effect) -> Iterator[tuple[str, Effect]]:
@@ -168,12 +166,12 @@ def _effect_faults(machine: Machine, effect: Effect) -> Iterator[tuple[str, Effe
                 yield f"in doubt {other} instead of {effect.in_doubt}", attrs.evolve(effect, in_doubt=other)
 
 
-def _changed(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
+def _row_faults(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
     yield from _conditions(machine, row)
     yield from _updates(machine, row)
     yield from _effects(machine, row)
     yield from _other_event(machine, row)
-    now = row.target if row.target == STAY else machine.entered(row.target)
+    now = row.target if row.target == STAY else machine.entry_leaf(row.target)
     for target in (*machine.leaves, STAY):
         if target != now:
             yield f"target {target} instead of {row.target}", attrs.evolve(row, target=target)
@@ -212,10 +210,10 @@ def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.
                 if other != outcome:
                     yield f"{guard}.{other} instead of {guard}.{outcome}", expr.Verdict(guard, other)
         case expr.Compare(first, ((sign, second),)):
-            shifted = [expr.Compare(first, ((_NEIGHBOUR[sign], second),))]
+            neighbours = [expr.Compare(first, ((_NEIGHBOUR[sign], second),))]
             if _is_number(machine, second) and _is_number(machine, first):
-                shifted += [expr.Compare(first, ((sign, _plus(second, by)),)) for by in (1, -1)]
-            yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in shifted)
+                neighbours += [expr.Compare(first, ((sign, _plus(second, by)),)) for by in (1, -1)]
+            yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in neighbours)
         case expr.Compare(first, rest):
             for place, (sign, second) in enumerate(rest):
                 new = expr.Compare(first, (*rest[:place], (_NEIGHBOUR[sign], second), *rest[place + 1 :]))
@@ -232,8 +230,8 @@ def _faulty(
     """Yield the expression with one fault, for every fault of every node in it."""
     yield from faults(node)
     for place, child in enumerate(expr.children(node)):
-        for what, changed in _faulty(child, faults):
-            yield what, _with_child(node, place, changed)
+        for what, faulty_child in _faulty(child, faults):
+            yield what, _with_child(node, place, faulty_child)
 
 
 def _with_child(node: expr.Expr, place: int, child: expr.Expr) -> expr.Expr:
@@ -258,8 +256,8 @@ def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
     for place, update in enumerate(row.updates):
         before, following = row.updates[:place], row.updates[place + 1 :]
         yield f"update of {update.variable} dropped", attrs.evolve(row, updates=(*before, *following))
-        for what, changed in _update_faults(machine, update):
-            yield what, attrs.evolve(row, updates=(*before, changed, *following))
+        for what, faulty_update in _update_faults(machine, update):
+            yield what, attrs.evolve(row, updates=(*before, faulty_update, *following))
 
 
 def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[str, Assign]]:
@@ -271,15 +269,18 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
         yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
     domain = machine.values_of[name]
     if domain.contains(True):  # noqa: FBT003  (a truth value)
-        yield f"{name} = {expr.unparse(negated(value))} instead of {expr.unparse(value)}", Assign(name, negated(value))
+        yield (
+            f"{name} = {expr.unparse(negation(value))} instead of {expr.unparse(value)}",
+            Assign(name, negation(value)),
+        )
     elif _is_number(machine, value):
         for by in (1, -1):
-            shifted = _plus(value, by)
-            yield f"{name} = {expr.unparse(shifted)} instead of {expr.unparse(value)}", Assign(name, shifted)
+            neighbour = _plus(value, by)
+            yield f"{name} = {expr.unparse(neighbour)} instead of {expr.unparse(value)}", Assign(name, neighbour)
 
 
 def _read_again(value: expr.Expr, name: str) -> expr.Expr:
-    return substituted(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
+    return substitute(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
 
 
 def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -288,18 +289,18 @@ def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
         yield f"effect {item} dropped", attrs.evolve(row, effects=(*items[:place], *items[place + 1 :]))
         if isinstance(item, Emit):
             yield f"effect {item} duplicated", attrs.evolve(row, effects=(*items[:place], item, *items[place:]))
-            for other in _kin(machine, item.effect):
-                swapped = (*items[:place], Emit(other), *items[place + 1 :])
-                yield f"effect {other} instead of {item}", attrs.evolve(row, effects=swapped)
+            for other in _similar_effects(machine, item.effect):
+                faulty_items = (*items[:place], Emit(other), *items[place + 1 :])
+                yield f"effect {other} instead of {item}", attrs.evolve(row, effects=faulty_items)
         if place and item != items[place - 1]:
-            swapped = (*items[: place - 1], item, items[place - 1], *items[place + 1 :])
-            yield f"effects {items[place - 1]} and {item} swapped", attrs.evolve(row, effects=swapped)
+            faulty_items = (*items[: place - 1], item, items[place - 1], *items[place + 1 :])
+            yield f"effects {items[place - 1]} and {item} swapped", attrs.evolve(row, effects=faulty_items)
 
 
 def _plus(node: expr.Expr, by: int) -> expr.Expr:
     if isinstance(node, expr.Integer):
         return expr.Integer(node.value + by)
-    return simplified(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
+    return simplify(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
 
 
 def _is_number(machine: Machine, whole: expr.Expr) -> bool:
@@ -315,34 +316,34 @@ def _is_number(machine: Machine, whole: expr.Expr) -> bool:
     return False
 
 
-def _kin(machine: Machine, effect: str) -> tuple[str, ...]:
+def _similar_effects(machine: Machine, effect: str) -> tuple[str, ...]:
     """Return the next two effects that have answers as this one has, or none as it."""
     kin = [each.name for each in machine.effects if (each.name in machine.answers) == (effect in machine.answers)]
     place = kin.index(effect) + 1
     return tuple(other for other in (kin[place:] + kin[:place])[:2] if other != effect)
 
 
-#: So many configurations are looked at one by one: a function for them is not worth its making.
+#: Up to this many configurations are evaluated one by one: compiling a function for them would take longer.
 _FEW = 100
 
 Kind = Literal["noticed", "survived", "equal", "not judged"]
-#: What became of a mutant: its kind, and what noticed it or why it is of that kind.
+#: The kind of a mutant, and what noticed it or why it is of that kind.
 Outcome = tuple[Kind, str]
-#: Does work for each number below a count, and gives the results in order.
+#: Does work for each number below a count, and yields the results in order.
 Spread = Callable[[Callable[[int], Outcome], int], Iterable[Outcome]]
 _LATE: Outcome = ("not judged", "the time limit was met")
-#: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
+#: Takes the conditions under which a mutant differs; returns whether it is proved that no run meets them, for all parameters.
 Prover = Callable[[tuple[WatchedCondition, ...]], bool]
-#: Gives the engine for a search: of which of the valuations, and for which property, if it is one's own.
+#: Returns the engine for a search, by the number of the valuation, and by the property when the search is for one property.
 Engines = Callable[..., Engine]
 
 
 @attrs.frozen
 class MutantResult:
-    """What became of one mutant.
+    """The result for one mutant.
 
     `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, empty
-    when some run tells the two apart, or that no difference was found and none is excluded; for one that is not judged, why.
+    when some run distinguishes the two, or a sentence when no difference was found and none is excluded; for one that is not judged, why.
     """
 
     mutant: Mutant
@@ -355,11 +356,11 @@ class Strength:
     """The judged mutants of one machine."""
 
     machine: Machine = attrs.field(repr=False)
-    judged: tuple[MutantResult, ...]
+    results: tuple[MutantResult, ...]
 
     def of_kind(self, kind: Kind, group: Group | None = None) -> tuple[MutantResult, ...]:
         """Return the mutants of one kind, and of one group where one is named."""
-        return tuple(one for one in self.judged if one.kind == kind and group in {None, one.mutant.group})
+        return tuple(one for one in self.results if one.kind == kind and group in {None, one.mutant.group})
 
     @property
     def score(self) -> float | None:
@@ -368,8 +369,8 @@ class Strength:
 
     def share(self, group: Group) -> float | None:
         """Return the share noticed of a group's faults that are not equal, from 0 to 1; None when there are none."""
-        noticed, survived = len(self.of_kind("noticed", group)), len(self.of_kind("survived", group))
-        return noticed / (noticed + survived) if noticed + survived else None
+        noticed_count, survivor_count = len(self.of_kind("noticed", group)), len(self.of_kind("survived", group))
+        return noticed_count / (noticed_count + survivor_count) if noticed_count + survivor_count else None
 
 
 _USUAL = SearchLimits(MAX_STATES)
@@ -385,22 +386,24 @@ def mutate(
     parameters: Mapping[str, Value] | None = None,
     limits: SearchLimits = _USUAL,
     prove: Prover | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: Callable[[int, int], None] = lambda _count, _total: None,
     spread: Spread = _one_by_one,
 ) -> Strength:
     """Judge every mutant of a machine.
 
-    It is looked at with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of it has an error, a violated property or a scenario that fails. `prove`, when given, is asked about
-    parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that are not judged when the time of `limits` is over are
-    of the kind `not judged`. `spread` does work for each number below a count, and gives the results in order. ValueError when the machine itself does not pass.
+    Mutants run with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of
+    it has an error, a violated property or a scenario that fails. `prove`, when given, decides for parameters that are
+    not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that
+    are not judged when the time of `limits` is over are of the kind `not judged`. `spread` does work for each number
+    below a count, and yields the results in order. Raises ValueError when the machine itself does not pass.
     """
-    judging = _MutantJudge(machine, parameters, limits, prove)
+    judge = _MutantJudge(machine, parameters, limits, prove)
     every = [each for each in mutants(machine) if not _is_set(each, parameters)]
-    judged = []
-    for mutant, (kind, by) in zip(every, spread(lambda number: judging(every[number]), len(every)), strict=True):
-        judged.append(MutantResult(mutant, kind, by))
-        progress(len(judged), len(every))
-    return Strength(machine, tuple(judged))
+    results = []
+    for mutant, (kind, by) in zip(every, spread(lambda number: judge(every[number]), len(every)), strict=True):
+        results.append(MutantResult(mutant, kind, by))
+        progress(len(results), len(every))
+    return Strength(machine, tuple(results))
 
 
 class _MutantJudge:
@@ -410,11 +413,11 @@ class _MutantJudge:
         self, machine: Machine, parameters: Mapping[str, Value] | None, limits: SearchLimits, prove: Prover | None
     ) -> None:
         self._machine, self._parameters, self._limits = machine, parameters, limits
-        self._values = _looked_at(machine, parameters)
-        self._engines = cache(lambda *_: Again())
-        self._own = closed_system(machine, limits.expired)
+        self._values = _valuations(machine, parameters)
+        self._engines = cache(lambda *_: IncrementalEngine())
+        self._own = closed_system(machine, limits.is_expired)
         unsound = complaint(machine, self._values, limits, lambda: self._own, engines=self._engines)
-        if unsound and not limits.expired():
+        if unsound and not limits.is_expired():
             raise ValueError(f"{machine.name} itself does not pass: {unsound}")
         self._compare = _MutantComparison(self._own, self._values, limits, prove)
 
@@ -424,27 +427,29 @@ class _MutantJudge:
 
     def __call__(self, mutant: Mutant) -> Outcome:
         """Judge one mutant: its kind, and what noticed it or why it is that."""
-        judged = _LATE if self._limits.expired() else self._judged(mutant)
-        return _LATE if self._limits.expired() else judged  # what was found in a hurry may be for want of time
+        outcome = _LATE if self._limits.is_expired() else self._outcome(mutant)
+        return _LATE if self._limits.is_expired() else outcome  # near the limit, a result may be due to lack of time
 
-    def _judged(self, mutant: Mutant) -> Outcome:
+    def _outcome(self, mutant: Mutant) -> Outcome:
         if mutant.group == "Effects":
             more = sorted(self._warnings(mutant.machine) - self._usual)
             return ("noticed", more[0]) if more else ("survived", "")
         is_default = isinstance(mutant.at, RunParameter)
-        looked_at = _looked_at(mutant.machine, self._parameters) if is_default else self._values
-        laid_out = cache(partial(closed_system, mutant.machine, self._limits.expired, self._own))
-        differs = cache(lambda: is_default or self._compare.told_apart(laid_out()))
-        noticed = complaint(mutant.machine, looked_at, self._limits, laid_out, differs, self._engines)
-        if noticed or differs():
-            return "noticed" if noticed else "survived", noticed or ""
-        return self._compare(laid_out())
+        values = _valuations(mutant.machine, self._parameters) if is_default else self._values
+        build_system = cache(partial(closed_system, mutant.machine, self._limits.is_expired, self._own))
+        differs = cache(lambda: is_default or self._compare.is_distinguishable(build_system()))
+        complaint_text = complaint(mutant.machine, values, self._limits, build_system, differs, self._engines)
+        if complaint_text or differs():
+            return "noticed" if complaint_text else "survived", complaint_text or ""
+        return self._compare(build_system())
 
     def _warnings(self, machine: Machine) -> frozenset[str]:
         """Return the codes, each with its words, of what `check` finds at these values."""
         most = self._limits.max_states
         reports = (check(machine, parameters=there, max_states=most) for there in self._values)
-        return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
+        return frozenset(
+            f"{diagnostic.code} ({diagnostic.message})" for report in reports for diagnostic in report.diagnostics
+        )
 
 
 def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
@@ -456,43 +461,48 @@ def complaint(
     machine: Machine,
     values: Sequence[Mapping[str, Value]],
     limits: SearchLimits,
-    laid_out: Callable[[], System],
+    build_system: Callable[[], System],
     differs: Callable[[], bool] = lambda: True,
     engines: Engines = lambda *_: automatic(),
 ) -> str | None:
     """Return the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
 
-    `values` are the parameters to explore at; `laid_out` gives the machine's system. Properties are judged where it `differs` there from a machine that has them.
+    `values` are the parameters to explore at; `build_system` gives the machine's system. Properties are judged where it
+    `differs` there from a machine that has them.
     """
     for result in run_scenarios(machine):
         if not result.ok:
             return f"scenario {result.name}"
-    static = (*said_otherwise(machine), *dead_ends(machine), *vain_effects(machine), *definition4(machine))
+    static = (*spec_differences(machine), *dead_ends(machine), *vain_effects(machine), *definition4(machine))
     places = [machine.at(there) for there in values]
-    if found := _first_error((*static, *(found for there in places for found in start_outside(there)))):
-        return found
-    system = laid_out()
-    found_at: list[Exploration] = []
+    if code := _first_error((*static, *(fault for there in places for fault in start_outside(there)))):
+        return code
+    system = build_system()
+    explorations: list[Exploration] = []
     for number, there in enumerate(places):
         here = attrs.evolve(system, machine=there)
         questions = Questions(here, [claim.form for claim in machine.properties])
-        found_at.append(explored(here, limits, engine=engines(number), also=questions.conditions, hurries=True))
-        errors = from_explorations(found_at[-1:], given=True, warned=False)
-        if found := _first_error(errors) or (
-            _first_error(from_explorations(found_at, warned=False)) if there is places[-1] else ""
+        explorations.append(
+            explore_system(here, limits, engine=engines(number), also=questions.conditions, hurries=True)
+        )
+        errors = from_explorations(explorations[-1:], has_parameters=True, with_warnings=False)
+        if code := _first_error(errors) or (
+            _first_error(from_explorations(explorations, with_warnings=False)) if there is places[-1] else ""
         ):
-            return found
-        if differs() and (form := next(violated_at(questions, found_at[-1], limits, partial(engines, number)), None)):
+            return code
+        if differs() and (
+            form := next(violated_at(questions, explorations[-1], limits, partial(engines, number)), None)
+        ):
             return show(form)
     return None
 
 
-def _first_error(found: Sequence[Diagnostic]) -> str | None:
-    return next((diagnostic.code for diagnostic in found if diagnostic.severity == "error"), None)
+def _first_error(diagnostics: Sequence[Diagnostic]) -> str | None:
+    return next((diagnostic.code for diagnostic in diagnostics if diagnostic.severity == "error"), None)
 
 
 def prover(machine: Machine) -> Prover:
-    """Return what proves by induction that a machine never comes to a difference. Raises NoSolverError when z3 is not installed."""
+    """Return a prover that shows by induction that a machine never meets a difference. Raises NoSolverError when z3 is not installed."""
     session = ProofSession(machine, lambda: False)
 
     def never(sights: tuple[WatchedCondition, ...]) -> bool:
@@ -509,16 +519,18 @@ class _MutantComparison:
         self, system: System, values: Sequence[Mapping[str, Value]], limits: SearchLimits, prove: Prover | None
     ) -> None:
         self._system, self._prove = system, prove
-        self._reached = cache(partial(_ReachableSets, system, limits))
+        self._reachable_sets = cache(partial(_ReachableSets, system, limits))
         self._machines = [system.machine.at(there) for there in values]
 
-    def told_apart(self, system: System) -> bool:
-        """Return whether some run at the values explored comes to where a mutant does something else; `system` is the mutant's."""
+    def is_distinguishable(self, system: System) -> bool:
+        """Return whether some run at the values explored reaches a place where a mutant does something else; `system` is the mutant's."""
         sights = differences(self._system, system, never_two=True)
-        return bool(sights) and any(reached.comes_to(sights) for reached in map(self._reached, self._machines))
+        return bool(sights) and any(
+            reachable_set.comes_to(sights) for reachable_set in map(self._reachable_sets, self._machines)
+        )
 
     def __call__(self, system: System) -> Outcome:
-        """Judge a mutant that no run at the values explored tells apart: whether it is equal, and how that is known."""
+        """Judge a mutant that no run at the values explored distinguishes: whether it is equal, and how that is known."""
         sights = differences(self._system, system, never_two=True)
         if sights and not self._system.machine.parameters:
             return "equal", "the same steps from everywhere a run can be"
@@ -535,7 +547,7 @@ class _ReachableSets:
     """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
 
     def __init__(self, system: System, limits: SearchLimits, machine: Machine) -> None:
-        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.expired)
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, is_late=limits.is_expired)
         self._data: dict[int, list[int]] = {}
         for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
             for location, data in (divmod(number, self._ground.volume) for number in layer):
@@ -553,34 +565,36 @@ class _ReachableSets:
         return any(evaluate(watch.condition, self._ground.values(each)) for each in data)
 
 
-def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
+def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
     """Return the parameters to explore at, the smallest ones first: most faults show there, and some rows are taken only there."""
-    smallest, given = minima(machine), machine.at(parameters or {}).constants
-    return (smallest, given) if dict(smallest) != dict(given) else (given,)
+    smallest, current = minima(machine), machine.at(parameters or {}).constants
+    return (smallest, current) if dict(smallest) != dict(current) else (current,)
 
 
 def differences(one: System, other: System, *, never_two: bool = False) -> tuple[WatchedCondition, ...]:
-    """Return when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
+    """Return the conditions under which, at each location of `one`, the two do not do the same; none at locations that the other does not have.
 
-    The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
-    ever: same events, guards asked, effects in order, states and values.
-    The other has every location that both reach by doing the same, so a first difference is always at one it has. Of the order of timers only what is said
-    of timers that both have counts. With `never_two` they are compared where, in both, no two rows are enabled at once: as wherever a run comes to that
-    passes its check.
+    The two have the same parameters and variables. If no such condition can come true in a run of the first, both take
+    the same steps for ever: same events, guards, effects in order, states and values. The other has every location that
+    both reach by doing the same, so a first difference is always at one it has. Of the order of timers, only the part
+    about timers that both have counts. With `never_two` they are compared where, in both, no two rows are enabled at
+    once, which is so wherever runs of a machine lead that passes its check.
     """
-    shared = _timer_rows(one.machine) & _timer_rows(other.machine)
-    mine, theirs = (tuple(_ordering(shared, location) for location in system.locations) for system in (one, other))
+    common_timers = _timer_rows(one.machine) & _timer_rows(other.machine)
+    mine, theirs = (
+        tuple(_ordering(common_timers, location) for location in system.locations) for system in (one, other)
+    )
     if one.variables != other.variables or mine[:1] != theirs[:1]:
         return (WatchedCondition(0, TRUE),)
     places: dict[Location, list[int]] = {}
     for place, location in enumerate(theirs):
         places.setdefault(location, []).append(place)
-    found, told = [], _Difference(one, other, mine, theirs, never_two)
+    conditions, difference = [], _Difference(one, other, mine, theirs, never_two)
     for place, location in enumerate(mine):
-        condition = any_of(each for there in places.get(location, ()) for each in told.at(place, there))
+        condition = any_of(each for there in places.get(location, ()) for each in difference.at(place, there))
         if condition != FALSE:
-            found.append(WatchedCondition(place, condition))
-    return tuple(found)
+            conditions.append(WatchedCondition(place, condition))
+    return tuple(conditions)
 
 
 def _timer_rows(machine: Machine) -> frozenset[Timer]:
@@ -594,7 +608,7 @@ def _ordering(timers: frozenset[Timer], location: Location) -> Location:
 
 @attrs.frozen
 class _Difference:
-    """What two systems do otherwise; `left` and `right` are their locations as they are compared."""
+    """The difference of two systems; `left` and `right` are their locations as they are compared."""
 
     one: System
     other: System
@@ -608,9 +622,9 @@ class _Difference:
         for occurrence in dict.fromkeys([*mine, *theirs]):
             first, second = self._apart(mine.get(occurrence, []), theirs.get(occurrence, []))
             for command in first:
-                yield self._unmatched(command, ((other, self._same(command, other)) for other in second))
+                yield self._mismatch(command, ((other, self._same(command, other)) for other in second))
             for command in second:
-                yield self._unmatched(command, ((other, self._same(other, command)) for other in first))
+                yield self._mismatch(command, ((other, self._same(other, command)) for other in first))
 
     def _apart(
         self, mine: list[GuardedCommand], theirs: list[GuardedCommand]
@@ -626,7 +640,7 @@ class _Difference:
 
     def _form(self, command: GuardedCommand, places: tuple[Location, ...]) -> tuple[object, ...]:
         rivals = () if self.never_two else command.rivals
-        taken = command.enabled, command.safe, rivals
+        taken = command.enabled_when, command.safe, rivals
         return taken, places[command.target], command.updates, command.effects, _timers(command)
 
     def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
@@ -634,28 +648,30 @@ class _Difference:
         there = self.left[command.target] == self.right[other.target]
         if not there or command.effects != other.effects or _timers(command) != _timers(other):
             return FALSE
-        assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
-        return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
+        variables = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
+        return all_of(
+            comparison(command.after.get(n, variable), "==", other.after.get(n, variable)) for n, variable in variables
+        )
 
-    def _unmatched(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
+    def _mismatch(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
         """Return when a command is taken and none of the others that does the same; each comes with when it does."""
         mine = self._taken(command)
         alike = [(self._taken(other), same) for other, same in others if same != FALSE]
         if any(theirs == mine and same == TRUE for theirs, same in alike):
             return FALSE
-        return all_of([mine, negated(any_of(all_of(each) for each in alike))])
+        return all_of([mine, negation(any_of(all_of(each) for each in alike))])
 
     def _taken(self, command: GuardedCommand) -> Expr:
-        return all_of([command.enabled, command.safe]) if self.never_two else command.condition
+        return all_of([command.enabled_when, command.safe]) if self.never_two else command.condition
 
 
 def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, list[GuardedCommand]]:
-    found: dict[Occurrence, list[GuardedCommand]] = {}
+    groups: dict[Occurrence, list[GuardedCommand]] = {}
     for command in commands:
-        found.setdefault(command.occurrence, []).append(command)
-    return found
+        groups.setdefault(command.occurrence, []).append(command)
+    return groups
 
 
 def _timers(command: GuardedCommand) -> frozenset[Promise]:
     """Return the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
-    return frozenset(promise for promise in command.ended if isinstance(promise, tuple))
+    return frozenset(promise for promise in command.endings if isinstance(promise, tuple))

@@ -1,7 +1,7 @@
-"""Properties as something to look out for: each form becomes a system that remembers enough, and conditions that must not come true.
+"""Observers: each form of property becomes a system that remembers enough, and conditions that must not come true.
 
-Takes a system and a property's form, gives an `Observer`. What a property must remember (has P been true, how often was E)
-becomes variables of the system, updated by its commands: so any engine and any proof that knows always and never knows every form.
+Takes a system and a property's form, gives an `Observer`. What a property must remember (whether P has been true, how often E was) becomes
+variables of the system, which its commands update. So an engine or a proof that handles `always` and `never` handles every form.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,17 +33,17 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
     unparse,
 )
 from dsa.system import GuardedCommand, System, after, at_location, at_start, happens
 
-#: The observers' names; the language knows no name with a colon, so none is a user's.
-SEEN, WAITING, NOW, COUNT, OPEN = ":seen", ":waiting", ":now", ":count", ":open"
+#: The observers' names; no name of the table language has a colon, so they cannot clash with a user's.
+HISTORY, OBLIGATION, NOW, COUNT, OPEN = ":seen", ":waiting", ":now", ":count", ":open"
 _OPEN, _COUNT = Name(OPEN, "variable"), Name(COUNT, "variable")
 
 
@@ -62,7 +62,7 @@ class Observer:
 
     `sights` are the moments in question: violations for `always`, `never`, `unchanged`, `only after`, `at most`; witnesses for
     `possible`. `at_start` is over parameters: whether the start is such a moment. For `leads to` and `from everywhere
-    possible` there are no sights: `state` is the variable to follow (WAITING: Q is owed; NOW: P holds).
+    possible` there are no sights: `state` is the variable to follow (OBLIGATION: Q is owed; NOW: P holds).
     """
 
     system: System
@@ -71,14 +71,14 @@ class Observer:
     state: Expr | None = None
 
 
-Judged = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible
+ObservableForm = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible
 
 
 class NotDecidedError(Exception):
     """Whether something counts at the start depends on parameters that have no value here."""
 
 
-def observed(system: System, form: Judged, values: Mapping[str, Value] | None = None) -> Observer:
+def observer_of(system: System, form: ObservableForm, values: Mapping[str, Value] | None = None) -> Observer:
     """Return what to look out for.
 
     `values` are the parameters', where they have any. Raises NotDecidedError when the start of a count depends on parameters
@@ -86,7 +86,7 @@ def observed(system: System, form: Judged, values: Mapping[str, Value] | None = 
     """
     match form:
         case Always(condition):
-            return _moments(system, negated(condition))
+            return _moments(system, negation(condition))
         case Never(condition) | Possible(condition):
             return _moments(system, condition)
         case UnchangedClaim(trigger, expressions):
@@ -98,9 +98,9 @@ def observed(system: System, form: Judged, values: Mapping[str, Value] | None = 
         case AtMost():
             return _at_most_between(system, form, values or {})
         case LeadsTo(cause, goal, _):
-            return _owed(system, cause, goal)
+            return _obligation_observer(system, cause, goal)
         case EverywherePossible(condition):
-            return _held(system, condition)
+            return _truth_observer(system, condition)
 
 
 def _moments(system: System, condition: Expr) -> Observer:
@@ -120,96 +120,98 @@ def _taken(system: System, condition: "_AtCommand") -> Iterator[WatchedCondition
 
 
 def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> Iterator[WatchedCondition]:
-    def changed(command: GuardedCommand) -> Expr:
+    def change_condition(command: GuardedCommand) -> Expr:
         here = command.source
-        differs = (compared(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
+        differs = (comparison(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
         return all_of([after(system, command, trigger), any_of(differs)])
 
-    return _taken(system, changed)
+    return _taken(system, change_condition)
 
 
 def _only_after(system: System, later: Expr, earlier: Expr) -> Observer:
-    seen = Name(SEEN, "variable")
+    history = Name(HISTORY, "variable")
     start = at_start(system, earlier)
 
     def early(command: GuardedCommand) -> Expr:
-        return all_of([after(system, command, later), negated(after(system, command, earlier)), negated(seen)])
+        return all_of([after(system, command, later), negation(after(system, command, earlier)), negation(history)])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
-        yield TRUE, ((SEEN, any_of([seen, after(system, command, earlier)])),)
+        yield TRUE, ((HISTORY, any_of([history, after(system, command, earlier)])),)
 
-    remembering = _extended(system, [_flag(SEEN, start)], update)
-    at_once = all_of([at_start(system, later), negated(start)])
-    return Observer(remembering, at_once, tuple(_taken(system, early)))
+    observer_system = _extend_system(system, [_flag(HISTORY, start)], update)
+    at_once = all_of([at_start(system, later), negation(start)])
+    return Observer(observer_system, at_once, tuple(_taken(system, early)))
 
 
-def _owed(system: System, cause: Expr, goal: Expr) -> Observer:
-    waiting = Name(WAITING, "variable")
+def _obligation_observer(system: System, cause: Expr, goal: Expr) -> Observer:
+    obligation = Name(OBLIGATION, "variable")
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
-        owed = any_of([waiting, after(system, command, cause)])
-        yield TRUE, ((WAITING, all_of([owed, negated(after(system, command, goal))])),)
+        is_owed = any_of([obligation, after(system, command, cause)])
+        yield TRUE, ((OBLIGATION, all_of([is_owed, negation(after(system, command, goal))])),)
 
-    start = all_of([at_start(system, cause), negated(at_start(system, goal))])
-    return Observer(_extended(system, [_flag(WAITING, start)], update), FALSE, (), waiting)
+    start = all_of([at_start(system, cause), negation(at_start(system, goal))])
+    return Observer(_extend_system(system, [_flag(OBLIGATION, start)], update), FALSE, (), obligation)
 
 
-def _held(system: System, condition: Expr) -> Observer:
+def _truth_observer(system: System, condition: Expr) -> Observer:
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         yield TRUE, ((NOW, after(system, command, condition)),)
 
     start = at_start(system, condition)
-    return Observer(_extended(system, [_flag(NOW, start)], update), FALSE, (), Name(NOW, "variable"))
+    return Observer(_extend_system(system, [_flag(NOW, start)], update), FALSE, (), Name(NOW, "variable"))
 
 
-def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Value]) -> Observer:
-    """Count moments of `counted` up to the bound; one more is a violation, and is not counted."""
+def _at_most(system: System, upper_bound: Expr, condition: Expr, values: Mapping[str, Value]) -> Observer:
+    """Count moments of `condition` up to the bound; one more is a violation, and is not counted."""
 
     def over(command: GuardedCommand) -> Expr:
-        return all_of([after(system, command, counted), compared(_COUNT, ">=", simplified(bound))])
+        return all_of([after(system, command, condition), comparison(_COUNT, ">=", simplify(upper_bound))])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
-        happened = after(system, command, counted)
-        room = compared(_COUNT, "<", simplified(bound))
-        yield all_of([happened, room]), ((COUNT, _one_more(_COUNT)),)
-        yield negated(all_of([happened, room])), ()
+        is_counted = after(system, command, condition)
+        room = comparison(_COUNT, "<", simplify(upper_bound))
+        yield all_of([is_counted, room]), ((COUNT, _one_more(_COUNT)),)
+        yield negation(all_of([is_counted, room])), ()
 
-    first = _decided(at_start(system, counted), values)
-    counting = _extended(system, [_counter(bound, first=first)], update)
-    return Observer(counting, compared(simplified(bound), "<", Integer(int(first))), tuple(_taken(system, over)))
+    first = _truth_of(at_start(system, condition), values)
+    observer_system = _extend_system(system, [_counter(upper_bound, first=first)], update)
+    return Observer(
+        observer_system, comparison(simplify(upper_bound), "<", Integer(int(first))), tuple(_taken(system, over))
+    )
 
 
 def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observer:
     """Count within a scope: at one moment it closes, then opens, then E is counted."""
     assert form.between is not None, "the other form has no scope"
-    (opens, closes), counted, most = form.between, form.counted, simplified(form.bound)
+    (opens, closes), condition, most = form.between, form.moment, simplify(form.bound)
 
     def parts(command: GuardedCommand) -> tuple[Expr, Expr, Expr]:
-        still = all_of([_OPEN, negated(after(system, command, closes))])
-        return still, after(system, command, opens), after(system, command, counted)
+        still = all_of([_OPEN, negation(after(system, command, closes))])
+        return still, after(system, command, opens), after(system, command, condition)
 
     def over(command: GuardedCommand) -> Expr:
-        still, opened, happened = parts(command)
-        within = all_of([still, happened, compared(_COUNT, ">=", most)])
-        too_many = any_of([compared(most, "<", Integer(0)), all_of([happened, compared(most, "<", Integer(1))])])
-        return any_of([within, all_of([negated(still), opened, too_many])])
+        still, opens_now, is_counted = parts(command)
+        within = all_of([still, is_counted, comparison(_COUNT, ">=", most)])
+        too_many = any_of([comparison(most, "<", Integer(0)), all_of([is_counted, comparison(most, "<", Integer(1))])])
+        return any_of([within, all_of([negation(still), opens_now, too_many])])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
-        still, opened, happened = parts(command)
-        room, space = compared(_COUNT, "<", most), compared(Integer(0), "<", most)
-        more = all_of([happened, room])
-        anew = all_of([happened, space])
+        still, opens_now, is_counted = parts(command)
+        room, space = comparison(_COUNT, "<", most), comparison(Integer(0), "<", most)
+        more = all_of([is_counted, room])
+        anew = all_of([is_counted, space])
         yield all_of([still, more]), ((COUNT, _one_more(_COUNT)),)
-        yield all_of([still, negated(more)]), ()
-        yield all_of([negated(still), opened, anew]), ((OPEN, TRUE), (COUNT, Integer(1)))
-        yield all_of([negated(still), opened, negated(anew)]), ((OPEN, TRUE), (COUNT, Integer(0)))
-        yield all_of([negated(still), negated(opened)]), ((OPEN, FALSE), (COUNT, Integer(0)))
+        yield all_of([still, negation(more)]), ()
+        yield all_of([negation(still), opens_now, anew]), ((OPEN, TRUE), (COUNT, Integer(1)))
+        yield all_of([negation(still), opens_now, negation(anew)]), ((OPEN, TRUE), (COUNT, Integer(0)))
+        yield all_of([negation(still), negation(opens_now)]), ((OPEN, FALSE), (COUNT, Integer(0)))
 
-    opened = at_start(system, opens)
-    first = _decided(all_of([opened, at_start(system, counted)]), values)
-    counting = _extended(system, [_flag(OPEN, opened), _counter(most, first=first)], update)
-    at_once = all_of([opened, compared(most, "<", Integer(int(first)))])
-    return Observer(counting, at_once, tuple(_taken(system, over)))
+    opens_at_start = at_start(system, opens)
+    first = _truth_of(all_of([opens_at_start, at_start(system, condition)]), values)
+    observer_system = _extend_system(system, [_flag(OPEN, opens_at_start), _counter(most, first=first)], update)
+    at_once = all_of([opens_at_start, comparison(most, "<", Integer(int(first)))])
+    return Observer(observer_system, at_once, tuple(_taken(system, over)))
 
 
 def _one_more(count: Expr) -> Expr:
@@ -220,19 +222,21 @@ def _flag(name: str, initial: Expr) -> Variable:
     return Variable(name, "environment", BooleanDomain(), initial)
 
 
-def _counter(bound: Expr, *, first: bool) -> Variable:
-    high = Arithmetic("+", bound, Integer(1)) if first else bound  # a bound of 0 is then broken at the start
+def _counter(upper_bound: Expr, *, first: bool) -> Variable:
+    high = (
+        Arithmetic("+", upper_bound, Integer(1)) if first else upper_bound
+    )  # a bound of 0 is then broken at the start
     return Variable(COUNT, "environment", RangeDomain(Integer(0), high), Integer(int(first)))
 
 
-def _decided(condition: Expr, values: Mapping[str, Value]) -> bool:
+def _truth_of(condition: Expr, values: Mapping[str, Value]) -> bool:
     def leaf(node: Leaf) -> Expr:
         return constant(values[node.name]) if isinstance(node, Name) and node.name in values else node
 
-    found = substituted(condition, leaf)
-    if not isinstance(found, Boolean):
-        raise NotDecidedError(f"whether this counts at the start depends on parameters: {unparse(found)}")
-    return found.value
+    truth = substitute(condition, leaf)
+    if not isinstance(truth, Boolean):
+        raise NotDecidedError(f"whether this counts at the start depends on parameters: {unparse(truth)}")
+    return truth.value
 
 
 _AtCommand = Callable[[GuardedCommand], Expr]
@@ -240,13 +244,15 @@ _AtCommand = Callable[[GuardedCommand], Expr]
 _Case = tuple[Expr, tuple[tuple[str, Expr], ...]]
 
 
-def _extended(system: System, variables: list[Variable], update: Callable[[GuardedCommand], Iterable[_Case]]) -> System:
+def _extend_system(
+    system: System, variables: list[Variable], update: Callable[[GuardedCommand], Iterable[_Case]]
+) -> System:
     """Add variables, and their updates to every command; a command with several cases is split."""
     commands = []
     for command in system.commands:
         for condition, updates in update(command):
-            enabled = all_of([command.enabled, condition])
-            changed = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
-            if enabled != FALSE:
-                commands.append(attrs.evolve(command, enabled=enabled, updates=(*command.updates, *changed)))
+            new_condition = all_of([command.enabled_when, condition])
+            changes = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
+            if new_condition != FALSE:
+                commands.append(attrs.evolve(command, enabled_when=new_condition, updates=(*command.updates, *changes)))
     return attrs.evolve(system, variables=(*system.variables, *variables), commands=tuple(commands))

@@ -1,11 +1,7 @@
-"""Where a finding stands, and how it names rows and values.
+"""Places and names for diagnostics: spans that are always there, words for rows and values, and false conjuncts.
 
-Takes rows, configurations and spans; gives spans that are always there, and words. A machine built in Python has no
-text: its findings stand at a neutral place.
-
-Which candidate rows of an event are enabled, and which conjuncts of their conditions are false.
-
-Takes rows and the values that they read; gives a `RowView` for each row, and words. Whether the values can be reached is not asked.
+A machine built in Python has no text: its findings get a neutral place. A `RowView` says of a candidate row whether it is enabled, and which of its
+conjuncts are true at given values. Whether these values can be reached is not checked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from dsa.declarations import Assign, Transition
-from dsa.errors import Located, Span
+from dsa.errors import SourceNode, Span
 from dsa.expr import And, Environment, Expr, Value, holds, names, unparse
 from dsa.machine import Machine, environment
 from dsa.semantics import Configuration, Occurrence, candidates, enabled_rows
@@ -32,9 +28,9 @@ def cell(row: Transition, column: str) -> Span:
     return place(row.span_of(column), row.span)
 
 
-def line_of(written: Located) -> int:
+def line_of(declaration: SourceNode) -> int:
     """Return the line of a row or a declaration, 0 of one without text."""
-    return written.span.line if written.span else 0
+    return declaration.span.line if declaration.span else 0
 
 
 def show_row(row: Transition) -> str:
@@ -44,12 +40,12 @@ def show_row(row: Transition) -> str:
 
 def show_rows(rows: Iterable[Transition], most: int = 5) -> str:
     """Name several rows of one table, by line where they have one; of many, the first few."""
-    found = sorted(rows, key=line_of)
-    more = [f"{len(found) - most} more"] if len(found) > most else []
-    lines = all(row.span for row in found)
-    *first, last = [str(line_of(row)) if lines else show_row(row) for row in found[:most]] + more
-    named = f"{', '.join(first)} and {last}" if first else last
-    return f"the rows in lines {named}" if lines else named
+    rows_in_order = sorted(rows, key=line_of)
+    more = [f"{len(rows_in_order) - most} more"] if len(rows_in_order) > most else []
+    lines = all(row.span for row in rows_in_order)
+    *first, last = [str(line_of(row)) if lines else show_row(row) for row in rows_in_order[:most]] + more
+    text = f"{', '.join(first)} and {last}" if first else last
+    return f"the rows in lines {text}" if lines else text
 
 
 def read_by(rows: Iterable[Transition]) -> frozenset[str]:
@@ -58,12 +54,12 @@ def read_by(rows: Iterable[Transition]) -> frozenset[str]:
 
 
 def changed_by(rows: Iterable[Transition]) -> frozenset[str]:
-    """Return the names of the variables that rows change, and of what the new values are made of."""
-    found = set[str]()
+    """Return the names of the variables that rows change, and the names in their new values."""
+    variables = set[str]()
     for row in rows:
         for update in row.updates:
-            found |= {update.variable} | (names(update.value) if isinstance(update, Assign) else set())
-    return frozenset(found)
+            variables |= {update.variable} | (names(update.value) if isinstance(update, Assign) else set())
+    return frozenset(variables)
 
 
 def show_relevant(machine: Machine, values: Sequence[Value], relevant: frozenset[str]) -> str:
@@ -77,40 +73,42 @@ class RowView:
     """One candidate row in one case: is it enabled, and its conjuncts with whether each is true."""
 
     row: Transition
-    enabled: bool
+    is_enabled: bool
     conjuncts: tuple[tuple[str, bool], ...]
 
 
 def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> tuple[RowView, ...]:
     """Return the candidate rows for an occurrence in a configuration, each with which of its conjuncts are true there."""
     rows = candidates(machine, configuration.state, occurrence)
-    known: Environment = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
-    enabled = enabled_rows(rows, known)
-    return row_views(rows, enabled, known)
+    values: Environment = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    rows_enabled = enabled_rows(rows, values)
+    return row_views(rows, rows_enabled, values)
 
 
-def row_views(rows: tuple[Transition, ...], enabled: tuple[Transition, ...], known: Environment) -> tuple[RowView, ...]:
+def row_views(
+    rows: tuple[Transition, ...], rows_enabled: tuple[Transition, ...], values: Environment
+) -> tuple[RowView, ...]:
     """Return each row of a group with whether it is enabled, and which of its conjuncts are true at known values."""
-    return tuple(_view(row, rows, enabled, known) for row in rows)
+    return tuple(_view(row, rows, rows_enabled, values) for row in rows)
 
 
 def show_false(views: Iterable[RowView]) -> str:
     """Return which conjuncts of which rows are false, in one line."""
-    found = []
+    texts = []
     for view in views:
         wrong = [text for text, true in view.conjuncts if not true]
         if wrong:
-            found.append(f"{', '.join(wrong)} (line {view.row.span.line})" if view.row.span else ", ".join(wrong))
-    return f"false: {'; '.join(found)}" if found else ""
+            texts.append(f"{', '.join(wrong)} (line {view.row.span.line})" if view.row.span else ", ".join(wrong))
+    return f"false: {'; '.join(texts)}" if texts else ""
 
 
 def _view(
-    row: Transition, rows: tuple[Transition, ...], enabled: tuple[Transition, ...], known: Environment
+    row: Transition, rows: tuple[Transition, ...], rows_enabled: tuple[Transition, ...], values: Environment
 ) -> RowView:
     condition: Expr = row.condition
     operands = condition.operands if isinstance(condition, And) else (condition,)
-    conjuncts = [(unparse(operand), holds(operand, known)) for operand in operands]
+    conjuncts = [(unparse(operand), holds(operand, values)) for operand in operands]
     if row.is_else:
-        others = any(not other.is_else and holds(other.condition, known) for other in rows)
+        others = any(not other.is_else and holds(other.condition, values) for other in rows)
         conjuncts.insert(0, ("else", not others))
-    return RowView(row, any(row is other for other in enabled), tuple(conjuncts))
+    return RowView(row, any(row is other for other in rows_enabled), tuple(conjuncts))

@@ -1,55 +1,55 @@
-"""Explorations to diagnostics: what cannot be reached, what is refused where it may happen, deadlocks, limits.
+"""Diagnostics from explorations: what cannot be reached, what is refused where it may happen, deadlocks, limits.
 
-Takes the explorations of one run (at different parameter values); gives one diagnostic for each fault, with the values and a
-shortest trace of the first exploration that meets it. What no exploration reaches is reported only when all are complete.
+Takes the explorations of one run (at different parameter values); gives one diagnostic for each fault, with the values and a shortest trace of the
+first exploration that meets it. What no exploration reaches is reported only when all are complete.
 """
 
 from collections.abc import Iterator, Sequence
 
 from dsa.checks.places import cell, changed_by, place, read_by, rows_at, show_false, show_relevant, show_rows
-from dsa.checks.search.exploration import HELD, Exploration, Witness, diagrams_count
+from dsa.checks.search.exploration import MAX_HELD, Exploration, Witness, diagrams_count
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
-from dsa.machine import Machine, preceding
+from dsa.machine import Machine, timers_before
 from dsa.semantics import Configuration, Taken, after_effects, candidates, step
 from dsa.trace import show_events, show_occurrence, show_values
 
 
 def from_explorations(
-    explorations: Sequence[Exploration], *, given: bool = False, warned: bool = True
+    explorations: Sequence[Exploration], *, has_parameters: bool = False, with_warnings: bool = True
 ) -> tuple[Diagnostic, ...]:
     """Return every finding of a run's explorations.
 
-    `given` tells that the parameters were asked for: states and rows that these values leave out are then warnings. Unless `warned`, what is refused from
-    outside is left out, which is a warning always.
+    `has_parameters`: the caller chose the parameters, so states and rows that these values leave out are only warnings.
+    Without `with_warnings`, refused events from outside, which are always warnings, are left out.
     """
-    found: list[Diagnostic] = []
-    seen: set[tuple[object, ...]] = set()
+    diagnostics: list[Diagnostic] = []
+    keys: set[tuple[object, ...]] = set()
     for exploration in explorations:
-        for key, diagnostic in _findings(exploration, warned=warned):
-            if key not in seen:
-                seen.add(key)
-                found.append(diagnostic)
+        for key, diagnostic in _findings(exploration, with_warnings=with_warnings):
+            if key not in keys:
+                keys.add(key)
+                diagnostics.append(diagnostic)
     if all(exploration.complete for exploration in explorations):
-        found += _never_reached(explorations, "warning" if given else "error")
-    return tuple(found)
+        diagnostics += _never_reached(explorations, "warning" if has_parameters else "error")
+    return tuple(diagnostics)
 
 
-def _findings(exploration: Exploration, *, warned: bool) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
-    """Yield each finding of one exploration with what makes it one finding."""
-    unhandled: dict[tuple[object, ...], list[Witness]] = {}
+def _findings(exploration: Exploration, *, with_warnings: bool) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
+    """Yield each finding of one exploration, after a key that is the same for the same finding."""
+    unhandled_cases: dict[tuple[object, ...], list[Witness]] = {}
     for witness in exploration.refusals:
         if witness.refusal.reason == "invalid_state":
-            unhandled.setdefault(_case(exploration.machine, witness), []).append(witness)
+            unhandled_cases.setdefault(_case(exploration.machine, witness), []).append(witness)
         else:
             rows = witness.refusal.rows
             yield (witness.refusal.reason, *map(id, rows)), _impossible(exploration, witness)
-    named = exploration.machine.event_named
-    for key, witnesses in unhandled.items():
+    events = exploration.machine.event_named
+    for key, witnesses in unhandled_cases.items():
         event = witnesses[0].occurrence.event
-        is_outside = event in named and named[event].origin == OUTSIDE
-        if event not in named or (named[event].otherwise != "refused" and (warned or not is_outside)):
-            yield ("unhandled", *key), _unhandled(exploration, witnesses)
+        is_outside = event in events and events[event].origin == OUTSIDE
+        if event not in events or (events[event].otherwise != "refused" and (with_warnings or not is_outside)):
+            yield ("unhandled", *key), _unhandled_case(exploration, witnesses)
     for configuration in exploration.deadlocks:
         yield ("deadlock", configuration.state), _deadlock(exploration, configuration)
     if not exploration.complete:
@@ -57,7 +57,7 @@ def _findings(exploration: Exploration, *, warned: bool) -> Iterator[tuple[tuple
 
 
 def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
-    """Return which missing cases are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
+    """Return the key of a missing case; cases with the same key are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
     if witness.occurrence.source is None and machine.event_named[witness.occurrence.event].origin == OUTSIDE:
         return (witness.occurrence.event,)
     rows = candidates(machine, witness.configuration.state, witness.occurrence)
@@ -70,7 +70,7 @@ def _reach(exploration: Exploration, configuration: Configuration) -> str:
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
-    """Say at which values something is refused, and how that is reached."""
+    """Return at which values something is refused, and how these are reached."""
     relevant = read_by(rows) | (changed_by(rows) if witness.refusal.reason == "out_of_domain" else frozenset())
     values = show_relevant(exploration.machine, witness.configuration.values, relevant)
     at = f" at {values}" if values else ""
@@ -100,13 +100,13 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
 def _second_emission(exploration: Exploration, witness: Witness) -> Span:
     """Return the place where an outstanding effect is emitted again."""
     machine, row = exploration.machine, witness.refusal.rows[0]
-    state = witness.configuration.state if row.target == STAY else machine.entered(row.target)
+    state = witness.configuration.state if row.target == STAY else machine.entry_leaf(row.target)
     _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
     spans = [item.span for item in row.effects if isinstance(item, Emit) and item.effect == twice and item.span]
     return spans[-1] if spans else cell(row, "effects")
 
 
-def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic:
+def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic:
     """Report an answer or timer without an enabled row (S7, S11), or an outside event that is refused at some values."""
     machine, first = exploration.machine, witnesses[0]
     state, event = first.configuration.state, first.occurrence.event
@@ -131,21 +131,21 @@ def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic
 
 
 def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
-    """Return that rows further out do not step in, where there are some (S3)."""
+    """Return a note that rows further out do not step in, where there are some (S3)."""
     outer = list(machine.ancestry(state))
     outer = outer[outer.index(row.source) + 1 :]
-    found = [source for source in outer if (source, row.event) in machine.rows_from]
-    return f"; the rows of {found[0]} do not step in, since {row.source} has rows for {row.event} (S3)" if found else ""
+    sources = [source for source in outer if (source, row.event) in machine.rows_from]
+    return f"; the rows of {sources[0]} do not step in, since {row.source} has rows for {row.event}" if sources else ""
 
 
 def _others(witnesses: list[Witness]) -> str:
-    shown = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
+    cases = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
     rest = f", and {len(witnesses) - 4} more" if len(witnesses) > 4 else ""  # noqa: PLR2004  (the first and three more are shown)
-    return f"; likewise {', '.join(shown)}{rest}" if shown else ""
+    return f"; likewise {', '.join(cases)}{rest}" if cases else ""
 
 
 def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
-    """Return the place where the effect was emitted whose answer nobody handles."""
+    """Return the place where the effect was emitted whose answer no row handles."""
     machine = exploration.machine
     origin = machine.event_named[witness.occurrence.event].origin
     for before, occurrence in exploration.way_back(witness.configuration):
@@ -179,21 +179,21 @@ def _limit(exploration: Exploration) -> Diagnostic:
     message = f"exploration stopped at {limit}, after {count} configurations{where}; the rest is unknown"
     hint = "allow more (--max-states, each takes up to 150 bytes; --time-limit), or give smaller values (--param)"
     if diagrams_count(exploration.ground):
-        hint += f"; with --max-states above {HELD} decision diagrams count them without holding each"
+        hint += f"; with --max-states above {MAX_HELD} decision diagrams count them without holding each"
     return Diagnostic("DSA312", "error", message, span, hint)
 
 
 def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> Iterator[Diagnostic]:
     """Report the states that no exploration reaches and the rows that none takes."""
     machine = explorations[0].machine
-    reached = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
+    reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
     at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
     where = f" (explored: {at})" if at else ""
-    refused = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
-    unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
-    first = "mend first what is refused: this may follow from it; else " if refused or unhandled else ""
+    refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
+    has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
+    first = "first fix what is refused: this may follow from it; else " if refused_rows or has_unhandled else ""
     for state in machine.states:
-        if state.name not in reached and (state.parent is None or state.parent in reached):
+        if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             message = f"{state.name} cannot be reached{where}"
             hint = f"{first}give some reachable row this target, or delete the state"
             yield Diagnostic("DSA301", severity, message, place(state.span), hint)
@@ -204,8 +204,8 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     for number, row in enumerate(machine.transitions):
         possible = number in taken or machine.steps  # what Steps expand into covers cases that a plan may not have
         if row.span in alive:
-            continue  # a row with lists is dead when all that it stands for are, and is told of once
-        if not possible and id(row) not in refused and row.source in reached | {STAR}:
+            continue  # a row with lists is dead when all that it stands for are, and is reported once
+        if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
             message = f"the row {row} can never be taken{where}"
             hint = f"{first}{_why_never(explorations, row)}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
@@ -215,13 +215,13 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     """Return what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
     ahead = [
-        preceding(location.precedence, (row.source, row.event))
+        timers_before(location.precedence, (row.source, row.event))
         for exploration in explorations
-        for location, count in zip(exploration.ground.system.locations, exploration.found.locations, strict=True)
-        if count and (row.source, row.event) in exploration.machine.armed(location.state)
+        for location, count in zip(exploration.ground.system.locations, exploration.result.locations, strict=True)
+        if count and (row.source, row.event) in exploration.machine.armed_timers(location.state)
     ]
     if not ahead or not all(ahead):
-        return "mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
+        return "fix its condition, or delete it: it is never true, or rows of inner states replace it"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
     return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"

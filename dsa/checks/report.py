@@ -1,24 +1,10 @@
-"""One verdict for each property out of what it is worth at each valuation.
+"""Check reports: everything that `dsa check` finds out about one machine, as one frozen value.
 
-Takes a machine's properties, its system and the valuations to judge them at; gives a `PropertyResult` for each, and warnings about those
-that say nothing. A property that is violated somewhere is VIOLATED; one that is not judged somewhere is UNKNOWN.
-
-What the verdicts of a check rely on and nobody has seen to: effects that need not answer, and failures that no row is for (S12).
-
-Takes the judged properties of a machine, gives one warning for each effect.
-
-Data that may be missing when a prompt or a guard reads it: DSA316 (rule D5).
-
-Takes a system with its machine's values, and limits; asks for each use whether its event always came before, and, for `since`, whether it came
-after that. Gives a warning with a shortest way to where it did not.
-
-Everything `dsa check` finds out about one machine, as one frozen value.
-
-Takes a machine, and a clock when time matters; gives a `CheckReport`. Reads no files and prints nothing.
-
-Totals: what a check explored and found, counted in a sentence each.
-
-Takes what a `CheckReport` holds, returns text. The commands print these sentences, and pages of documentation show them.
+`check` takes a machine, and a clock when time matters; it reads no files and prints nothing. `combine_results` makes one verdict for each
+property out of its values at each valuation: a property that is violated somewhere is VIOLATED, and one that is not judged somewhere is
+UNKNOWN. `reliance` warns of each effect that a verdict relies on and that has no time limit, or whose failure no row handles (S12).
+`missing_data` warns of data that may be missing when a prompt or a guard reads it (DSA316, rule D5), with a shortest way there. The
+functions at the end write totals as sentences: the commands print them, and pages of documentation show them.
 """
 
 import importlib
@@ -28,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from dsa.checks.places import place
-from dsa.checks.properties import Odds, PropertyValue, PropertyVerdict, Questions, judge, vacuous, violated
+from dsa.checks.properties import Odds, PropertyValue, PropertyVerdict, Questions, judge, vacuous, violated_forms
 from dsa.checks.reachability import from_explorations
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
 from dsa.checks.search.engine import Engine, Progress, SearchLimits
-from dsa.checks.search.exploration import MAX_STATES, Clock, Exploration, explored, limits_until
+from dsa.checks.search.exploration import MAX_STATES, Clock, Exploration, explore_system, limits_until
 from dsa.checks.table_faults import row_findings, start_outside
 from dsa.data_use import Use, uses
 from dsa.declarations import AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show
@@ -40,10 +26,11 @@ from dsa.errors import Diagnostic, ParameterError
 from dsa.expr import Integer, Name, Value, show_value
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
 from dsa.system import System, closed_system
+from dsa.text import plural
 from dsa.trace import Trace, show_events, show_values
 
-#: While one of these stands, nothing but a violation is concluded.
-STANDING = {
+#: With one of these errors, nothing but a violation is concluded.
+BLOCKING_ERRORS = {
     "DSA205": "a start outside its domain",
     "DSA304": "rows enabled at once",
     "DSA305": "an unhandled answer",
@@ -56,11 +43,12 @@ STANDING = {
 class PropertyResult:
     """A property as written, its line, and its verdict.
 
-    `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace` is a shortest
-    counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever. `more` are
-    counterexamples by other rows, each with its `loop`, `passing` the nearest run that is none. `assumes` says what the verdict rests on.
-    `standing` are the codes of the errors while which it is not judged: UNKNOWN for that reason alone. `relies_on` are the effects without whose answers
-    it would not hold, `unfailing` those of them whose failure no row names (S12).
+    `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace`
+    is a shortest counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever.
+    `more` are counterexamples by other rows, each with its `loop`, `passing_run` the nearest run that is not one.
+    `assumes` says what the verdict rests on. `blocking_codes` are the codes of the errors that block the verdict: it is
+    UNKNOWN for that reason alone. `relies_on` are the effects without whose answers it would not hold, `must_not_fail`
+    those of them whose failure no row names (S12).
     """
 
     text: str
@@ -72,16 +60,16 @@ class PropertyResult:
     loop: int | None = None
     assumes: tuple[str, ...] = ()
     more: tuple[tuple[Trace, int | None], ...] = ()
-    passing: Trace | None = None
+    passing_run: Trace | None = None
     claim: Property | None = attrs.field(default=None, repr=False)
-    standing: tuple[str, ...] = ()
+    blocking_codes: tuple[str, ...] = ()
     relies_on: tuple[str, ...] = ()
-    unfailing: tuple[str, ...] = ()
+    must_not_fail: tuple[str, ...] = ()
 
     @property
     def condition(self) -> str:
-        """What the verdict relies on, as it stands behind `if`; empty when on nothing."""
-        return relied_on(self.relies_on, self.unfailing)
+        """What the verdict relies on, as written after `if`; empty when it relies on nothing."""
+        return relied_on(self.relies_on, self.must_not_fail)
 
     @property
     def failed(self) -> bool:
@@ -107,40 +95,42 @@ def judged_at(
 ) -> ValuationReport:
     """Judge every property of a machine that was explored with these questions."""
     machine = questions.system.machine
-    base = questions.answered(exploration)
-    found = judge(questions, base, limits, traces=traces, engine=engine, odds=_odds(machine))
-    return ValuationReport(machine, tuple(found[claim.form] for claim in machine.properties))
+    base = questions.search_from(exploration)
+    judgements = judge(questions, base, limits, traces=traces, engine=engine, odds=_odds(machine))
+    return ValuationReport(machine, tuple(judgements[claim.form] for claim in machine.properties))
 
 
 def violated_at(
     questions: Questions, exploration: Exploration, limits: SearchLimits, engine: Callable[[Form], Engine]
 ) -> Iterator[Form]:
     """Return the properties violated of a machine that was explored with these questions, those first that are soon judged."""
-    return violated(questions, questions.answered(exploration), limits, engine, _odds(questions.system.machine))
+    return violated_forms(
+        questions, questions.search_from(exploration), limits, engine, _odds(questions.system.machine)
+    )
 
 
 def _odds(machine: Machine) -> Odds | None:
-    """Return what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
+    """Return the judge of the two forms about odds; it is loaded by name, since most documents have none of them."""
     if not any(isinstance(claim.form, Probability | ExpectedCount) for claim in machine.properties):
         return None
     odds: Odds = importlib.import_module("dsa.checks.odds.odds_properties").judge
     return odds
 
 
-def combined(
-    machine: Machine, judged: Sequence[ValuationReport], errors: Iterable[Diagnostic]
+def combine_results(
+    machine: Machine, reports: Sequence[ValuationReport], errors: Iterable[Diagnostic]
 ) -> tuple[PropertyResult, ...]:
-    """Return the verdict of each property; `errors` are what else the run found."""
-    codes = sorted({error.code for error in errors if error.severity == "error"} & STANDING.keys())
-    return tuple(_combined(claim, number, judged, tuple(codes)) for number, claim in enumerate(machine.properties))
+    """Return the verdict of each property; `errors` are the other findings of the run."""
+    codes = sorted({error.code for error in errors if error.severity == "error"} & BLOCKING_ERRORS.keys())
+    return tuple(_combine(claim, number, reports, tuple(codes)) for number, claim in enumerate(machine.properties))
 
 
-def _combined(
-    claim: Property, number: int, judged: Sequence[ValuationReport], standing: tuple[str, ...]
+def _combine(
+    claim: Property, number: int, reports: Sequence[ValuationReport], codes: tuple[str, ...]
 ) -> PropertyResult:
-    # The smallest parameters are explored for the sake of rows and counts; nobody asks for the odds without any retry.
-    asked = judged[:1] if isinstance(claim.form, Probability | ExpectedCount) else judged
-    each = [(_values(at.machine), at.judgements[number]) for at in asked]
+    # The smallest parameters are explored for rows and counts; odds without any retry are of no interest.
+    reports_used = reports[:1] if isinstance(claim.form, Probability | ExpectedCount) else reports
+    each = [(_values(at.machine), at.judgements[number]) for at in reports_used]
     text, line = text_of(claim), claim.span.line if claim.span else 0
     worst: PropertyValue | None = None
     for verdict in ("VIOLATED", "UNKNOWN"):
@@ -149,30 +139,34 @@ def _combined(
     if worst is not None and worst.verdict == "VIOLATED":
         where = next(values for values, judgement in each if judgement is worst)
         return _result(claim, worst, (where,))
-    if standing or not each:
-        errors = ", ".join(f"{STANDING[code]} ({code})" for code in standing)
+    if codes or not each:
+        errors = ", ".join(f"{BLOCKING_ERRORS[code]} ({code})" for code in codes)
         reason = f"while this error stands, no property holds: {errors}" if errors else "nothing was explored"
-        return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim, standing=standing)
+        return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim, blocking_codes=codes)
     if worst is not None:
         return _result(claim, worst, tuple(values for values, judgement in each if judgement.verdict == "UNKNOWN"))
     assumes = dict.fromkeys(sentence for _, judgement in each for sentence in judgement.assumes)
     result = _result(claim, each[0][1], everywhere)
-    relied = {effect for _, judgement in each for effect in judgement.relies_on}
-    machine = judged[0].machine
-    relies_on = tuple(effect for effect in machine.effects_with_answers if effect in relied)
-    unfailing = tuple(effect for effect in relies_on if effect not in machine.failures_handled)
-    return attrs.evolve(result, assumes=tuple(assumes), relies_on=relies_on, unfailing=unfailing)
+    effects_used = {effect for _, judgement in each for effect in judgement.relies_on}
+    machine = reports[0].machine
+    relies_on = tuple(effect for effect in machine.effects_with_answers if effect in effects_used)
+    must_not_fail = tuple(effect for effect in relies_on if effect not in machine.failures_handled)
+    return attrs.evolve(result, assumes=tuple(assumes), relies_on=relies_on, must_not_fail=must_not_fail)
 
 
-def relied_on(effects: Sequence[str], unfailing: Sequence[str]) -> str:
-    """Write what a verdict relies on: `ocr, classify answer and do not fail`; `unfailing` are those of the effects that must not fail."""
+def relied_on(effects: Sequence[str], must_not_fail: Sequence[str]) -> str:
+    """Return what a verdict relies on: `ocr, classify answer and do not fail`; `must_not_fail` are those of the effects that must not fail."""
     if not effects:
         return ""
     answer = f"{', '.join(effects)} {'answers' if len(effects) == 1 else 'answer'}"
-    does = "does not fail" if len(unfailing) == 1 else "do not fail"
-    if not unfailing:
+    does = "does not fail" if len(must_not_fail) == 1 else "do not fail"
+    if not must_not_fail:
         return answer
-    return f"{answer} and {does}" if len(unfailing) == len(effects) else f"{answer}, and {', '.join(unfailing)} {does}"
+    return (
+        f"{answer} and {does}"
+        if len(must_not_fail) == len(effects)
+        else f"{answer}, and {', '.join(must_not_fail)} {does}"
+    )
 
 
 def _result(
@@ -188,21 +182,21 @@ def _result(
         judgement.loop,
         judgement.assumes,
         judgement.more,
-        judgement.passing,
+        judgement.passing_run,
         claim,
     )
 
 
-def from_judged(machine: Machine, judged: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
-    """Return a warning for each property that speaks of what never happens in any exploration."""
-    found = []
-    at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in judged)))
+def from_judged(machine: Machine, reports: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
+    """Return a warning for each property whose subject never happens in any exploration."""
+    warnings = []
+    at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in reports)))
     for number, claim in enumerate(machine.properties):
-        judgements = [each.judgements[number] for each in judged]
+        judgements = [each.judgements[number] for each in reports]
         if all(judgement.verdict != "VIOLATED" for judgement in judgements):
             idle = [judgement.idle for judgement in judgements]
-            found.append(vacuous(claim, text_of(claim), idle, f" (explored: {at})" if at else ""))
-    return tuple(finding for finding in found if finding is not None)
+            warnings.append(vacuous(claim, text_of(claim), idle, f" (explored: {at})" if at else ""))
+    return tuple(finding for finding in warnings if finding is not None)
 
 
 def _values(machine: Machine) -> tuple[tuple[str, Value], ...]:
@@ -216,43 +210,47 @@ def text_of(claim: Property) -> str:
 
 
 def reliance(
-    machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
+    machine: Machine, results: Sequence[PropertyResult], reports: Sequence[ValuationReport]
 ) -> tuple[Diagnostic, ...]:
     """Return a warning for each effect that a verdict relies on and that has no time limit, or whose failure would stop the run."""
-    return (*_silent(machine, results), *_failing(machine, results), *_ignored(machine, results, judged))
+    return (
+        *_silent(machine, results),
+        *_failing_effects(machine, results),
+        *_ignored_failures(machine, results, reports),
+    )
 
 
 def _silent(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Diagnostic]:
     for effect in machine.effects_with_answers:
-        relying = next((result for result in results if effect in result.relies_on), None)
-        declared = machine.effect_named[effect]
-        if relying is not None and declared.time_limit_ms is None:
-            message = f"{effect} has no time limit, and '{relying.text}' holds only if it answers"
+        dependent_result = next((result for result in results if effect in result.relies_on), None)
+        declaration = machine.effect_named[effect]
+        if dependent_result is not None and declaration.time_limit_ms is None:
+            message = f"{effect} has no time limit, and '{dependent_result.text}' holds only if it answers"
             hint = f"give it a time limit in Effects, or the states that wait for it a timer; 'even if {effect} never answers' asks for the worst"
-            yield Diagnostic("DSA314", "warning", message, place(declared.span), hint)
+            yield Diagnostic("DSA314", "warning", message, place(declaration.span), hint)
 
 
-def _failing(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Diagnostic]:
+def _failing_effects(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Diagnostic]:
     for effect in machine.effects_with_answers:
-        relying = next((result for result in results if effect in result.unfailing), None)
-        declared = machine.effect_named[effect]
-        if relying is not None and not declared.on_failure:
-            message = f"no row is for {effect}.failed, which stops the run, and '{relying.text}' holds only if it does not come"
-            yield Diagnostic("DSA315", "warning", message, place(declared.span), _hint(effect))
+        dependent_result = next((result for result in results if effect in result.must_not_fail), None)
+        declaration = machine.effect_named[effect]
+        if dependent_result is not None and not declaration.on_failure:
+            message = f"no row is for {effect}.failed, which stops the run, and '{dependent_result.text}' holds only if it does not come"
+            yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
 
 
-def _ignored(
-    machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
+def _ignored_failures(
+    machine: Machine, results: Sequence[PropertyResult], reports: Sequence[ValuationReport]
 ) -> Iterator[Diagnostic]:
-    """Yield the failures that a row ignores where nothing is left that would bring what is owed: such a row counts as none."""
+    """Yield the failures that a row ignores where nothing is left that would bring what is owed: such a row does not count."""
     for effect in machine.effects_with_answers:
-        declared = machine.effect_named[effect]
+        declaration = machine.effect_named[effect]
         for number, result in enumerate(results):
-            if declared.on_failure or not any(effect in at.judgements[number].ignored for at in judged):
+            if declaration.on_failure or not any(effect in at.judgements[number].ignored_failures for at in reports):
                 continue
             why = "nothing is left to answer and no timer is armed"
             message = f"a row ignores {effect}.failed where {why}, so the run stays there while '{result.text}' is owed"
-            yield Diagnostic("DSA315", "warning", message, place(declared.span), _hint(effect))
+            yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
             break
 
 
@@ -262,21 +260,21 @@ def _hint(effect: str) -> str:
 
 def missing_data(system: System, limits: SearchLimits, engine: Engine | None = None) -> dict[Use, Diagnostic]:
     """Return a warning for each use of data that may not be there, by a prompt or a guard."""
-    asked = [(use, form) for use in uses(system.machine) for form in _forms(use)]
-    if not asked:
+    use_forms = [(use, form) for use in uses(system.machine) for form in _forms(use)]
+    if not use_forms:
         return {}
-    questions = Questions(system, [form for _, form in asked])
-    judged = judge(questions, questions.search(limits, engine), limits, engine=engine)
-    found: dict[Use, Diagnostic] = {}
-    for use, form in asked:
-        judgement = judged[form]
+    questions = Questions(system, [form for _, form in use_forms])
+    judgements = judge(questions, questions.search(limits, engine), limits, engine=engine)
+    warnings: dict[Use, Diagnostic] = {}
+    for use, form in use_forms:
+        judgement = judgements[form]
         if judgement.verdict == "VIOLATED" and judgement.trace is not None:
-            found.setdefault(use, _warning(use, form, judgement.trace))
-    return found
+            warnings.setdefault(use, _warning(use, form, judgement.trace))
+    return warnings
 
 
 def _forms(use: Use) -> tuple[Form, ...]:
-    """Return the properties that say that the data is there; none for what may be missing."""
+    """Return the properties by which the data is there; none for data that may be missing."""
     if use.reference.is_optional:
         return ()
     event = Name(use.reference.event, "event")
@@ -300,8 +298,8 @@ def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
 class CheckReport:
     """What one run of the checks found.
 
-    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are the leaves in which a run may stay
-    with nothing outstanding, no timer armed, and not final, as far as was explored.
+    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are
+    the leaves in which a run may stay with nothing outstanding, no timer armed, and not final, as far as was explored.
     """
 
     name: str
@@ -335,35 +333,36 @@ def check(
 ) -> CheckReport:
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value` at every combination of values, those of `parameters` fixed (ParameterError
-    when there are more than `FEW_VALUATIONS`). `max_states` holds for each search, `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has
-    up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
+    Explores at all defaults and at all minima of the parameters, or only at `parameters` when given; with `each_value` at every combination of
+    values, those of `parameters` fixed (ParameterError when there are more than `FEW_VALUATIONS`). `max_states` holds for each search,
+    `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has at most that many
+    counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
     outside, missing = tuple[Diagnostic, ...](), dict[Use, Diagnostic]()
-    found_at: list[tuple[Exploration, ValuationReport]] = []
+    outcomes: list[tuple[Exploration, ValuationReport]] = []
     look = _Look(limits_until(max_states, time_limit_s, clock, progress), clock, engine, traces)
-    system = closed_system(machine, look.limits.expired)
+    system = closed_system(machine, look.limits.is_expired)
     for there in _valuations(machine, parameters, each_value=each_value):
         outside += (wrong := start_outside(there))
         if not wrong:
             here = attrs.evolve(system, machine=there)
-            found_at.append(look.at(here))
+            outcomes.append(look.at(here))
             missing = look.missing_data(here) | missing
-    explorations, judged = tuple(e for e, _ in found_at), tuple(j for _, j in found_at)
+    explorations, reports = tuple(e for e, _ in outcomes), tuple(j for _, j in outcomes)
     results = run_scenarios(machine)
-    found = [*outside, *row_findings(machine), *missing.values()]
+    diagnostics = [*outside, *row_findings(machine), *missing.values()]
     if explorations:
-        found += from_explorations(explorations, given=parameters is not None and not each_value)
-    found += [*from_scenarios(machine, results), *from_judged(machine, judged)]
-    properties = combined(machine, judged, found)
-    found += reliance(machine, properties, judged)
+        diagnostics += from_explorations(explorations, has_parameters=parameters is not None and not each_value)
+    diagnostics += [*from_scenarios(machine, results), *from_judged(machine, reports)]
+    properties = combine_results(machine, reports, diagnostics)
+    diagnostics += reliance(machine, properties, reports)
     rests = _rests(machine, explorations)
-    return CheckReport(machine.name, explorations, _sorted(found), properties, results, rests, strict)
+    return CheckReport(machine.name, explorations, _sort(diagnostics), properties, results, rests, strict)
 
 
 @attrs.frozen
 class _Look:
-    """How to look at a system: until when, with what, and how many counterexamples to show."""
+    """How to check a system: the limits, the engine, and how many counterexamples to show."""
 
     limits: SearchLimits
     clock: Clock | None
@@ -373,7 +372,9 @@ class _Look:
     def at(self, system: System) -> tuple[Exploration, ValuationReport]:
         """Explore a system at its machine's parameter values, and judge the machine's properties."""
         questions = Questions(system, [claim.form for claim in system.machine.properties])
-        exploration = explored(system, self.limits, clock=self.clock, engine=self.engine, also=questions.conditions)
+        exploration = explore_system(
+            system, self.limits, clock=self.clock, engine=self.engine, also=questions.conditions
+        )
         return exploration, judged_at(questions, exploration, self.limits, traces=self.traces, engine=self.engine)
 
     def missing_data(self, system: System) -> dict[Use, Diagnostic]:
@@ -382,9 +383,9 @@ class _Look:
 
 
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Return the leaves in which nothing is under way, in the order of the states."""
-    found = {leaf for exploration in explorations for leaf in exploration.rests}
-    return tuple(leaf for leaf in machine.leaves if leaf in found)
+    """Return the leaves in which a run may rest, in the order of the states."""
+    leaves = {leaf for exploration in explorations for leaf in exploration.rests}
+    return tuple(leaf for leaf in machine.leaves if leaf in leaves)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:
@@ -396,20 +397,22 @@ def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, eac
             many = f"the parameters have more than {FEW_VALUATIONS} combinations of values"
             raise ParameterError(f"{many}: give some of them one (--param), or ask for a proof for all (dsa prove)")
         others = (machine.at(values) for values in every if values != usual.constants)
-        return (usual, *others)  # what is asked at one value alone is asked at the usual ones
+        return (usual, *others)  # what is judged at one valuation alone is judged at the usual one
     if parameters is not None:
         return (machine.at(parameters),)
     smallest = machine.at(minima(machine))
     return (machine,) if smallest == machine else (machine, smallest)
 
 
-def _sorted(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+def _sort(diagnostics: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort by place; of a dead end, keep what explains it: unreachable, or else without a way out."""
-    ends = {f.span for f in found if f.code == "DSA303"}
-    lost = {f.span for f in found if f.code == "DSA301"}
-    explained = {"DSA308": ends, "DSA303": lost}
-    kept = [f for f in found if f.span not in explained.get(f.code, ())]
-    return tuple(sorted(kept, key=lambda f: (*_rank(f), f.span.path, f.span.line, f.code, f.span.column, f.message)))
+    ends = {f.span for f in diagnostics if f.code == "DSA303"}
+    unreachable_spans = {f.span for f in diagnostics if f.code == "DSA301"}
+    explanations = {"DSA308": ends, "DSA303": unreachable_spans}
+    remaining = [f for f in diagnostics if f.span not in explanations.get(f.code, ())]
+    return tuple(
+        sorted(remaining, key=lambda f: (*_rank(f), f.span.path, f.span.line, f.code, f.span.column, f.message))
+    )
 
 
 def _rank(finding: Diagnostic) -> tuple[int, bool]:
@@ -423,23 +426,23 @@ def explored_text(exploration: Exploration) -> str:
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in exploration.parameters.items())
     at = f" at {values}" if values else ""
     rest = "" if exploration.complete else f", stopped at {exploration.limit or 'a limit'}"
-    found = counted_text(exploration.configurations, "configuration", "configurations")
-    return f"{found}, {counted_text(exploration.transitions, 'transition', 'transitions')}{at}{rest}"
+    counts = plural(exploration.configurations, "configuration"), plural(exploration.transitions, "transition")
+    return f"{', '.join(counts)}{at}{rest}"
 
 
-def findings_text(found: Iterable[Diagnostic]) -> str:
+def findings_text(diagnostics: Iterable[Diagnostic]) -> str:
     """Return how many errors, warnings and, where there are any, notes there are."""
-    counts = Counter[str](diagnostic.severity for diagnostic in found)
-    words = [counted_text(counts[severity], severity, f"{severity}s") for severity in ("error", "warning")]
-    words += [counted_text(counts["info"], "note", "notes")] if counts["info"] else []
+    counts = Counter[str](diagnostic.severity for diagnostic in diagnostics)
+    words = [plural(counts[severity], severity) for severity in ("error", "warning")]
+    words += [plural(counts["info"], "note")] if counts["info"] else []
     return ", ".join(words)
 
 
-def totals_text(found: Iterable[Diagnostic], report: CheckReport) -> str:
+def totals_text(diagnostics: Iterable[Diagnostic], report: CheckReport) -> str:
     """Return the last line of `dsa check`: findings, scenarios that run as written, properties by their verdicts."""
     good = sum(result.ok for result in report.scenarios)
     scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
-    return f"{findings_text(found)}{scenarios}{_properties_text(report)}"
+    return f"{findings_text(diagnostics)}{scenarios}{_properties_text(report)}"
 
 
 def counted_text(count: int, one: str, many: str) -> str:

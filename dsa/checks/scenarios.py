@@ -1,7 +1,7 @@
-"""Scenarios: run each as written, and say where it goes another way.
+"""Scenarios: each is run as written, up to the first step that goes another way.
 
-Takes a machine with its scenarios, gives a result for each and diagnostics. A scenario runs from the start at its own
-parameters; a guard that a percept does not name has passed; a step that is refused changes nothing.
+Takes a machine with its scenarios; gives a result for each, and diagnostics. A scenario runs from the start at its own parameters. A guard that a
+percept does not name has passed. A step that is refused changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _ROWS_LISTED = 3
 
 @attrs.frozen
 class ScenarioResult:
-    """How a scenario went: `message` says what was expected and what came, empty when it is `ok`.
+    """How a scenario went: `message` has the expected and the actual result, and is empty when it is `ok`.
 
     `rows` are the indexes of the rows it took, in order, up to the step that went wrong; `span` is that step's.
     """
@@ -83,8 +83,8 @@ def occurrence_of(machine: Machine, configuration: Configuration, percept: Scena
     """
     source = None
     if percept.event.startswith(TIMER_PREFIX):
-        known = [*machine.armed(configuration.state), *machine.rows_from]
-        source = next((where for where, event in known if event == percept.event), None)
+        timers = [*machine.armed_timers(configuration.state), *machine.rows_from]
+        source = next((where for where, event in timers if event == percept.event), None)
         if source is None:
             raise _MismatchError(f"no row is for '{percept.event}'")
     rows = candidates(machine, configuration.state, Occurrence(percept.event, source=source))
@@ -94,75 +94,77 @@ def occurrence_of(machine: Machine, configuration: Configuration, percept: Scena
 
 
 def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, ...]) -> Iterator[tuple[str, Outcome]]:
-    given, read = dict(percept.verdicts), read_guards(rows)
-    strangers = sorted(given.keys() - set(read))
+    verdicts, read = dict(percept.verdicts), read_guards(rows)
+    strangers = sorted(verdicts.keys() - set(read))
     if strangers:
         raise _MismatchError(f"{rows[0].source} reads no verdict of {', '.join(strangers)} on {percept.event}")
     for guard in read:
-        outcome = given.get(guard, "passed")
+        outcome = verdicts.get(guard, "passed")
         if outcome not in machine.guard_named[guard].outcomes:
-            allowed = " or ".join(f"{guard}.{said}" for said in machine.guard_named[guard].outcomes)
-            raise _MismatchError(f"guard {guard} never says '{outcome}'; write {allowed} in the percept")
+            choices = " or ".join(f"{guard}.{choice}" for choice in machine.guard_named[guard].outcomes)
+            raise _MismatchError(f"guard {guard} never says '{outcome}'; write {choices} in the percept")
         yield guard, outcome
 
 
-def _expect(what: str, expected: str, got: str) -> None:
-    raise _MismatchError(f"{what}: expected {expected or 'nothing'}, got {got or 'nothing'}")
+def _expect(what: str, expected_text: str, actual_text: str) -> None:
+    raise _MismatchError(f"{what}: expected {expected_text or 'nothing'}, got {actual_text or 'nothing'}")
 
 
 def _compare_action(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> None:
-    refused = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
+    refusal = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
     what = f"on {show_occurrence(occurrence)}"
     if isinstance(percept.action, RefusedAction):
-        wanted = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
+        expected_text = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
         if isinstance(result, Taken):
-            _expect(what, wanted, ", ".join(map(str, result.transition.effects)) or f"{result.configuration.state}")
+            _expect(
+                what, expected_text, ", ".join(map(str, result.transition.effects)) or f"{result.configuration.state}"
+            )
         elif percept.action.reason not in {None, result.reason}:
-            _expect(what, wanted, refused)
+            _expect(what, expected_text, refusal)
         return
-    wanted = ", ".join(map(str, percept.action))
-    got = refused or ", ".join(map(str, result.transition.effects if isinstance(result, Taken) else ()))
-    if wanted != got:
-        _expect(what, wanted, got)
+    expected_text = ", ".join(map(str, percept.action))
+    actual_text = refusal or ", ".join(map(str, result.transition.effects if isinstance(result, Taken) else ()))
+    if expected_text != actual_text:
+        _expect(what, expected_text, actual_text)
 
 
 def _compare_state(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
     if percept.state is not None:
-        wanted = machine.resolve_state(percept.state) or percept.state
-        if wanted not in machine.ancestry(after.state):
-            _expect(f"state after {percept.event}", wanted, after.state)
+        expected_state = machine.resolve_state(percept.state) or percept.state
+        if expected_state not in machine.ancestry(after.state):
+            _expect(f"state after {percept.event}", expected_state, after.state)
 
 
 def _compare_values(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
-    got: dict[str, Value] = {v.name: value for v, value in zip(machine.variables, after.values, strict=True)}
-    for name, wanted in percept.values:
-        if got[name] != wanted:
-            _expect(f"{name} after {percept.event}", show_value(wanted), show_value(got[name]))
+    values: dict[str, Value] = {v.name: value for v, value in zip(machine.variables, after.values, strict=True)}
+    for name, expected_value in percept.values:
+        if values[name] != expected_value:
+            _expect(f"{name} after {percept.event}", show_value(expected_value), show_value(values[name]))
 
 
 def _compare_dependencies(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
     """Compare with what the step in progress uses."""
     if percept.dependencies is None:
         return
-    got = used_in(machine, after.state)
-    if sorted(percept.dependencies) != sorted(got):
-        _expect(f"dependencies after {percept.event}", show_used(percept.dependencies), show_used(got))
+    dependencies = used_in(machine, after.state)
+    if sorted(percept.dependencies) != sorted(dependencies):
+        _expect(f"dependencies after {percept.event}", show_used(percept.dependencies), show_used(dependencies))
 
 
 def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple[Diagnostic, ...]:
     """Report the scenarios that do not run as written, and in one warning the rows that none takes."""
     failed = [result for result in results if not result.ok]
-    found = [Diagnostic("DSA310", "error", f"scenario '{r.name}': {r.message}", place(r.span)) for r in failed]
+    diagnostics = [Diagnostic("DSA310", "error", f"scenario '{r.name}': {r.message}", place(r.span)) for r in failed]
     taken = {number for result in results for number in result.rows}
     left = [row for number, row in enumerate(machine.transitions) if number not in taken]
-    if results and left and not found:  # a scenario that fails takes fewer rows than it is meant to
-        shown = ", ".join(f"line {line_of(row)} ({row})" for row in left[:_ROWS_LISTED])
+    if results and left and not diagnostics:  # a scenario that fails takes fewer rows than it is meant to
+        row_list = ", ".join(f"line {line_of(row)} ({row})" for row in left[:_ROWS_LISTED])
         rest = f", and {len(left) - _ROWS_LISTED} more" if len(left) > _ROWS_LISTED else ""
-        message = f"no scenario takes {len(left)} of {len(machine.transitions)} rows: {shown}{rest}"
+        message = f"no scenario takes {len(left)} of {len(machine.transitions)} rows: {row_list}{rest}"
         where = place(left[0].span)
         hint = f"dsa new --scenarios {where.path} prints scenarios that take them"
-        found.append(Diagnostic("DSA311", "warning", message, where, hint))
-    return tuple(found)
+        diagnostics.append(Diagnostic("DSA311", "warning", message, where, hint))
+    return tuple(diagnostics)
 
 
 def scenarios_for_untaken_rows(machine: Machine) -> tuple[Scenario, ...]:
@@ -171,16 +173,16 @@ def scenarios_for_untaken_rows(machine: Machine) -> tuple[Scenario, ...]:
     Each is a shortest trace to one such row; the longest come first, since they take others on the way. A person reads them, names
     them, and keeps those that say what the machine should do.
     """
-    covered = {number for result in run_scenarios(machine) for number in result.rows}
+    covered_rows = {number for result in run_scenarios(machine) for number in result.rows}
     exploration = explore(machine)
-    traces = {number: exploration.trace_taking(number) for number in exploration.rows - covered}
-    found = []
+    traces = {number: exploration.trace_taking(number) for number in exploration.rows - covered_rows}
+    scenarios = []
     for number, trace in sorted(traces.items(), key=lambda item: (-len(item[1].steps), item[0])):
         row = machine.transitions[number]
-        if number not in covered:
-            found.append(_scenario(f"row {number + 1}, {row.event} in {row.source}", trace))
-            covered |= set(run_scenario(machine, found[-1]).rows)
-    return tuple(found)
+        if number not in covered_rows:
+            scenarios.append(_scenario(f"row {number + 1}, {row.event} in {row.source}", trace))
+            covered_rows |= set(run_scenario(machine, scenarios[-1]).rows)
+    return tuple(scenarios)
 
 
 def _scenario(name: str, trace: Trace) -> Scenario:
@@ -189,6 +191,6 @@ def _scenario(name: str, trace: Trace) -> Scenario:
 
 def _percept(taken: TraceStep) -> ScenarioStep:
     """Write a step as a percept; verdicts that passed go without saying."""
-    said = tuple((guard, outcome) for guard, outcome in taken.occurrence.verdicts if outcome != "passed")
+    verdicts = tuple((guard, outcome) for guard, outcome in taken.occurrence.verdicts if outcome != "passed")
     action = tuple(attrs.evolve(item, span=None) for item in taken.row.effects)
-    return ScenarioStep(taken.occurrence.event, said, action, taken.state)
+    return ScenarioStep(taken.occurrence.event, verdicts, action, taken.state)

@@ -46,11 +46,11 @@ from dsa.cli.command_line import (
     tell_json,
 )
 from dsa.edge.document_files import locate, read_document
-from dsa.errors import CODES, MOST_TOLD, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
+from dsa.errors import CODES, MOST_SHOWN, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
 from dsa.expr import Value
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
-from dsa.trace import Trace, recorded, show_events, show_values
+from dsa.trace import Trace, show_events, show_values, to_record
 from dsa.trace_format import step_as_json
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -130,19 +130,19 @@ def _property(result: PropertyResult) -> dict[str, Any]:
         "reason": result.reason,
         "condition": result.condition,
         "relies_on": list(result.relies_on),
-        "must_not_fail": list(result.unfailing),
+        "must_not_fail": list(result.must_not_fail),
         "assumes": list(result.assumes),
         "values": [dict(values) for values in result.values],
         "trace": steps_as_json(result.trace) if result.trace else [],
         "loop": result.loop,
         "more": [{"trace": steps_as_json(trace), "loop": loop} for trace, loop in result.more],
-        "passing": steps_as_json(result.passing) if result.passing else None,
+        "passing": steps_as_json(result.passing_run) if result.passing_run else None,
     }
 
 
 def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     """Return the steps of a trace as objects."""
-    return [step_as_json(step) for step in recorded(trace, "").steps]
+    return [step_as_json(step) for step in to_record(trace, "").steps]
 
 
 def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ _VERDICT_WIDTH = len("VIOLATED")
 def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
     """Print what was found in a document."""
     found = (*reading.diagnostics, *(report.diagnostics if report else ()))
-    for diagnostic in found[:MOST_TOLD]:
+    for diagnostic in found[:MOST_SHOWN]:
         # A note needs no mending, so it takes one line.
         text = diagnostic.render()
         say(text.split("\n")[0] if diagnostic.severity == "info" else text)
@@ -233,7 +233,7 @@ def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, tra
         say(f"{file}: {explored_text(exploration)}")
     places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
-        if not result.standing:
+        if not result.blocking_codes:
             _tell_property(place, result, report, traces)
     _tell_waiting(report)
     if report.rests:
@@ -243,10 +243,10 @@ def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, tra
 
 def _tell_waiting(report: CheckReport) -> None:
     """Say in one line which properties an error keeps from being judged: it is the error that needs mending."""
-    waiting = [result for result in report.properties if result.standing]
+    waiting = [result for result in report.properties if result.blocking_codes]
     if waiting:
-        codes = " and ".join(waiting[0].standing)
-        are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].standing) == 1 else "stand"
+        codes = " and ".join(waiting[0].blocking_codes)
+        are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].blocking_codes) == 1 else "stand"
         properties = counted_text(len(waiting), "property", "properties")
         say(_painted("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
@@ -293,9 +293,9 @@ def _details(result: PropertyResult, traces: int) -> Iterator[str]:
     for number, (trace, loop) in enumerate(result.more, 2):
         yield f"counterexample {number}, by other rows:"
         yield from _shown(trace, loop)
-    if result.passing is not None:
+    if result.passing_run is not None:
         yield "the nearest run that passes:"
-        yield from _shown(result.passing)
+        yield from _shown(result.passing_run)
 
 
 def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:

@@ -18,7 +18,7 @@ import attrs
 import click
 
 from dsa.checks.diff.document_diff import Aspect, Detail, DocumentChange, changes, same_control
-from dsa.checks.diff.equivalence import Both, Comparison, Divergence, Pair, Reaction, Trouble, compare
+from dsa.checks.diff.equivalence import Comparison, ConfigurationPair, Divergence, Pair, Reaction, Trouble, compare
 from dsa.checks.places import line_of, rows_at, show_false
 from dsa.checks.search.engine import SearchLimits
 from dsa.cli.command_line import (
@@ -50,7 +50,7 @@ from dsa.runtime.ledger import EventEntry
 from dsa.runtime.run_store import DamageError
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, step
 from dsa.text import plural
-from dsa.trace import aligned, show_events, show_occurrence, show_values
+from dsa.trace import align_rows, show_events, show_occurrence, show_values
 
 
 @attrs.frozen
@@ -296,9 +296,9 @@ def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
         found = list(group)
         yield f"{_HEADINGS[aspect]}:"
         cells = [(change.kind, change.what, change.name, _lines(change.old_line, change.new_line)) for change in found]
-        for change, line in zip(found, aligned(cells), strict=True):
+        for change, line in zip(found, align_rows(cells), strict=True):
             yield f"  {line}"
-            yield from (f"      {detail}" for detail in aligned(map(_detail, change.details)))
+            yield from (f"      {detail}" for detail in align_rows(map(_detail, change.details)))
 
 
 def _detail(detail: Detail) -> tuple[str, ...]:
@@ -335,7 +335,7 @@ def behaviour_lines(diff: Diff) -> Iterator[Line]:
     for each in diff.compared:
         at = _at(each, diff.files[1])
         yield each.found.verdict, f"{at}{_told(each.found)}"
-        for line in parting_lines(each.pair, each.pair.start, each.found.parting, diff.files):
+        for line in parting_lines(each.pair, each.pair.start, each.found.divergence, diff.files):
             yield "", line
 
 
@@ -349,8 +349,8 @@ def _at(compared: MachineComparison, file: str) -> str:
 
 
 def _told(found: Comparison) -> str:
-    if found.parting is not None:
-        return _after(found.parting)
+    if found.divergence is not None:
+        return _after(found.divergence)
     some = plural(found.configurations, "configuration")
     return f"{some}, stopped at {found.limit}" if found.verdict == "UNKNOWN" else some
 
@@ -361,7 +361,9 @@ def _after(parting: Divergence) -> str:
     return f"in step {len(parting.way) + 1}"
 
 
-def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
+def parting_lines(
+    pair: Pair, here: ConfigurationPair, parting: Divergence | None, files: tuple[str, str]
+) -> Iterator[str]:
     """Yield how two machines come to part, line by line, and what each does then."""
     if parting is not None:
         yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
@@ -394,7 +396,7 @@ def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: t
         now = [outcome.configuration for outcome in did]
         row = (show_occurrence(occurrence), now[-1].state, _lines(lines[0], lines[-1]), changed, _effects(did[-1]))
         cells.append((str(number), *row))
-    yield from aligned(cells)
+    yield from align_rows(cells)
 
 
 def _steps(
@@ -430,13 +432,13 @@ def _reaction(machine: Machine, reaction: Reaction, other: Reaction, occurrence:
         return _taken(machine, reaction, outcome, other)
     if isinstance(outcome, Refusal) and occurrence is not None:
         return refusal(machine, outcome, occurrence)
-    return reaction.said
+    return reaction.words
 
 
 def _taken(machine: Machine, reaction: Reaction, taken: Taken, other: Reaction) -> str:
     after = taken.configuration
     changed = _changed(machine, reaction.here, after)
-    timers = [f"starts {event} of {source}" for source, event in sorted(reaction.started - other.started)]
+    timers = [f"starts {event} of {source}" for source, event in sorted(reaction.timers_started - other.timers_started)]
     final = " (finished)" if reaction.ends and not other.ends else ""
     moved = f"{_row(taken.transition)}{reaction.here.state} -> {after.state}{final}"
     parts = [", ".join(filter(None, (moved, changed))), _effects(taken), ", ".join(timers)]
@@ -471,7 +473,7 @@ def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
     elif fit.trouble is not None and fit.machine is not None:
         for line in trouble_lines(fit.machine, fit.here, fit.trouble, files[1]):
             yield "", line
-    elif fit.verdict == "compatible" and fit.machine is not None and (parting := fit.future and fit.future.parting):
+    elif fit.verdict == "compatible" and fit.machine is not None and (parting := fit.future and fit.future.divergence):
         head, *rest = _reactions(Pair(run.machine, fit.machine), parting, files)
         yield "", head
         yield from (("", f"  {line}") for line in rest)
@@ -486,13 +488,13 @@ def _in_short(flight: Flight) -> str:
         case "EQUAL":
             return ": goes on as it would have"
         case "DIFFERENT":
-            assert fit.future.parting is not None, "what differs does so somewhere"
-            way = show_events(fit.future.parting.way)
+            assert fit.future.divergence is not None, "what differs does so somewhere"
+            way = show_events(fit.future.divergence.way)
             return f": goes on otherwise{f' after {way}' if way else ' at once'}"
     return f": whether it goes on otherwise is UNKNOWN, stopped at {fit.future.limit}"
 
 
-def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: str) -> Iterator[str]:
+def trouble_lines(machine: Machine, here: ConfigurationPair | None, trouble: Trouble, file: str) -> Iterator[str]:
     """Yield how a machine comes to a fault."""
     assert here is not None, "a fault lies ahead of where the run is"
     yield from way_lines([machine], [here[1]], trouble.way)
@@ -557,8 +559,8 @@ def _compared_json(compared: MachineComparison) -> dict[str, Any]:
     return {"parameters": values, **_comparison_json(machines, pair.start, compared.found)}
 
 
-def _comparison_json(machines: Sequence[Machine], here: Both, found: Comparison) -> dict[str, Any]:
-    parting = found.parting
+def _comparison_json(machines: Sequence[Machine], here: ConfigurationPair, found: Comparison) -> dict[str, Any]:
+    parting = found.divergence
     return {
         "verdict": found.verdict,
         "configurations": found.configurations,
@@ -581,10 +583,14 @@ def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
     """Return what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
-        return {**_taken_json(machine, outcome), "timers": sorted(map(list, reaction.started)), "ends": reaction.ends}
+        return {
+            **_taken_json(machine, outcome),
+            "timers": sorted(map(list, reaction.timers_started)),
+            "ends": reaction.ends,
+        }
     if isinstance(outcome, Refusal):
         return _refusal_json(outcome)
-    return {"said": reaction.said}
+    return {"said": reaction.words}
 
 
 def _refusal_json(refusal: Refusal) -> dict[str, Any]:
@@ -652,7 +658,7 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
     return told
 
 
-def _trouble_json(machine: Machine, here: Both, trouble: Trouble) -> dict[str, Any]:
+def _trouble_json(machine: Machine, here: ConfigurationPair, trouble: Trouble) -> dict[str, Any]:
     refusal = {} if trouble.refusal is None else _refusal_json(trouble.refusal)
     way = _way_json([machine], [here[1]], trouble.way)
     return {"trace": way, **_occurrence_json(trouble.occurrence), "state": trouble.here.state, **refusal}

@@ -14,10 +14,10 @@ from dsa.declarations import Transition
 from dsa.edge.document_files import load, read_text
 from dsa.edge.images import png, svg
 from dsa.errors import DocumentError, TraceError
-from dsa.lang import expanded
+from dsa.lang import expand_steps
 from dsa.machine import Machine
 from dsa.targets import dot, emit, mermaid
-from dsa.trace import RecordedTrace, recorded
+from dsa.trace import RecordedTrace, to_record
 from dsa.trace_format import from_text, to_itf, to_jsonl
 
 
@@ -47,7 +47,7 @@ def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
         found = [(result.trace, result.loop)] if result.trace else []
         found += result.more
         for number, (trace, loop) in enumerate(found, 1):
-            record = recorded(trace, report.name, loop)
+            record = to_record(trace, report.name, loop)
             span = result.claim.span if result.claim else None
             which = f"{PurePath(span.path).stem}-line{span.line}" if span else f"property{place}"
             name = f"{which}-{number}.{'itf.json' if itf else 'jsonl'}"
@@ -74,7 +74,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     require_other(output, file)
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
-    machine = expanded(load(file)) if rows else load(file)
+    machine = expand_steps(load(file)) if rows else load(file)
     if trace is not None and form not in _TRACED:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACED[:-1])} or {_TRACED[-1]}")
     taken = None if trace is None else _rows(machine, trace)

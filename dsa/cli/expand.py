@@ -4,11 +4,11 @@ import click
 
 from dsa.cli.command_line import write
 from dsa.edge.document_files import load
-from dsa.lang import dumps, expanded
+from dsa.lang import dumps, expand_steps
 
 
 @click.command("expand")
 @click.argument("file")
 def command(file: str) -> None:
     """Print the transitions that a Steps document stands for (another machine in canonical form)."""
-    write(dumps(expanded(load(file))))
+    write(dumps(expand_steps(load(file))))

@@ -8,7 +8,7 @@ import click
 from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
 from dsa.edge.document_files import read_text
 from dsa.edge.replacement import replace_file
-from dsa.lang import formatted
+from dsa.lang import format_document
 
 
 @click.command("fmt", cls=JsonCommand)
@@ -18,7 +18,7 @@ from dsa.lang import formatted
 def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
     """Format the tables of documents: columns aligned, expressions spaced alike. Prose stays byte for byte."""
     texts = {path: read_text(path) for path in files}  # all of them, before one is written
-    changed = {path: new for path, text in texts.items() if (new := formatted(text)) != text}
+    changed = {path: new for path, text in texts.items() if (new := format_document(text)) != text}
     for path, text in changed.items() if not only_check else ():
         replace_file(path, text.encode("utf-8"), texts[path].encode("utf-8"))
     if json_wanted:

@@ -59,7 +59,7 @@ from dsa.runtime.status import (
     unfinished_work,
 )
 from dsa.runtime.timeline import EventRecord, Moment, event_records
-from dsa.text import plural, shortened
+from dsa.text import plural, shorten
 from dsa.trace import show_occurrence, show_values
 
 _NARROWEST = 20
@@ -82,15 +82,15 @@ def step_text(step: Mapping[str, Any]) -> str:
         return f"error {error_text(payload)}"
     match step["type"]:
         case "text" if isinstance(payload.get("text"), str):
-            return f"{step['actor']}: {shortened(payload['text'])}"
+            return f"{step['actor']}: {shorten(payload['text'])}"
         case "action_call":
-            return f"{step['actor']} asks for {payload.get('policy')} {shortened(payload.get('payload'))}"
+            return f"{step['actor']} asks for {payload.get('policy')} {shorten(payload.get('payload'))}"
         case "approval":
             word = "approves" if payload.get("approved") is True else "does not approve"
             return f"{step['actor']} {word} {str(payload.get('digest'))[:SHORT_DIGEST]}"
         case "event":
             return f"{step['actor']} answers {payload.get('event')}"
-    return f"gave {shortened(dict(payload))}"
+    return f"gave {shorten(dict(payload))}"
 
 
 def text_said(entry: ResultEntry) -> str:
@@ -101,7 +101,7 @@ def text_said(entry: ResultEntry) -> str:
 
 def error_text(payload: Mapping[str, Any]) -> str:
     """Write what an error step says in one line."""
-    return f"{shortened(payload.get('code'))}: {shortened(payload.get('message'))}"
+    return f"{shorten(payload.get('code'))}: {shorten(payload.get('message'))}"
 
 
 HANDLED: dict[Handling, str] = {
@@ -125,7 +125,7 @@ def tree_lines(calls: Iterable[CallNode]) -> Iterator[str]:
 
 
 def _request(call: CallNode) -> str:
-    return f"{call.policy}, a turn" if call.payload is None else f"{call.policy} {shortened(call.payload)}"
+    return f"{call.policy}, a turn" if call.payload is None else f"{call.policy} {shorten(call.payload)}"
 
 
 def _outcome(call: CallNode) -> Iterator[str]:
@@ -266,7 +266,7 @@ def told(
             since = "" if not at_ms or not begun_ms else f"{(at_ms - begun_ms) / 1000:>8.1f} s"
             yield f"{happening.event.seq:>3}{since}  {_event(happening):<{width}}  {outcome_text(happening.outcome)}"
             if happening.event.key is None and happening.event.data not in (None, ""):
-                yield f"{_INDENT}data: {shortened(happening.event.data)}"
+                yield f"{_INDENT}data: {shorten(happening.event.data)}"
         for entry in happening.after:
             yield f"{_INDENT}{entry_text(entry, run_id, intents)}"
 
@@ -315,7 +315,7 @@ def entry_text(entry: ledger.Entry, run_id: str, intents: Intents) -> str:
             call = f"call {path} of " if path else ""
             return f"decided: {call}{intents.effect(key)} {key} {_DECIDED[handling]}"
         case ledger.CallEntry(key=key, path=path, policy=policy, payload=payload):
-            asked = f"{policy}, a turn" if payload is None else f"{policy} {shortened(payload)}"
+            asked = f"{policy}, a turn" if payload is None else f"{policy} {shorten(payload)}"
             return f"  {key} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
         case ledger.CallResultEntry(key=key, path=path):
             return f"  {key} call {path}: {_given(entry)}"
@@ -345,7 +345,7 @@ def _given(entry: ledger.CallResultEntry) -> str:
 def _result(entry: ledger.ResultEntry, effect: str) -> str:
     name = f"{effect} {entry.key}"
     if is_question(entry):
-        return f"{name} asks people: {shortened(question_of(entry))}"
+        return f"{name} asks people: {shorten(question_of(entry))}"
     part = part_in(entry)
     if part is not None:
         return f"{name} waits for {part.run}"
@@ -356,7 +356,7 @@ def _result(entry: ledger.ResultEntry, effect: str) -> str:
     events = [step["payload"].get("event") for step in entry.steps if step["type"] == "event"]
     took = f", {entry.seconds:.1f} s" if entry.seconds >= _WORTH_SAYING_S else ""
     said = text_said(entry)
-    done = f"{name} done{took}{f': {shortened(said)}' if said else ''}"
+    done = f"{name} done{took}{f': {shorten(said)}' if said else ''}"
     return f"{name} answered {events[0]}{took}{_retried(entry)}" if len(events) == 1 else done
 
 
@@ -379,7 +379,7 @@ def _artifact(entry: ledger.ArtifactEntry, run_id: str) -> str:
 
 def _verdict(entry: ledger.VerdictEntry) -> str:
     guards = ", ".join(f"{said.guard}.{said.label}" for said in entry.judgements)
-    feedback = f": {shortened(entry.feedback)}" if entry.feedback else ""
+    feedback = f": {shorten(entry.feedback)}" if entry.feedback else ""
     return f"{entry.step} attempt {entry.attempt}: {entry.word} ({guards}){feedback}"
 
 
@@ -474,7 +474,7 @@ def question_of(entry: ledger.ResultEntry) -> str:
 
 def questions_text(run: Run) -> str | None:
     """Return what people are asked now, each question with its place; None when nothing is."""
-    told = [f"{entry.key} {shortened(question_of(entry))}" for entry in questions(run).values()]
+    told = [f"{entry.key} {shorten(question_of(entry))}" for entry in questions(run).values()]
     return "; ".join(told) or None
 
 
@@ -507,9 +507,7 @@ def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, 
     """Return what is not known of an effect, and return the commands for what it may have done."""
     intent, key = flying.intent, flying.intent.key
     place = "" if intent.line is None else f" (line {intent.line})"
-    within = "".join(
-        f", and in it {call.policy} {shortened(call.payload)}" for call in undecided_calls(flying).values()
-    )
+    within = "".join(f", and in it {call.policy} {shorten(call.payload)}" for call in undecided_calls(flying).values())
     answers = run.machine.answers.get(intent.effect)
     if answers is None:
         ways = [("it has happened", line("resume", directory, "--done", key))]
@@ -523,7 +521,7 @@ def _call_in_doubt(flying: Iterable[InFlight], key: str, directory: Path) -> tup
     call = next(call for each in flying for at, call in undecided_calls(each).items() if at == key)
     gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
     ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]
-    return f"{call.policy} {key} was under way when the run was cut off: {shortened(call.payload)}", ways
+    return f"{call.policy} {key} was under way when the run was cut off: {shorten(call.payload)}", ways
 
 
 _SMALL_USD, _LEAST_USD = 0.01, 0.000001

@@ -81,11 +81,11 @@ def _shown(file: str, strength: Strength) -> Iterator[str]:
             reason = f"  ({one.by})" if one.by else ""
             yield f"{file}: {what}: {_place(one)}: {one.mutant.what}{reason}"
     for group in GROUPS:
-        if any(one.mutant.group == group and one.kind != "not judged" for one in strength.judged):
+        if any(one.mutant.group == group and one.kind != "not judged" for one in strength.results):
             yield f"{file}: {_counts(strength, group)}"
     yield f"{file}: {len(survived)} survive, {len(equal)} are equal to the machine"
     if late := strength.of_kind("not judged"):
-        yield f"{file}: {len(late)} of {len(strength.judged)} were not judged: {late[0].by}; allow more (--time-limit)"
+        yield f"{file}: {len(late)} of {len(strength.results)} were not judged: {late[0].by}; allow more (--time-limit)"
 
 
 def _counts(strength: Strength, group: Group) -> str:
@@ -124,7 +124,7 @@ def _as_json(file: str, strength: Strength) -> dict[str, Any]:
             "kind": one.kind,
             "by": one.by,
         }
-        for one in strength.judged
+        for one in strength.results
     ]
     shares = {group: strength.share(group) for group in GROUPS}
     return {

@@ -7,8 +7,8 @@ import click
 from dsa.checks.scenarios import scenarios_for_untaken_rows
 from dsa.cli.command_line import say
 from dsa.edge.document_files import load, read_text
-from dsa.lang import formatted, scenario_text
-from dsa.lang.expression_parser import NAME, RESERVED
+from dsa.lang import format_document, scenario_text
+from dsa.lang.expression_parser import KEYWORDS, NAME
 
 
 @click.command("new")
@@ -23,11 +23,11 @@ def command(name: str, *, steps: bool, scenarios: bool) -> None:
         _print_scenarios(name)
         return
     name = name.removesuffix(".md")
-    if not NAME.fullmatch(name) or set(name.split(".")) & RESERVED:
+    if not NAME.fullmatch(name) or set(name.split(".")) & KEYWORDS:
         raise click.UsageError(f"'{name}' is no name: letters, digits and '_', not starting with a digit")
     path = Path(f"{name}.md")
     starter = Path(__file__).with_name("new_steps.md" if steps else "new_transitions.md")
-    text = formatted(read_text(starter).format(name=name))
+    text = format_document(read_text(starter).format(name=name))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

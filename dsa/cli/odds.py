@@ -15,11 +15,11 @@ import attrs
 import click
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.chain_solver import OddsRange, rounded
-from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, recorded
+from dsa.checks.odds.chain_solver import OddsRange, number_text
+from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, read_attempts
 from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
-from dsa.checks.odds.retry_target import TargetResult, curve, varied
-from dsa.checks.odds.run_odds import SUCCEEDED, RunOdds
+from dsa.checks.odds.retry_target import TargetResult, curve, varied_parameter
+from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.cli.command_line import JsonCommand, ProgressLine, json_option, param_option, parse_parameters, say, tell_json
 from dsa.cli.run_options import opened
 from dsa.cli.run_view import story_lines
@@ -30,7 +30,7 @@ from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
 from dsa.runtime.ledger import MachineEntry
-from dsa.trace import aligned, show_values
+from dsa.trace import align_rows, show_values
 
 
 def recordings(path: Path) -> list[tuple[str, str]]:
@@ -146,12 +146,12 @@ def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) 
     if given["picture"]:
         require_format(given["picture"])
     machine = machine.at(parse_parameters(given["parameters"]))
-    seen = recorded(machine, _recordings(given["runs"]), digests) if given["runs"] else None
+    seen = read_attempts(machine, _recordings(given["runs"]), digests) if given["runs"] else None
     return odds_answer(
         machine,
         target=target,
         vary=given["vary"],
-        seen=seen,
+        record=seen,
         confidence=given["confidence"],
         passes=_numbers(machine, "--pass", given["passes"]),
         fatals=_numbers(machine, "--fatal", given["fatals"]),
@@ -190,16 +190,16 @@ def _numbered(
 
 def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
     """Draw the values at which all is known; tell whether there are any."""
-    machine = answer.asked.system.machine
-    what = varied(machine, vary)
+    machine = answer.question.system.machine
+    what = varied_parameter(machine, vary)
     last = what.low + _PLOTTED
-    if answer.needed is not None and answer.needed.value is not None:
-        last = max(last, answer.needed.value + 2)
+    if answer.target_result is not None and answer.target_result.value is not None:
+        last = max(last, answer.target_result.value + 2)
     last = last if what.high is None else min(last, what.high)
     values = {*range(what.low, last + 1, ceil((last - what.low) / _MOST_POINTS) or 1), last}
     points, cost_name = [], ""
-    for value, found in curve(answer.asked, what, sorted(values)):
-        if found.success is None or not found.known or any(end.kind == "refused" for end, _ in found.ends):
+    for value, found in curve(answer.question, what, sorted(values)):
+        if found.success is None or not found.is_known or any(end.kind == "refused" for end, _ in found.ends):
             continue  # a value at which the table has a fault
         cost_name, cost = found.main_cost
         per = found.per_success(cost)
@@ -207,7 +207,7 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
         points.append(Point(value, _pair(found.success), _pair(cost), finite))
     if not points:
         return False
-    needed = answer.needed
+    needed = answer.target_result
     ceiling = needed.ceiling if needed is not None and needed.answer == "impossible" else None
     labels = Labels(machine.name, what.name, cost_name)
     plot(points, labels, path, target=needed.target if needed else None, ceiling=ceiling)
@@ -227,10 +227,10 @@ _ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a 
 
 def show(answer: OddsAnswer) -> str:
     """Write everything that is known, and in words what is not."""
-    found, blocks = answer.reckoning, []
+    found, blocks = answer.odds, []
     at = f" at {show_values(found.parameters)}" if found.parameters else ""
     blocks.append([f"{found.machine}{at}: {found.configurations} configurations"])
-    if found.known:
+    if found.is_known:
         blocks.append(_ends(found) + _no_success(answer))
     blocks.append(_effects(answer))
     if answer.estimate is not None:
@@ -242,7 +242,7 @@ def show(answer: OddsAnswer) -> str:
 
 
 def _unknown(answer: OddsAnswer) -> list[str]:
-    found = list(answer.reckoning.unknown)
+    found = list(answer.odds.unknown)
     tests = answer.estimate.independence if answer.estimate else ()
     found += [f"attempts are not independent, so no bound holds: {test.finding}" for test in tests if test.is_broken]
     return found
@@ -253,34 +253,34 @@ def _ends(found: RunOdds) -> list[str]:
     rows += [(f"{end.state}{_ENDS.get(end.kind, '')}", _bounds(bounds)) for end, bounds in found.ends]
     if found.never_ends.high > 0:
         rows.append(("never", _bounds(found.never_ends)))
-    return list(aligned(rows))
+    return list(align_rows(rows))
 
 
 def _no_success(answer: OddsAnswer) -> list[str]:
     """Return that no run succeeds, where that is so, or that nothing counts as success."""
-    success, machine = answer.reckoning.success, answer.asked.system.machine
-    if not answer.asked.success:
+    success, machine = answer.odds.success, answer.question.system.machine
+    if not answer.question.success:
         finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
-        return ["", f"no final state is called {SUCCEEDED}: --success names the one that counts, of: {finals}"]
+        return ["", f"no final state is called {SUCCESS_STATE}: --success names the one that counts, of: {finals}"]
     if success is None or success.high > 0:
         return []
-    return ["", f"success 0: no run ends in {' or '.join(answer.asked.success)}"]
+    return ["", f"success 0: no run ends in {' or '.join(answer.question.success)}"]
 
 
 def _effects(answer: OddsAnswer) -> list[str]:
-    found, most = answer.reckoning, dict(answer.estimate.most) if answer.estimate else {}
+    found, most = answer.odds, dict(answer.estimate.most) if answer.estimate else {}
     bound = f"expected, {_percent(answer.estimate.confidence)} bound" if answer.estimate else ""
-    heading = ("effect", "expected", bound, "per success", "at most") if found.known else ("effect", "at most")
+    heading = ("effect", "expected", bound, "per success", "at most") if found.is_known else ("effect", "at most")
     rows: list[tuple[str, ...]] = []
     for effect in found.effects:
-        per = found.per_success(effect.expected)
-        known = (_bounds(effect.expected), _number(most[effect.effect]) if most else "", _bounds(per) if per else "")
-        rows.append((effect.effect, *(known if found.known else ()), _number(effect.worst)))
+        per = found.per_success(effect.average)
+        known = (_bounds(effect.average), _number(most[effect.effect]) if most else "", _bounds(per) if per else "")
+        rows.append((effect.effect, *(known if found.is_known else ()), _number(effect.worst)))
     if found.prices:
         per = found.per_success(found.cost) if found.cost else None
         known = (_bounds(found.cost) if found.cost else "", "", _bounds(per) if per else "")
-        rows.append(("cost", *(known if found.known else ()), _number(found.worst_cost)))
-    return list(aligned([heading, *rows])) if rows else []
+        rows.append(("cost", *(known if found.is_known else ()), _number(found.worst_cost)))
+    return list(align_rows([heading, *rows])) if rows else []
 
 
 def _estimate(found: Estimate) -> list[str]:
@@ -289,7 +289,7 @@ def _estimate(found: Estimate) -> list[str]:
     rows += [_guard(guard) for guard in found.guards]
     point = found.point.success
     lines = [
-        *aligned(rows),
+        *align_rows(rows),
         "",
         f"success, from {found.runs} recorded runs: {_bounds(point) if point else 'not known'} at these rates",
         *_success_bounds(found, level),
@@ -305,7 +305,7 @@ def _estimate(found: Estimate) -> list[str]:
 
 def _success_bounds(found: Estimate, level: str) -> list[str]:
     low, high = found.interval
-    if found.point.known and low == high:
+    if found.point.is_known and low == high:
         return [f"  {_number(low)} whatever the guards' odds are"]
     return [
         f"  at least {_number(found.lower)} with {level} confidence, if attempts are independent",
@@ -317,7 +317,7 @@ def _guard(found: GuardEstimate) -> tuple[str, ...]:
     counts = found.counts
     intervals = [f"{_number(low)} to {_number(high)}" for low, high in (found.interval, found.fatal_interval)]
     fatal = f"{counts.fatal}" + ("" if counts.fatal_odds is None else f" (assumed {_number(counts.fatal_odds)})")
-    return (counts.guard, str(counts.seen), f"{counts.passed}", intervals[0], fatal, intervals[1])
+    return (counts.guard, str(counts.total), f"{counts.passed}", intervals[0], fatal, intervals[1])
 
 
 def _test(test: Independence) -> str:
@@ -328,11 +328,11 @@ def _test(test: Independence) -> str:
 
 def _wanted(answer: OddsAnswer) -> list[str]:
     lines = []
-    if answer.needed_at_point is not None and answer.estimate is not None:
-        lines.append(f"{_needed(answer.needed_at_point)}, at the rates seen")
-    if answer.needed is not None:
+    if answer.target_result_at_point is not None and answer.estimate is not None:
+        lines.append(f"{_needed(answer.target_result_at_point)}, at the rates seen")
+    if answer.target_result is not None:
         bound = f", by the {_percent(answer.estimate.confidence)} bound" if answer.estimate else ""
-        lines.append(_needed(answer.needed) + bound)
+        lines.append(_needed(answer.target_result) + bound)
     if answer.estimate is not None and answer.target is not None:
         lines.append(_missing(answer.estimate, answer.target))
     if isinstance(answer.order, Order):
@@ -350,9 +350,9 @@ def _missing(found: Estimate, target: float) -> str:
 
 def _needed(found: TargetResult) -> str:
     start = f"target {found.target:g}"
-    if found.answer == "reached" and found.reckoning is not None:
-        name, cost = found.reckoning.main_cost
-        success = found.reckoning.success
+    if found.answer == "reached" and found.odds is not None:
+        name, cost = found.odds.main_cost
+        success = found.odds.success
         shown = _number(success.low) if success else ""
         return f"{start}: the smallest {found.parameter} is {found.value}, success {shown}, {name} {_bounds(cost)}"
     if found.answer == "impossible":
@@ -365,7 +365,7 @@ def _needed(found: TargetResult) -> str:
 def _order(found: Order) -> str:
     if found.best == found.now:
         return f"order of steps: {'none that is allowed is cheaper' if found.is_exact else 'none cheaper found'}"
-    saves = f"saves {_percent(found.saving)}: {_number(found.cost_best)} for {_number(found.cost_now)}"
+    saves = f"saves {_percent(found.share_saved)}: {_number(found.cost_best)} for {_number(found.cost_now)}"
     how = "the cheapest" if found.is_exact else "cheaper (riskiest first; not all were compared)"
     return f"order of steps: {', '.join(found.best)} is {how}, {saves}"
 
@@ -378,7 +378,7 @@ def _bounds(found: OddsRange) -> str:
 def _number(value: float) -> str:
     if not isfinite(value):
         return "no bound"
-    return f"{value:.0f}" if _LARGE <= value < _HUGE else rounded(value, 5)
+    return f"{value:.0f}" if _LARGE <= value < _HUGE else number_text(value, 5)
 
 
 def _percent(share: float) -> str:
@@ -390,13 +390,13 @@ def _percent(share: float) -> str:
 
 def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
     """Return everything as an object; what has no bound is null."""
-    found = answer.reckoning
+    found = answer.odds
     written = {
         "file": file,
         "machine": found.machine,
         "parameters": dict(found.parameters),
         "configurations": found.configurations,
-        "known": found.known,
+        "known": found.is_known,
         "success": _bounds_json(found.success),
         "ends": [
             {"state": end.state, "kind": end.kind, "probability": _bounds_json(bounds)} for end, bounds in found.ends
@@ -405,9 +405,9 @@ def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
         "effects": [
             {
                 "effect": effect.effect,
-                "expected": _bounds_json(effect.expected),
+                "expected": _bounds_json(effect.average),
                 "worst": _finite(effect.worst),
-                "per_success": _bounds_json(found.per_success(effect.expected)),
+                "per_success": _bounds_json(found.per_success(effect.average)),
             }
             for effect in found.effects
         ],
@@ -415,15 +415,15 @@ def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
         "cost": _bounds_json(found.cost),
         "worst_cost": _finite(found.worst_cost) if found.prices else None,
         "cost_per_success": _bounds_json(found.per_success(found.cost) if found.cost else None),
-        "target": _needed_json(answer.needed),
-        "target_at_point": _needed_json(answer.needed_at_point),
+        "target": _needed_json(answer.target_result),
+        "target_at_point": _needed_json(answer.target_result_at_point),
         "order": _order_json(answer.order),
         "estimate": _estimate_json(answer.estimate),
         "assumptions": list(found.assumptions),
         "unknown": _unknown(answer),
     }
     for name in ("success", "cost", "never_ends"):
-        if not found.known:
+        if not found.is_known:
             written[name] = None
     return written
 
@@ -439,15 +439,15 @@ def _bounds_json(found: OddsRange | None) -> dict[str, float | None] | None:
 def _needed_json(found: TargetResult | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    written = attrs.asdict(found, filter=lambda field, _: field.name != "reckoning")
-    if found.reckoning is not None:
-        name, cost = found.reckoning.main_cost
-        written |= {"success": _bounds_json(found.reckoning.success), "cost": _bounds_json(cost), "cost_is": name}
+    written = attrs.asdict(found, filter=lambda field, _: field.name != "odds")
+    if found.odds is not None:
+        name, cost = found.odds.main_cost
+        written |= {"success": _bounds_json(found.odds.success), "cost": _bounds_json(cost), "cost_is": name}
     return written
 
 
 def _order_json(found: Order | str | None) -> dict[str, Any] | None:
-    return attrs.asdict(found) | {"saving": found.saving} if isinstance(found, Order) else None
+    return attrs.asdict(found) | {"saving": found.share_saved} if isinstance(found, Order) else None
 
 
 def _estimate_json(found: Estimate | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsa.checks.certificate.certificate_writer import certify_proofs
-from dsa.checks.proof.conclusion import Gap, spoken
+from dsa.checks.proof.conclusion import Gap, expression_text
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive
 from dsa.checks.proof.prover import Proof, ProofReport, prove
 from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, require_file, say, tell_json
@@ -45,7 +45,7 @@ def command(file: str, *, json_wanted: bool, time_limit: float | None, certifica
             write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
     if json_wanted:  # the last thing: what fails before prints an object of its own
         tell_json(_as_json(file, report))
-    sys.exit(0 if report.proved else 1)
+    sys.exit(0 if report.is_proved else 1)
 
 
 def _show(file: str, report: ProofReport) -> None:
@@ -115,7 +115,7 @@ def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
         "file": file,
         "machine": report.machine.name,
         "digest": digest(report.machine),
-        "proved": report.proved,
+        "proved": report.is_proved,
         "obligations": [_proof(report, proof) for proof in report.obligations],
         "rest": None if resting is None else _proof(report, resting),
         "properties": [_proof(report, proof) for proof in report.properties],
@@ -138,7 +138,7 @@ def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
         "loop": proof.loop,
         "condition": proof.condition,
         "relies_on": list(proof.relies_on),
-        "must_not_fail": list(proof.unfailing),
+        "must_not_fail": list(proof.must_not_fail),
         "assumptions": list(proof.assumptions),
         "idle": proof.idle,
         "gap": None if proof.gap is None else _gap(proof.gap),
@@ -179,12 +179,14 @@ def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, Any]:
             "valuations": [dict(values) for values in evidence.valuations],
             "configurations": evidence.configurations,
         }
-    lemmas = [{**_where(report, lemma.location), "condition": spoken(lemma.condition)} for lemma in evidence.lemmas]
+    lemmas = [
+        {**_where(report, lemma.location), "condition": expression_text(lemma.condition)} for lemma in evidence.lemmas
+    ]
     if isinstance(evidence, Inductive):
         return {"lemmas": lemmas}
     commands = [report.system.commands[index] for index in sorted(evidence.strategy)]
     ranks = [{**_where(report, place), "rank": list(map(unparse, rank))} for place, rank in enumerate(evidence.ranks)]
-    awaited = [str(item.name if isinstance(item, Fair) else item) if item else None for item in evidence.awaited]
+    awaited = [str(item.name if isinstance(item, Fair) else item) if item else None for item in evidence.expectations]
     rows = [str(report.machine.transitions[command.row]) for command in commands]
     return {"lemmas": lemmas, "ranks": ranks, "awaited": awaited, "strategy": rows}
 

@@ -67,8 +67,8 @@ def _as_json(file: str, trace: str, found: Replay) -> dict[str, Any]:
             {
                 "text": seen.text,
                 "line": seen.line,
-                "verdict": seen.watched.verdict if seen.watched else None,
-                "step": seen.watched.step if seen.watched else None,
+                "verdict": seen.report.verdict if seen.report else None,
+                "step": seen.report.step if seen.report else None,
             }
             for seen in found.observations
         ],
@@ -89,18 +89,18 @@ def _say_replay(file: str, trace: str, found: Replay) -> None:
 
 
 def _watched(seen: MonitorResult) -> ColouredWord:
-    verdict = seen.watched.verdict if seen.watched else "-"
+    verdict = seen.report.verdict if seen.report else "-"
     return ColouredWord(verdict.ljust(_MONITOR_WIDTH), _MONITOR_COLOURS.get(verdict))
 
 
 def _since(seen: MonitorResult) -> str:
     """Say at which step a monitor was decided, or why there is none."""
-    if seen.watched is None:
+    if seen.report is None:
         return "  (about all runs together: no monitor of one)"
-    if seen.watched.step is None:
+    if seen.report.step is None:
         return ""
-    where = f"at step {seen.watched.step}" if seen.watched.step else "at the start"
-    return f"  owed since {where.removeprefix('at ')}" if seen.watched.verdict == "pending" else f"  {where}"
+    where = f"at step {seen.report.step}" if seen.report.step else "at the start"
+    return f"  owed since {where.removeprefix('at ')}" if seen.report.verdict == "pending" else f"  {where}"
 
 
 _TRACES = (".jsonl", ".json")

@@ -44,7 +44,7 @@ from dsa.errors import DocumentError
 from dsa.generators.local_model import LocalGenerator
 from dsa.generators.model_options import SCRIPT_PREFIX
 from dsa.lang import machine_of
-from dsa.machine import ArmTimer, DropTimer, Machine, armed, step_of, timers_after
+from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, step_of, timers_after
 from dsa.runs.bindings import DEFAULT_MODEL, request, require_policy
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import new_run_id
@@ -90,7 +90,7 @@ class Progress:
         self._machine = machine
         self._console = console
         self._quiet = quiet
-        self._state = machine.entered(machine.initial)
+        self._state = machine.entry_leaf(machine.initial)
         self._intents = Intents()
         self._arrived = ledger.EventEntry(0, "")
         self._rows: list[AttemptRow] = []
@@ -150,7 +150,7 @@ class Progress:
                 self._waits(self._started(entry), self._arrived.at_ms)
                 return
             case ledger.MachineEntry(at_ms=at_ms):
-                self._waits(armed(self._machine, self._machine.armed(self._state)), at_ms)
+                self._waits(arm_commands(self._machine, self._machine.armed_timers(self._state)), at_ms)
                 return
             case _:
                 return

@@ -46,7 +46,7 @@ from dsa.runtime.status import Rest, RunStatus, doubted_keys, next_due_ms, parts
 from dsa.runtime.timeline import Moment, RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.targets import emit
-from dsa.text import plural, shortened
+from dsa.text import plural, shorten
 from dsa.trace import show_occurrence
 
 
@@ -458,7 +458,7 @@ def _said(rest: Rest) -> str | None:
     entries = tuple(rest.run.ledger)[::-1] if rest.kind in {"waiting", "finished"} else []
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
     texts = [text_said(entry) for entry in since if isinstance(entry, ResultEntry)]
-    return next((shortened(text) for text in texts if text), None)
+    return next((shorten(text) for text in texts if text), None)
 
 
 def _judged_text(judged: ToJudge) -> str:

@@ -23,7 +23,7 @@ from dsa.runs.place import DEFAULT_RUNS, open_place
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.run import ReplayError
 from dsa.runtime.run_store import DamageError, RunSummary, StoreError
-from dsa.text import closest, shortened
+from dsa.text import closest, shorten
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
@@ -253,7 +253,7 @@ def _stands(found: RunSummary) -> tuple[str, str]:
         case "in doubt":
             return status, f"in doubt: {', '.join(f'{name} {key}' for key, name in summary.in_doubt.items())}"
         case "stopped":
-            return status, f"stopped: {shortened(summary.failure)}"
+            return status, f"stopped: {shorten(summary.failure)}"
     if status in {"cut off", "interrupted"}:
         return status, status
     if status == "due":

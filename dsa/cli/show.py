@@ -26,8 +26,8 @@ from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.timeline import Moment, Percept, percepts
 from dsa.testing.suites import as_scenario
-from dsa.text import shortened
-from dsa.trace import escaped, show_occurrence, show_values, table_lines
+from dsa.text import shorten
+from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
 
 
 @click.command("show", cls=JsonRunCommand)
@@ -210,7 +210,7 @@ def percept_lines(record: RunRecord) -> Iterator[str]:
         for seen in percepts(machine, record.run.ledger)
     ]
     header = ("percept", "action", "state", *(["deps"] if has_uses else []), "changed")
-    yield from table_lines(header, [tuple(map(escaped, row)) for row in rows])
+    yield from table_lines(header, [tuple(map(escape_cell, row)) for row in rows])
 
 
 @attrs.frozen
@@ -251,6 +251,6 @@ def _attempt(attempt: AttemptRecord, names: Mapping[str, str]) -> str:
         f"by {by}" if by else "",
         f"uses {uses}" if uses else "",
         f"redacted: {', '.join(attempt.redacted)}" if attempt.redacted else "",
-        f"{outcome}: {shortened(said)}" if said else outcome,
+        f"{outcome}: {shorten(said)}" if said else outcome,
     ]
     return "  ".join(filter(None, parts))

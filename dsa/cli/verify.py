@@ -15,21 +15,21 @@ import attrs
 import click
 
 from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, spelled
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, kernel_claim
 from dsa.checks.report import CheckReport
 from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, say, tell_json
 from dsa.declarations import show
 from dsa.edge.document_files import load, read_text
 from dsa.errors import DocumentError
-from dsa.kernel import GUARDED, STUCK, TABLE, Claim, established, needs_file, read
-from dsa.lang import dumps, expanded
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, TABLE, Claim, needs_file, read, verify_claim
+from dsa.lang import dumps, expand_steps
 from dsa.machine import Machine
 from dsa.text import plural
 
 
 def canonical(machine: Machine) -> tuple[Machine, str]:
     """Return what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
-    about = behaviour(expanded(machine))
+    about = behaviour(expand_steps(machine))
     return about, dumps(about)
 
 
@@ -37,7 +37,7 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
     """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
     certifier = Certifier(*canonical(machine))
     fill(certifier)
-    made = certifier.certified()
+    made = certifier.draft()
     Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
     say(
         f"{out}: {made.claims} claims; `dsa verify {out}` reads them" if made.claims else f"{out}: nothing is claimed",
@@ -140,9 +140,9 @@ def _summary(refused: int, missing: int) -> str:
 
 def _owed(machine: Machine) -> dict[What, str]:
     """Return what a certificate of a machine is to claim: what every machine owes, and its properties, as they are told."""
-    owed: dict[What, str] = {(form, ()): form for form in (FAULTLESS, STUCK, GUARDED)}
+    owed: dict[What, str] = {(form, ()): form for form in (FAULTLESS, NO_DEADLOCK, DEFINITION_4)}
     for declared in machine.properties:
-        claim, said = spelled(declared.form), show(declared.form)
+        claim, said = kernel_claim(declared.form), show(declared.form)
         owed[_what(claim) if claim else (said, ())] = said if claim else f"{said} (odds are not certified)"
     return owed
 
@@ -189,7 +189,7 @@ def _is_claim(claim: object) -> bool:
 def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
     """Return what the kernel says of a claim."""
     try:
-        said = established(machine, claim, compare)
+        said = verify_claim(machine, claim, compare)
     except AssertionError as why:
         return KernelVerdict(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
     except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import click
 
-from dsa.checks.explanation import ValuationCase, Why, why
+from dsa.checks.explanation import Explanation, ValuationCase, why
 from dsa.checks.places import RowView, line_of
 from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, say, tell_json
 from dsa.edge.document_files import load
@@ -35,12 +35,12 @@ def command(
         say(found.show())
 
 
-def _as_json(found: Why) -> dict[str, Any]:
+def _as_json(found: Explanation) -> dict[str, Any]:
     return {
         "event": found.event,
         "state": found.state,
         "decided_by": found.source,
-        "final": found.finished,
+        "final": found.is_finished,
         "accepted": list(found.accepted),
         "complete": found.complete,
         "cases": [_case(case) for case in found.cases],
@@ -62,6 +62,6 @@ def _row(view: RowView) -> dict[str, Any]:
     return {
         "line": line_of(view.row) or None,
         "row": str(view.row),
-        "enabled": view.enabled,
+        "enabled": view.is_enabled,
         "conjuncts": [{"text": text, "true": true} for text, true in view.conjuncts],
     }

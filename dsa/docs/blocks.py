@@ -1,11 +1,7 @@
-"""Parts: what the content of a block consists of, and how Markdown spells it.
+"""Blocks: the parts of a page that show a machine (its diagram, its table, its verdicts, its scenarios), and their Markdown.
 
-Frozen values without any syntax, so that Markdown and Sphinx show the same. Their texts are plain; whoever spells them escapes them.
-
-Blocks: what a page shows of a machine (its diagram, its table, its verdicts, its scenarios), as parts without syntax.
-
-Takes a machine document that was read, and options; returns parts. The same document gives the same parts on every machine: there are no times, no paths and
-no line numbers in them.
+`parts_of` returns frozen values without any syntax, so that Markdown and Sphinx show the same. Their texts are plain; a writer escapes them. The same
+document gives the same parts on every computer: they have no times, paths or line numbers.
 """
 
 import re
@@ -20,9 +16,9 @@ from dsa.errors import Diagnostic
 from dsa.lang.document_writer import STEP_COLUMNS, scenario_cells, scenario_settings, step_cells
 from dsa.machine import Machine
 from dsa.targets.mermaid import Direction, mermaid
-from dsa.trace import ROW_COLUMNS, escaped, show_values, table_lines, transition_cells
+from dsa.trace import ROW_COLUMNS, escape_cell, show_values, table_lines, transition_cells
 
-#: What Markdown would take for its own in the middle of a sentence; an underscore only at the edge of a word.
+#: Characters that are Markdown in the middle of a sentence; an underscore only at the edge of a word.
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)")
 
 
@@ -43,7 +39,7 @@ class Sentence:
 
 @attrs.frozen
 class Caption:
-    """A line above a grid: a name in bold, and what is said of it."""
+    """A line above a grid: a name in bold, and more text."""
 
     name: str
     more: str = ""
@@ -77,13 +73,13 @@ class SvgDiagram:
 Part = Sentence | Caption | Grid | MermaidDiagram | SvgDiagram
 
 
-def markdown(parts: Iterable[Part], drawn: Callable[[MermaidDiagram | SvgDiagram], str] | None = None) -> str:
-    """Write parts as Markdown, an empty line between them and none at the end. `drawn` writes diagrams otherwise."""
-    return "\n\n".join(_text(part, drawn or diagram_text) for part in parts)
+def markdown(parts: Iterable[Part], draw: Callable[[MermaidDiagram | SvgDiagram], str] | None = None) -> str:
+    """Return parts as Markdown, with an empty line between them and none at the end. `draw` replaces the writer of diagrams."""
+    return "\n\n".join(_text(part, draw or diagram_text) for part in parts)
 
 
 def label_of(machine: Machine) -> str:
-    """Return what is said of a picture of a machine to people who do not see it."""
+    """Return the label of a machine's picture, for people who do not see it."""
     return f"The states of {machine.name} and the rows between them"
 
 
@@ -96,26 +92,26 @@ def diagram_text(part: MermaidDiagram | SvgDiagram) -> str:
     return f"```mermaid\n{text}```"
 
 
-def _text(part: Part, drawn: Callable[[MermaidDiagram | SvgDiagram], str]) -> str:
+def _text(part: Part, draw: Callable[[MermaidDiagram | SvgDiagram], str]) -> str:
     match part:
         case Sentence(text):
             return _plain(text)
         case Caption(name, more):
             return f"**{_plain(name)}**{f' {_plain(more)}' if more else ''}"
         case Grid(header, rows, code):
-            spelled = [
+            cells = [
                 [_cell(text, is_code=name in code) for name, text in zip(header, row, strict=True)] for row in rows
             ]
-            return "\n".join(table_lines(header, spelled))
+            return "\n".join(table_lines(header, cells))
         case MermaidDiagram() | SvgDiagram():
-            return drawn(part)
+            return draw(part)
 
 
 def _cell(text: str, *, is_code: bool) -> str:
-    """Write a cell as documents have it; a comment in it would be one of the page, or even a marker."""
+    """Return a cell as in documents, without comments, which could be markers of the page."""
     if is_code and "`" not in text:
-        return f"`{escaped(text)}`" if text else ""
-    return escaped(text).replace("<!--", "&lt;!--")
+        return f"`{escape_cell(text)}`" if text else ""
+    return escape_cell(text).replace("<!--", "&lt;!--")
 
 
 def _plain(text: str) -> str:
@@ -127,10 +123,10 @@ Options = Mapping[str, str]
 
 @attrs.frozen
 class MachineDocument:
-    """A document that blocks are about: its machine, what was found as it was read, and its checks, made when first asked for."""
+    """A document for blocks: its machine, the diagnostics of its reading, and its checks, run at first use."""
 
     machine: Machine
-    found: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]
     checks: Callable[[Machine], CheckReport]
 
     @cached_property
@@ -159,7 +155,7 @@ def _diagram(options: Options, machine: Machine) -> Part:
 
 
 def _table(options: Options, machine: Machine) -> tuple[Part, ...]:
-    """Return the Steps of a workflow; of any other machine, and when asked for, its rows, if need be in a grid for each source."""
+    """Return the Steps of a workflow; for any other machine, or as an option, the rows, in one grid or in one for each source."""
     if machine.steps and not {"rows", "grouped"} & options.keys():
         return (_grid(STEP_COLUMNS, step_cells(machine)),)
     cells = [tuple(transition_cells(row).values()) for row in machine.transitions]
@@ -173,14 +169,14 @@ def _table(options: Options, machine: Machine) -> tuple[Part, ...]:
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
-    """Return a grid without the columns in which no row has anything."""
-    used = [place for place in range(len(header)) if any(row[place] for row in rows)]
-    return Grid([header[place] for place in used], [[row[place] for place in used] for row in rows])
+    """Return a grid without empty columns."""
+    places = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    return Grid([header[place] for place in places], [[row[place] for place in places] for row in rows])
 
 
 def _verdicts(options: Options, document: MachineDocument) -> tuple[Part, ...]:
     report = document.report
-    totals = Sentence(f"Checked: {totals_text((*document.found, *report.diagnostics), report)}.")
+    totals = Sentence(f"Checked: {totals_text((*document.diagnostics, *report.diagnostics), report)}.")
     if options.get("format") == "line":
         return (totals,)
     parts: list[Part] = [Sentence(f"Explored: {'; '.join(map(explored_text, report.explorations))}.")]
@@ -194,16 +190,16 @@ def _verdicts(options: Options, document: MachineDocument) -> tuple[Part, ...]:
 
 
 def _note(result: PropertyResult, report: CheckReport) -> str:
-    """Say what a verdict relies on, why it is not HOLDS, and where it is not about all that was explored."""
-    explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
-    at = "; ".join(filter(None, map(show_values, result.values))) if result.values != explored else ""
-    said = [
+    """Return a note: what a verdict relies on, why it is not HOLDS, and its parameter values if it is not about all explored ones."""
+    valuations = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
+    at = "; ".join(filter(None, map(show_values, result.values))) if result.values != valuations else ""
+    remarks = [
         f"if {result.condition}" if result.condition else "",
         result.reason,
         f"assuming {'; '.join(result.assumes)}" if result.assumes else "",
         f"at {at}" if at else "",
     ]
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, remarks))
 
 
 def _scenarios(machine: Machine) -> tuple[Part, ...]:

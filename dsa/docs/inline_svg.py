@@ -1,8 +1,6 @@
-"""SVG as pages have it: a picture without anything around it, which names no other host, and files that know what they were drawn from.
+"""Inline SVG: pictures for pages, without references to other hosts, and SVG files that record what they were drawn from.
 
-Takes the text that a renderer wrote, returns text.
-
-Figures: diagrams as HTML, drawn on this machine and a part of the page.
+`inline` and `seal_svg` take the text that a renderer wrote. `figure` draws a diagram as HTML, on this computer.
 """
 
 import re
@@ -19,9 +17,9 @@ _SEAL = re.compile(r"\n<!-- dsa docs: drawn from ([0-9a-f]{64}), drawing ([0-9a-
 
 
 def inline(svg: str, label: str) -> str:
-    """Return a renderer's SVG as one `svg` element to put into HTML.
+    """Return a renderer's SVG as one `svg` element for HTML.
 
-    What leads to another host (the doctype, the namespaces) is left out, and so are ids and tooltips: several pictures may stand in one page. `label` is
+    It has no references to other hosts (the doctype, the namespaces), and no ids or tooltips, as a page may have several pictures. `label` is
     for people who do not see it.
     """
     root = ET.fromstring(svg)  # noqa: S314  (our renderer wrote it)
@@ -34,19 +32,19 @@ def inline(svg: str, label: str) -> str:
     return _BETWEEN.sub(">\n<", ET.tostring(root, encoding="unicode").strip())
 
 
-def sealed(svg: str, label: str, drawn_from: str) -> str:
-    """Return the text of an SVG file that ends with the digests of what it was drawn from and of the drawing."""
+def seal_svg(svg: str, label: str, drawn_from: str) -> str:
+    """Return the text of an SVG file that ends with the digests of its source and of the drawing."""
     drawing = inline(svg, label).replace("<svg ", f'<svg xmlns="{_NAMESPACE}" ', 1)
     return f"{drawing}\n<!-- dsa docs: drawn from {_digest(drawn_from)}, drawing {_digest(drawing)} -->\n"
 
 
 def is_sealed(text: str) -> bool:
-    """Return whether `sealed` wrote a text, be it changed since."""
+    """Return whether `seal_svg` wrote a text, even if it has changed since."""
     return _SEAL.search(text) is not None
 
 
 def is_fresh(text: str, drawn_from: str) -> bool:
-    """Return whether a file was drawn from this text and not changed since. No renderer is asked, so releases of one do not matter."""
+    """Return whether a file was drawn from this text and has not changed since. It calls no renderer, so their releases do not matter."""
     seal = _SEAL.search(text)
     return seal is not None and seal.groups() == (_digest(drawn_from), _digest(text[: seal.start()]))
 

@@ -3,8 +3,8 @@
     plugins:
       - dsa
 
-The blocks between markers (`dsa.docs.pages`) are made anew as the site is built. A page that is a machine document itself has its picture below its title. Pictures
-are SVG in the page: no script draws them, and no other host is asked.
+A build makes the blocks between markers (`dsa.docs.pages`) anew. A page that is a machine document itself has its picture below its title. Pictures
+are SVG in the page: no script draws them, and they need no other host.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 from dsa.docs.blocks import markdown, parts_of
 from dsa.docs.inline_svg import figure
-from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, marked, may_have_markers
+from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, may_have_markers, read_markers
 from dsa.edge.images import RenderError
 from dsa.lang.markdown import MarkdownDocument, read
 
@@ -33,10 +33,10 @@ class PluginOptions(Config):
 
 
 class MkDocsPlugin(BasePlugin[PluginOptions]):
-    """Shows machines in the pages of a site."""
+    """The plugin: machines in the pages of a site."""
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:  # noqa: ARG002  (MkDocs' signature)
-        """Begin to read documents anew: `mkdocs serve` builds again when they have changed."""
+        """Forget the documents: `mkdocs serve` builds again when they have changed."""
         self._library = Library()
 
     def on_page_markdown(self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG002
@@ -46,7 +46,7 @@ class MkDocsPlugin(BasePlugin[PluginOptions]):
         path = Path(page.file.abs_src_path)
         try:
             if may_have_markers(markdown):
-                return self._with_blocks(_numbered(markdown, page), path)
+                return self._with_blocks(_read_page(markdown, page), path)
             return self._with_picture(markdown, path) if self.config.pictures else markdown
         except RenderError as fault:
             raise PluginError(str(fault)) from fault
@@ -68,7 +68,7 @@ class MkDocsPlugin(BasePlugin[PluginOptions]):
         return markdown(parts_of(block.kind, dict(block.options), document), figure)
 
     def _with_picture(self, text: str, path: Path) -> str:
-        """Return a page with the picture of the machine that it is, if it is one."""
+        """Return a page that is a machine with its picture; any other page as it is."""
         page = read(text, path.name)
         if not _is_about_rows(page):
             return text
@@ -83,14 +83,14 @@ class MkDocsPlugin(BasePlugin[PluginOptions]):
 
 
 def _is_about_rows(page: MarkdownDocument) -> bool:
-    """Return whether a page has a title and a table of Transitions or Steps, so that it is meant as a machine document."""
+    """Return whether a page has a title and a table of Transitions or Steps, and so is meant as a machine document."""
     return bool(page.titles) and any(
         section.kind in {"transitions", "steps"} and section.tables for section in page.sections
     )
 
 
-def _numbered(text: str, page: Page) -> MarkedText:
-    """Read the markers of a page with the lines that they have in its file, in which its settings may come first."""
+def _read_page(text: str, page: Page) -> MarkedText:
+    """Read the markers of a page, with their lines in its file, where settings may come first."""
     whole = page.file.content_string
     before = whole[: -len(text)].count("\n") if whole.endswith(text) else 0
-    return marked("\n" * before + text, page.file.src_uri)
+    return read_markers("\n" * before + text, page.file.src_uri)

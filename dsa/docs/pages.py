@@ -1,15 +1,12 @@
-"""Markers: the comments in a Markdown page between which a block is kept fresh.
+"""Pages: Markdown files with blocks about machines between markers, as they are and as they should be.
 
     <!-- dsa:diagram machine.md format=svg -->
     (what dsa writes)
     <!-- /dsa -->
 
-Takes the text of a page, returns its blocks and what is wrong with its markers; and, with new contents, the new text. Everything outside the blocks
-stays byte for byte. markdown-it finds the markers, so what a page shows as code is not a marker.
-
-Pages: Markdown files with blocks about machines, as they are and as they should be.
-
-Takes paths, returns drafts of pages; a draft is written or only looked at. Documents are read, and checked, once for all pages.
+`read_markers` returns the blocks of a text, and what is wrong with its markers; `MarkedText.with_contents` returns the text with new contents. Everything
+outside the blocks stays byte for byte. markdown-it finds the markers, so code on a page is not a marker. `draft` returns a page as it should be,
+to be written or only compared. A `Library` reads and checks each document once for all pages.
 """
 
 import re
@@ -23,7 +20,7 @@ from markdown_it.token import Token
 from dsa.checks.report import CheckReport, check
 from dsa.checks.search.exploration import automatic
 from dsa.docs.blocks import MachineDocument, SvgDiagram, label_of, markdown, parts_of
-from dsa.docs.inline_svg import is_fresh, is_sealed, sealed
+from dsa.docs.inline_svg import is_fresh, is_sealed, seal_svg
 from dsa.edge.document_files import locate_from, read_bytes, read_document
 from dsa.edge.file_locks import files_below
 from dsa.edge.images import portable_svg
@@ -46,15 +43,15 @@ EXAMPLE = "<!-- dsa:diagram machine.md -->"
 END = "<!-- /dsa -->"
 
 _LINE_END = re.compile(r"\r\n?|\n")
-#: What is meant as a marker, rightly written or not.
-_MEANT = re.compile(r"<!--\s*(?:/\s*dsa\b|dsa\s*:)")
+#: The beginning of a marker, correct or not.
+_LIKE_MARKER = re.compile(r"<!--\s*(?:/\s*dsa\b|dsa\s*:)")
 _MARKER = re.compile(r"<!--\s*(?:(?P<end>/dsa)|dsa:(?P<words>(?:(?!-->)[^\r\n])*?))\s*-->")
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
 
 @attrs.frozen
 class MarkerFault:
-    """What is wrong with a marker, or with the document that it names: where, why, and what to write instead."""
+    """A fault of a marker, or of the document that it names: its place, the reason, and what to write instead."""
 
     span: Span
     message: str
@@ -66,7 +63,7 @@ class MarkerFault:
 
 @attrs.frozen
 class MarkedBlock:
-    """A block of a page: its kind, the document that it is about, its options (a flag has no text), its markers' lines from 1."""
+    """A block of a page: its kind, its document, its options (a flag has no text), and the lines of its markers from 1."""
 
     kind: str
     document: str
@@ -75,7 +72,7 @@ class MarkedBlock:
     last: int
 
     def option(self, name: str) -> str | None:
-        """Return the text of an option; None where it is not there."""
+        """Return the text of an option; None if it is missing."""
         return dict(self.options).get(name)
 
     @property
@@ -86,7 +83,7 @@ class MarkedBlock:
 
 @attrs.frozen
 class MarkedText:
-    """A text, its blocks in order, and what is wrong with its markers."""
+    """A text, its blocks in order, and the faults of its markers."""
 
     text: str
     blocks: tuple[MarkedBlock, ...] = ()
@@ -99,11 +96,11 @@ class MarkedText:
         """
         lines = _lines(self.text)
         pieces: list[str] = []
-        done = 0
+        position = 0
         for block, content in zip(self.blocks, contents, strict=True):
-            pieces += [*lines[done : block.line], _inside(lines, block, content)]
-            done = block.last - 1
-        return "".join([*pieces, *lines[done:]])
+            pieces += [*lines[position : block.line], _inside(lines, block, content)]
+            position = block.last - 1
+        return "".join([*pieces, *lines[position:]])
 
     def stale(self, contents: Iterable[str]) -> tuple[bool, ...]:
         """Return for each block whether a new content would change it."""
@@ -113,24 +110,24 @@ class MarkedText:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text, each with what ends it."""
+    """Return the lines of a text, each with its line end."""
     return [f"{line}{end}" for line, end in zip(_LINE_END.split(text), [*_LINE_END.findall(text), ""], strict=True)]
 
 
 def _inside(lines: list[str], block: MarkedBlock, content: str) -> str:
-    """Return what stands between the markers of a block that has a content."""
+    """Return the text between the markers of a block with this content."""
     opening = lines[block.line - 1]
     end = opening[len(opening.rstrip("\r\n")) :]
     return "".join(f"{line}{end}" for line in ("", *content.split("\n"), ""))
 
 
 def may_have_markers(text: str) -> bool:
-    """Return whether anything in a text looks like a marker; where nothing does, there is no need to read it."""
-    return _MEANT.search(text) is not None
+    """Return whether anything in a text looks like a marker; if not, it need not be read."""
+    return _LIKE_MARKER.search(text) is not None
 
 
-def marked(text: str, path: str) -> MarkedText:
-    """Read the markers of a page. Any text is a page; what is wrong with its markers is in `faults`, one for each."""
+def read_markers(text: str, path: str) -> MarkedText:
+    """Read the markers of a page. Any text is a page; `faults` has one fault for each wrong marker."""
     if not may_have_markers(text):
         return MarkedText(text)
     reader = _Reader(_LINE_END.split(text), path)
@@ -140,19 +137,19 @@ def marked(text: str, path: str) -> MarkedText:
 
 
 def _places(text: str) -> Iterator[tuple[Token, int]]:
-    """Return the pieces of HTML in which a marker is meant, with their lines from 0."""
+    """Yield the pieces of HTML that look like markers, with their lines from 0."""
     # A byte order mark is not a part of the text, and would keep a marker in the first line from being one.
     for token in MarkdownIt("commonmark").enable("table").parse(text.removeprefix("\ufeff")):
         line = token.map[0] if token.map else 0
-        if token.type == "html_block" and _MEANT.search(token.content):
+        if token.type == "html_block" and _LIKE_MARKER.search(token.content):
             yield token, line
         for child in token.children or ():
-            if child.type == "html_inline" and _MEANT.search(child.content):
+            if child.type == "html_inline" and _LIKE_MARKER.search(child.content):
                 yield child, line
 
 
 class _WrongMarker(Exception):  # noqa: N818  (the reader makes a fault of it)
-    """Raised for an opening marker that cannot be read: why, and what to write instead."""
+    """Raised for an opening marker that cannot be read; `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -160,7 +157,7 @@ class _WrongMarker(Exception):  # noqa: N818  (the reader makes a fault of it)
 
 
 class _Reader:
-    """Takes one marker after the other, and knows which block is open."""
+    """A reader that takes one marker after the other, and knows the open block."""
 
     def __init__(self, lines: list[str], path: str) -> None:
         self._lines, self._path = lines, path
@@ -171,17 +168,17 @@ class _Reader:
         self._next = 0
 
     def take(self, token: Token, line: int) -> None:
-        """Take a piece of HTML in which a marker is meant, and the line from 0 in which it, or the text around it, begins."""
-        found = _MARKER.fullmatch(token.content.strip())
-        if token.type != "html_block" or token.level or found is None:
-            self._misplaced(line, is_end=re.match(r"<!--\s*/", token.content.strip()) is not None)
-        elif found["end"]:
+        """Take a piece of HTML that looks like a marker, and the line from 0 in which it, or the text around it, begins."""
+        match = _MARKER.fullmatch(token.content.strip())
+        if token.type != "html_block" or token.level or match is None:
+            self._report_misplaced(line, is_end=re.match(r"<!--\s*/", token.content.strip()) is not None)
+        elif match["end"]:
             self._close(self._span(line))
         else:
-            self._begin(found["words"], self._span(line))
+            self._begin(match["words"], self._span(line))
 
     def end(self) -> tuple[tuple[MarkedBlock, ...], tuple[MarkerFault, ...]]:
-        """Return what was found, once all is read."""
+        """Return the blocks and the faults, after the last marker."""
         if self._open is not None:
             self._not_closed(self._open, "the end of the page")
         return tuple(self._blocks), tuple(self._faults)
@@ -207,9 +204,9 @@ class _Reader:
         message = f"the block {block.kind} is not closed before {before}"
         self._fault(block.span, message, f"write {END} in a line of its own where it ends")
 
-    def _misplaced(self, line: int, *, is_end: bool) -> None:
+    def _report_misplaced(self, line: int, *, is_end: bool) -> None:
         """Report a marker that is not alone in its line, or not at the left margin, or not complete."""
-        there = [at for at in range(max(line, self._next), len(self._lines)) if _MEANT.search(self._lines[at])]
+        there = [at for at in range(max(line, self._next), len(self._lines)) if _LIKE_MARKER.search(self._lines[at])]
         place = there[0] if there else line
         self._next = place + 1
         if not (is_end and self._is_skipped):
@@ -222,8 +219,8 @@ class _Reader:
 
     def _span(self, line: int) -> Span:
         source = self._lines[line]
-        found = _MEANT.search(source)
-        start = found.start() if found else 0
+        match = _LIKE_MARKER.search(source)
+        start = match.start() if match else 0
         end = source.find("-->", start)
         return Span(self._path, line + 1, start + 1, (len(source) if end < 0 else end + len("-->")) + 1, source)
 
@@ -241,8 +238,8 @@ def _block(words: str, span: Span) -> MarkedBlock:
     if not rest:
         hint = f"write <!-- dsa:{kind} PATH -->: a path from the folder of this page, or the name of a shipped machine"
         raise _WrongMarker(f"the block {kind} names no document", hint)
-    document, *written = rest
-    options = tuple(_option(kind, each) for each in written)
+    document, *option_words = rest
+    options = tuple(_option(kind, each) for each in option_words)
     names = [name for name, _ in options]
     for name in names:
         if names.count(name) > 1:
@@ -251,9 +248,9 @@ def _block(words: str, span: Span) -> MarkedBlock:
     return MarkedBlock(kind, document, options, span, span.line)
 
 
-def _option(kind: str, written: str) -> tuple[str, str]:
+def _option(kind: str, word: str) -> tuple[str, str]:
     """Return the name and the text of an option. Raises _WrongMarker."""
-    name, equals, text = written.partition("=")
+    name, equals, text = word.partition("=")
     options = BLOCKS[kind]
     if name not in options:
         raise _WrongMarker(f"the block {kind} has no option '{name}'", closest(name, options, "it has no options"))
@@ -262,9 +259,9 @@ def _option(kind: str, written: str) -> tuple[str, str]:
         if equals:
             raise _WrongMarker(f"the option '{name}' has no value", f"write {name} alone")
     elif not text or (values is not None and text not in values):
-        said = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
+        message = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
         raise _WrongMarker(
-            said, "write file=NAME.svg" if values is None else f"write one of {name}={f', {name}='.join(values)}"
+            message, "write file=NAME.svg" if values is None else f"write one of {name}={f', {name}='.join(values)}"
         )
     return name, text
 
@@ -279,7 +276,7 @@ def _require_sense(options: Mapping[str, str]) -> None:
 
 
 _FILE = re.compile(r"[\w+-][\w ./+-]*\.svg")
-#: How the names of pages end in a folder.
+#: The name endings of pages in a folder.
 PAGES = (".md", ".markdown")
 
 
@@ -292,14 +289,14 @@ class BlockError(DsaError):
 
 
 class Library:
-    """Documents and drawings of several pages: a document is read once and checked at most once, a drawing is of one machine."""
+    """The documents and drawings of several pages. A document is read once and checked at most once; a drawing shows one machine."""
 
     def __init__(self) -> None:
         self._documents: dict[Path, MachineDocument] = {}
         self._drawings: dict[Path, PageDrawing] = {}
 
     def document(self, folder: Path, name: str) -> MachineDocument:
-        """Return a document by its path from a page's folder, or its name if it is shipped. Raises BlockError, also when it is not a machine."""
+        """Return a document by its path from a page's folder, or its name if it is shipped. Raises BlockError, also if it is not a machine."""
         try:
             path = locate_from(folder, name)
             key = path.resolve()
@@ -312,7 +309,7 @@ class Library:
         return self._documents[key]
 
     def drawing(self, folder: Path, part: SvgDiagram) -> "PageDrawing":
-        """Return the drawing of a diagram on a page in a folder. Raises BlockError where it must not be written."""
+        """Return the drawing of a diagram on a page in a folder. Raises BlockError if it must not be written."""
         path = folder / part.file
         if not _FILE.fullmatch(part.file) or ".." in path.relative_to(folder).parts or not path.parent.is_dir():
             raise BlockError(
@@ -328,29 +325,29 @@ class Library:
                 f"{part.file} is there, and dsa docs has not drawn it", "write file=NAME.svg with another name"
             )
         new = PageDrawing(path, before, label_of(part.machine), dot(part.machine))
-        found = self._drawings.setdefault(path.resolve(), new)
-        if found.drawn_from != new.drawn_from:
+        drawing = self._drawings.setdefault(path.resolve(), new)
+        if drawing.drawn_from != new.drawn_from:
             raise BlockError(f"{part.file} is the drawing of another block", "write file=NAME.svg with another name")
-        return found
+        return drawing
 
 
 def _document(name: str, path: Path) -> MachineDocument:
-    reading = read_document(str(path))
-    if reading.machine is None:
-        found = reading.diagnostics
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise BlockError(f"{name} is not a machine: {found[0].message}{more}", f"`dsa check {path}` says where")
-    return MachineDocument(reading.machine, reading.diagnostics, _checked)
+    result = read_document(str(path))
+    if result.machine is None:
+        diagnostics = result.diagnostics
+        more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+        raise BlockError(f"{name} is not a machine: {diagnostics[0].message}{more}", f"`dsa check {path}` says where")
+    return MachineDocument(result.machine, result.diagnostics, _check)
 
 
-def _checked(machine: Machine) -> CheckReport:
-    """Check a machine without a limit of time: what a page says does not depend on how fast its machine is."""
+def _check(machine: Machine) -> CheckReport:
+    """Check a machine without a time limit, so that a page does not depend on the speed of the computer."""
     return check(machine, engine=automatic(compiled))
 
 
 @attrs.frozen
 class PageDrawing:
-    """An SVG file beside a page: where it is, what is in it now (None: nothing), what it is to be drawn from."""
+    """An SVG file beside a page: its path, its content now (None if it is missing), its label and its source."""
 
     path: Path
     before: bytes | None
@@ -363,10 +360,10 @@ class PageDrawing:
         return self.before is None or not is_fresh(self.before.decode("utf-8", "replace"), self.drawn_from)
 
     def write(self) -> None:
-        """Draw it, unless that was done for another page. Raises RenderError, DocumentError or OSError; the file is then as it was."""
+        """Draw the file, unless another page has done it. Raises RenderError, DocumentError or OSError; the file then stays as it was."""
         if self.path.exists() and is_fresh(self.path.read_bytes().decode("utf-8", "replace"), self.drawn_from):
             return
-        text = sealed(portable_svg(self.drawn_from), self.label, self.drawn_from)
+        text = seal_svg(portable_svg(self.drawn_from), self.label, self.drawn_from)
         replace_file(self.path, text.encode("utf-8"), self.before)
 
 
@@ -381,7 +378,7 @@ class BlockState:
 
 @attrs.frozen
 class PageDraft:
-    """A page as it is and as it should be. Where there are faults, nothing may be written."""
+    """A page as it is and as it should be. If there are faults, nothing may be written."""
 
     path: Path
     before: bytes
@@ -405,20 +402,20 @@ class PageDraft:
 
 
 def pages_in(paths: Sequence[Path]) -> Iterator[Path]:
-    """Return the pages at paths, each once: files as they are named, in folders the Markdown files, in the order of their names.
+    """Yield the pages at paths, each once: files in the given order, and the Markdown files of folders in the order of their names.
 
     Hidden files and folders, `node_modules` and links in a folder are left out.
     """
-    seen: set[Path] = set()
+    visited_paths: set[Path] = set()
     for path in paths:
         for page in files_below(path, PAGES) if path.is_dir() else (path,):
-            if (key := page.resolve()) not in seen:
-                seen.add(key)
+            if (key := page.resolve()) not in visited_paths:
+                visited_paths.add(key)
                 yield page
 
 
 def draft(path: Path, library: Library) -> PageDraft:
-    """Return a page as it should be. Raises DocumentError when it cannot be read; what is wrong with its markers is in `faults`."""
+    """Return a page as it should be; `faults` has those of its markers. Raises DocumentError if it cannot be read."""
     before = read_bytes(path)
     text = before.decode("utf-8", "replace")
     if not may_have_markers(text):
@@ -427,11 +424,11 @@ def draft(path: Path, library: Library) -> PageDraft:
         raise DocumentError(str(path), "is not UTF-8 text")
     if len(text) > MOST_CHARACTERS:
         raise DocumentError(str(path), f"has {len(text):,} characters, and pages of {MOST_CHARACTERS:,} are read")
-    return _Drafting(path, before, marked(text, str(path)), library).draft()
+    return _PageDrafter(path, before, read_markers(text, str(path)), library).draft()
 
 
-class _Drafting:
-    """Makes the contents of a page's blocks one after the other, and collects what is wrong."""
+class _PageDrafter:
+    """A maker of a page's draft, which collects the faults."""
 
     def __init__(self, path: Path, before: bytes, page: MarkedText, library: Library) -> None:
         self._path, self._before, self._page, self._library = path, before, page, library
@@ -439,10 +436,10 @@ class _Drafting:
 
     def draft(self) -> PageDraft:
         """Return the draft."""
-        made = [self._content(block) for block in self._page.blocks]
+        pairs = [self._content(block) for block in self._page.blocks]
         if self._faults:
             return PageDraft(self._path, self._before, self._page.text, (), tuple(sorted(self._faults, key=_place)))
-        contents = [content for content, _ in made]
+        contents = [content for content, _ in pairs]
         text = self._page.with_contents(contents)
         if not self._means_the_same(text):
             span = self._page.blocks[0].span
@@ -452,12 +449,12 @@ class _Drafting:
             return PageDraft(self._path, self._before, self._page.text, (), (fault,))
         states = [
             BlockState(block, is_stale or (drawing is not None and drawing.is_stale), drawing)
-            for block, is_stale, (_, drawing) in zip(self._page.blocks, self._page.stale(contents), made, strict=True)
+            for block, is_stale, (_, drawing) in zip(self._page.blocks, self._page.stale(contents), pairs, strict=True)
         ]
         return PageDraft(self._path, self._before, text, tuple(states))
 
     def _content(self, block: MarkedBlock) -> tuple[str, PageDrawing | None]:
-        """Return the content of a block and its drawing; nothing where there is a fault."""
+        """Return the content of a block and its drawing; an empty content if there is a fault."""
         try:
             document = self._library.document(self._path.parent, block.document)
             parts = parts_of(block.kind, dict(block.options), document)
@@ -477,7 +474,7 @@ class _Drafting:
         try:
             machine = self._library.document(self._path.parent, reference[0]).machine
         except BlockError:
-            return True  # a spec of nothing means nothing
+            return True  # a spec without its machine means nothing
         return read_spec(self._page.text, machine, name).machine == read_spec(text, machine, name).machine
 
 

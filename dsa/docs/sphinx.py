@@ -5,8 +5,8 @@
        :grouped:
        :rows:
 
-The path begins at the folder of the page, or, with a `/`, at the source folder; the name of a shipped machine will do as well. Diagram and table are shown where nothing
-else is asked for. The picture is SVG in the page: no script draws it, and no other host is asked. Builders other than those for HTML leave it out.
+The path starts at the folder of the page, or, with a `/`, at the source folder; the name of a shipped machine works too. The default is the diagram and the
+table. The picture is SVG in the page: no script draws it, and it needs no other host. Builders other than those for HTML leave it out.
 With MyST the directive is written as MyST writes directives.
 """
 
@@ -26,19 +26,19 @@ from dsa.edge.images import RenderError
 from dsa.machine import Machine
 from dsa.text import closest
 
-_SHOWN = "diagram, table"
+_DEFAULT_KINDS = "diagram, table"
 
 
 class MachineDirective(SphinxDirective):
-    """The directive `dsa-machine`. What is wrong with it is an error of the page, with its line."""
+    """The directive `dsa-machine`. A fault in it is an error of the page, with its line."""
 
     required_arguments = 1
     final_argument_whitespace = True
     option_spec = {"show": directives.unchanged_required, "grouped": directives.flag, "rows": directives.flag}  # noqa: RUF012  (Sphinx' way)
 
     def run(self) -> list[nodes.Node]:
-        """Return what is shown of the machine."""
-        kinds = [kind.strip() for kind in self.options.get("show", _SHOWN).split(",")]
+        """Return the nodes that show the machine."""
+        kinds = [kind.strip() for kind in self.options.get("show", _DEFAULT_KINDS).split(",")]
         for kind in kinds:
             if kind not in BLOCKS:
                 raise self.error(f"there is no block '{kind}'; {closest(kind, BLOCKS)}")
@@ -63,7 +63,7 @@ class MachineDirective(SphinxDirective):
         return Path(self.env.doc2path(self.env.docname)).parent, name
 
     def _note_dependencies(self, paths: set[str]) -> None:
-        """Have the page built again when one of these files has changed."""
+        """Rebuild the page when one of these files has changed."""
         for path in sorted(paths):
             self.env.note_dependency(str(Path(path).absolute()))
 

@@ -41,7 +41,7 @@ from dsa.edge.performer import (
     traceback_of,
 )
 from dsa.errors import OccurrenceError
-from dsa.machine import Machine, preceding
+from dsa.machine import Machine, timers_before
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
@@ -426,7 +426,7 @@ class Driver:
         Timers that precede it are due as well (S11), and ring before it if they have not yet.
         """
         timer, known = (rung.source or "", rung.event), len(self._inbox)
-        first = sorted(preceding(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
+        first = sorted(timers_before(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
         rings = [
             News(Occurrence(event, source=source)) for source, event in first if self._under_way.drop(source, event)
         ]

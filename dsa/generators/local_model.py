@@ -135,7 +135,7 @@ def _require_short(prompt: str, budget: TokenBudget) -> None:
     tokens = budget.count(prompt)
     if tokens > budget.tokens:
         message = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
-        raise PromptTooLong(message, tokens=tokens, allowed=budget.tokens)
+        raise PromptTooLong(message, tokens=tokens, limit=budget.tokens)
 
 
 def _task(context: Context, template: PromptTemplate | None) -> str:

@@ -1,4 +1,4 @@
-"""Text to Machine, and back: `loads`, `dumps`, `digest`, `formatted`, `expanded`."""
+"""The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `expand_steps`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -8,27 +8,27 @@ from dsa.lang.document_reader import MOST_CHARACTERS, DocumentReading, machine_o
 from dsa.machine import Machine
 
 if TYPE_CHECKING:
-    from dsa.lang.document_writer import digest, dumps, formatted, scenario_text
-    from dsa.lang.steps_table import expanded
+    from dsa.lang.document_writer import digest, dumps, format_document, scenario_text
+    from dsa.lang.steps_table import expand_steps
 
 #: Where the names live that reading does without; each is imported at first use, so that `dsa check` is quick.
 _HOME = {
-    "digest": "document_writer", "dumps": "document_writer", "expanded": "steps_table", "formatted": "document_writer",
+    "digest": "document_writer", "dumps": "document_writer", "expand_steps": "steps_table", "format_document": "document_writer",
     "scenario_text": "document_writer",
 }  # fmt: skip
 
 __all__ = [
-    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expand_steps", "format_document", "loads", "machine_of", "read_machine", "read_spec",
     "scenario_text",
 ]  # fmt: skip
 
 
 def loads(text: str, path: str = "<text>") -> Machine:
     """Read a machine document; `path` is what diagnostics call it. Raises MachineError with every fault found."""
-    reading = read_machine(text, path)
-    if reading.machine is None:
-        raise MachineError(reading.diagnostics)
-    return reading.machine
+    result = read_machine(text, path)
+    if result.machine is None:
+        raise MachineError(result.diagnostics)
+    return result.machine
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)

@@ -1,11 +1,9 @@
-"""Single cells to values: names, lists, domains, updates, effects, options, numbers.
+"""Cells: readers of single table cells, and the columns of each section.
 
-Takes a `Cell`, gives declarations' parts with names as written; whether they are declared is asked later, by
-`dsa.lang.document_reader`. Faults go to the findings, and the function gives None.
+The functions take a `Cell` and return parts of declarations: names, lists, domains, updates, effects, options, numbers. Names stay as written;
+`dsa.lang.document_reader` checks later that they are declared. On a fault they add a finding and return None.
 
-Which sections there are, which columns each knows, and a section's tables as records by column.
-
-Takes sections, gives records; a header or a row that does not fit goes to the findings.
+`COLUMNS` lists the columns of each section. `records` returns the rows of a section by column, and reports headers and rows that do not fit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,10 +14,10 @@ import attrs
 from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.expression_parser import MAX_NAME, NAME, RESERVED, ExpressionParser, Findings, UnreadableError
+from dsa.lang.expression_parser import KEYWORDS, MAX_NAME, NAME, ExpressionParser, Findings, UnreadableError
 from dsa.lang.markdown import Cell, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
 from dsa.machine import duration_of
-from dsa.text import closest, nearest
+from dsa.text import closest, nearest, plural
 
 T = TypeVar("T")
 _KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
@@ -27,29 +25,29 @@ _KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
 
 @attrs.frozen
 class WrittenName:
-    """A name as written, and where."""
+    """A name as written, and its place."""
 
     name: str
     span: Span
 
 
-#: For who writes two names at once, as of parallel regions.
-_BESIDE = "names are separated by ','; a run is in one state: what goes on beside it is an effect that is under way, or the value of a variable"
+#: A hint about two names in one cell, as for parallel regions.
+_BESIDE = "names are separated by ','; a run is in one state: parallel work is an outstanding effect, or the value of a variable"
 
 
-def parsed(
+def parse_cell(
     cell: Cell, read: Callable[[ExpressionParser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
 ) -> T | None:
-    """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for what follows too much."""
+    """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for surplus text at the end."""
     try:
         parser = ExpressionParser(cell)
         value = read(parser)
         parser.end(hint)
     except UnreadableError as fault:
-        meant = (
+        suggestion = (
             _BESIDE if code == "DSA107" and cell.text[fault.start : fault.start + 1] in {"&", "|", "+"} else fault.hint
         )
-        findings.error(code, fault.message, cell.span(fault.start, fault.end), meant)
+        findings.error(code, fault.message, cell.span(fault.start, fault.end), suggestion)
         return None
     return value
 
@@ -57,7 +55,7 @@ def parsed(
 def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     """Read a cell that holds one name."""
     hint = "one name stands here: letters, digits, '_' and '.'"
-    return parsed(cell, lambda parser: parser.name(what).text, findings, hint=hint)
+    return parse_cell(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 
 def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | None:
@@ -70,20 +68,20 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
     if len(name) > MAX_NAME:
         findings.error("DSA203", f"a name has at most {MAX_NAME} characters", cell.span())
         return None
-    if reserved := [part for part in name.split(".") if part in RESERVED]:
-        findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
+    if keywords := [part for part in name.split(".") if part in KEYWORDS]:
+        findings.error("DSA203", f"'{keywords[0]}' is reserved and cannot name {what}", cell.span())
         return None
     return WrittenName(name, cell.span())
 
 
-def separated(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
-    """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
-    found = []
+def read_items(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
+    """Read items with a separator between them, up to the end of the cell; one after the last is allowed."""
+    items = []
     while parser.next.kind != "end":
-        found.append(read())
+        items.append(read())
         if not parser.accept(separator):
             break
-    return tuple(found)
+    return tuple(items)
 
 
 def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName:
@@ -93,24 +91,24 @@ def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName
 
 
 def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, ...]:
-    """Read comma-separated names; an empty cell gives none."""
+    """Read comma-separated names; an empty cell has none."""
 
     def read(parser: ExpressionParser) -> tuple[WrittenName, ...]:
-        return separated(parser, ",", lambda: written_name(parser, cell, what))
+        return read_items(parser, ",", lambda: written_name(parser, cell, what))
 
     hint = "names have letters, digits, '_' and '.', and are separated by ','"
-    return _once(parsed(cell, read, findings, hint=hint) or (), findings)
+    return _once(parse_cell(cell, read, findings, hint=hint) or (), findings)
 
 
 def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
-    """Report names that stand twice in one cell; return each once."""
-    found: dict[str | int, WrittenName] = {}
+    """Report names that are twice in one cell; return each once."""
+    by_key: dict[str | int, WrittenName] = {}
     for name in names:
         same = duration_of(name.name) or name.name
-        if same in found:
+        if same in by_key:
             findings.error("DSA202", f"'{name.name}' stands twice in this cell", name.span)
-        found.setdefault(same, name)
-    return tuple(found.values())
+        by_key.setdefault(same, name)
+    return tuple(by_key.values())
 
 
 def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
@@ -129,7 +127,7 @@ def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
             parser.fail("'else' is joined by 'and' only", "put the rest in parentheses: else and (A or B)")
         return True, rest
 
-    return parsed(cell, read, findings, "DSA108")
+    return parse_cell(cell, read, findings, "DSA108")
 
 
 def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
@@ -146,20 +144,20 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
         is_initial = parser.accept("initial")
         if is_initial:
             parser.expect(",", "initial, end when CONDITION")
-        parser.expect("end", "an end is no final state: end when CONDITION")
+        parser.expect("end", "an end is not a final state: end when CONDITION")
         parser.expect("when", "end when CONDITION")
         return "initial" if is_initial else "", parser.expression()
 
-    return parsed(cell, read, findings) or ("initial" if word.startswith("initial") else "", None)
+    return parse_cell(cell, read, findings) or ("initial" if word.startswith("initial") else "", None)
 
 
 def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | None:
     """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
 
     def read(parser: ExpressionParser) -> tuple[Assign | Revoke, ...]:
-        return separated(parser, ";", lambda: _update(parser, cell))
+        return read_items(parser, ";", lambda: _update(parser, cell))
 
-    return parsed(cell, read, findings, "DSA108", "updates are separated by ';'")
+    return parse_cell(cell, read, findings, "DSA108", "updates are separated by ';'")
 
 
 def _update(parser: ExpressionParser, cell: Cell) -> Assign | Revoke:
@@ -183,9 +181,9 @@ def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
     """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
 
     def read(parser: ExpressionParser) -> tuple[Emit | Cancel, ...]:
-        return separated(parser, ",", lambda: _effect(parser, cell))
+        return read_items(parser, ",", lambda: _effect(parser, cell))
 
-    return parsed(cell, read, findings, hint="effects are separated by ','") or ()
+    return parse_cell(cell, read, findings, hint="effects are separated by ','") or ()
 
 
 def _effect(parser: ExpressionParser, cell: Cell) -> Emit | Cancel:
@@ -213,42 +211,42 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
             return EnumDomain(tuple(values))
         low = parser.sum()
         if not parser.accept(".."):
-            raise UnreadableError(f"'{cell.plain}' is no domain", 0, len(cell.text), forms)
+            raise UnreadableError(f"'{cell.plain}' is not a domain", 0, len(cell.text), forms)
         return RangeDomain(low, None if parser.next.kind == "end" else parser.sum())
 
     forms = "a domain is bool, low..high or {a, b}"
-    found = parsed(cell, read, findings, hint=forms)
-    if isinstance(found, EnumDomain) and len(set(found.values)) < len(found.values):
+    result = parse_cell(cell, read, findings, hint=forms)
+    if isinstance(result, EnumDomain) and len(set(result.values)) < len(result.values):
         findings.error("DSA202", "a value stands twice in this domain", cell.span())
         return None
-    return found
+    return result
 
 
 def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
     """Read an `event` cell: names, or `after 30s`, comma-separated."""
-    found: list[WrittenName] = []
+    names: list[WrittenName] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
         if text.split()[:1] != ["after"] and parse_duration(text):
-            findings.error("DSA107", f"'{text}' is no event", part.span(), f"a timer is written 'after {text}'")
+            findings.error("DSA107", f"'{text}' is not an event", part.span(), f"a timer is written 'after {text}'")
         elif text.split()[:1] != ["after"]:
-            found += name_list(part, "an event", findings)
-        elif not parse_duration(written := text.removeprefix("after").strip()):
-            findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
+            names += name_list(part, "an event", findings)
+        elif not parse_duration(duration := text.removeprefix("after").strip()):
+            findings.error("DSA107", f"'{text}' is not a timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
-            found.append(WrittenName(TIMER_PREFIX + written, part.span()))
-    return _once(tuple(found), findings)
+            names.append(WrittenName(TIMER_PREFIX + duration, part.span()))
+    return _once(tuple(names), findings)
 
 
 def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:
     """Cut a cell at a separator; return each piece without space and backticks around it, and its offset."""
-    found, offset = [], 0
+    pieces, offset = [], 0
     for piece in cell.text.split(separator):
         text = piece.strip(" \t`")
         if text:
-            found.append((text, offset + piece.index(text)))
+            pieces.append((text, offset + piece.index(text)))
         offset += len(piece) + len(separator)
-    return found
+    return pieces
 
 
 def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, str], ...]:
@@ -257,8 +255,8 @@ def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, s
 
 
 def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[str, Cell]]:
-    """Read `key = value` pairs as `pairs` does; values know their places."""
-    found: dict[str, Cell] = {}
+    """Read `key = value` pairs as `pairs` does; the values have their places."""
+    values: dict[str, Cell] = {}
     separator = next((s for s in separators if s in cell.text), separators[0])
     indent = cell.text.index(cell.plain)
     inner = attrs.evolve(cell, text=cell.plain, column=cell.column + indent) if indent else cell
@@ -268,57 +266,57 @@ def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[st
         if not equals or not NAME.fullmatch(key) or not value:
             hint = f"pairs are separated by '{separator}'"
             findings.error("DSA107", f"'{text}' is not of the form key = value", span, hint)
-        elif key in found:
+        elif key in values:
             findings.error("DSA202", f"'{key}' is given twice", span)
         else:
             place = inner.span(offset + len(text) - len(value)).column
-            found[key] = attrs.evolve(inner, text=value, column=place, escapes=())
-    return list(found.items())
+            values[key] = attrs.evolve(inner, text=value, column=place, escapes=())
+    return list(values.items())
 
 
-def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Findings) -> str:
-    """Read a word out of a few; an empty cell gives the default."""
+def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Findings) -> str:
+    """Read one of a few words; an empty cell means the default."""
     word = cell.text.strip("`").strip()
-    if not word or word in allowed:
+    if not word or word in choices:
         return word or default
-    findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(allowed)}, or nothing")
+    findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(choices)}, or nothing")
     return default
 
 
 def whole_number(cell: Cell, findings: Findings) -> int | None:
-    """Read a whole number from 0; an empty cell gives None."""
-    return parsed(cell, ExpressionParser.integer, findings) if cell.text else None
+    """Read a whole number from 0; an empty cell is None."""
+    return parse_cell(cell, ExpressionParser.integer, findings) if cell.text else None
 
 
 def duration_ms(cell: Cell, findings: Findings) -> int | None:
-    """Read a duration with its unit; an empty cell gives None."""
+    """Read a duration with its unit; an empty cell is None."""
     text = cell.text.strip("`").strip()
-    found = parse_duration(text)
-    if text and not found:
-        findings.error("DSA107", f"'{text}' is no duration", cell.span(), "write 30s; units: ms, s, m, h, d")
-    return found or None
+    duration = parse_duration(text)
+    if text and not duration:
+        findings.error("DSA107", f"'{text}' is not a duration", cell.span(), "write 30s; units: ms, s, m, h, d")
+    return duration or None
 
 
 def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
     """Read one probability, or several separated by commas, one per retry number."""
 
     def read(parser: ExpressionParser) -> tuple[float, ...]:
-        found = [parser.number()]
+        numbers = [parser.number()]
         while parser.accept(","):
-            found.append(parser.number())
+            numbers.append(parser.number())
         parser.end()
-        return tuple(found)
+        return tuple(numbers)
 
     hint = "write numbers between 0 and 1, one per retry, separated by ',': 0.9, 0.8"
     try:
-        found = read(ExpressionParser(cell)) if cell.text else ()
+        numbers = read(ExpressionParser(cell)) if cell.text else ()
     except UnreadableError as fault:
-        findings.error("DSA107", "this is no probability", cell.span(fault.start, fault.end), hint)
+        findings.error("DSA107", "this is not a probability", cell.span(fault.start, fault.end), hint)
         return ()
-    if any(value > 1 for value in found):
+    if any(value > 1 for value in numbers):
         findings.error("DSA205", "a probability lies between 0 and 1", cell.span(), hint)
         return ()
-    return found
+    return numbers
 
 
 NOTE = "note"
@@ -326,16 +324,16 @@ NOTE = "note"
 
 @attrs.frozen
 class Columns:
-    """The columns of a section. `filled` are required and never empty, `required` may be empty in a row."""
+    """The columns of a section. `nonempty` ones are required and have no empty cells; `mandatory` ones are required."""
 
-    filled: tuple[str, ...]
-    required: tuple[str, ...] = ()
+    nonempty: tuple[str, ...]
+    mandatory: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every column, in canonical order, without the note."""
-        return self.filled + self.required + self.optional
+        return self.nonempty + self.mandatory + self.optional
 
 
 COLUMNS: dict[str, Columns] = {
@@ -351,16 +349,16 @@ COLUMNS: dict[str, Columns] = {
     "cases": Columns(("call", "expected")),
     "scenario": Columns(("percept",), ("action",), ("state", "deps")),
 }
-#: In a Steps document every guard is a part of a step's guard, so nothing need be said of what it judges.
+#: In a Steps document every guard is a part of a step's guard, so `judges` is optional.
 PARTS = Columns(("guard",), optional=("judges", "is", "options", "uses", "verdicts", "pass", "fatal"))
 SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
-#: Words of other tools for our columns, for hints.
-_MEANT = {
+#: Columns of other tools with another name here, for hints.
+_SYNONYMS = {
     "guard": "if", "condition": "if", "when": "if", "action": "effects", "actions": "effects",
     "assignments": "update", "to": "target", "next": "target", "state": "source", "comment": "note",
     "remarks": "note", "description": "note",
 }  # fmt: skip
-#: What somebody means who leaves a cell empty, by the section's first column and the cell's.
+#: Hints for empty cells, by the section's first column and the cell's.
 _EMPTY = {
     (
         "source",
@@ -368,7 +366,7 @@ _EMPTY = {
     ): "a row waits for something: an event from outside, an answer of an effect, or a timer, 'after 1s'",
     ("source", "target"): "write '=' to stay",
 }
-#: Columns of other tools for which there is another place here.
+#: Columns of other tools for things that have another place here.
 _ELSEWHERE = {
     "entry": "effects stand in the rows that lead into a state",
     "exit": "effects stand in the rows that lead out of a state",
@@ -376,7 +374,7 @@ _ELSEWHERE = {
     "invoke": "what goes on in a state is an effect with answers, in the row that leads into it",
     "history": "remember the state in a variable, and write a row for each value",
 }
-NAMED = frozenset({"cases", "prompt"})
+NAMED_SECTIONS = frozenset({"cases", "prompt"})
 
 
 @attrs.frozen
@@ -387,46 +385,46 @@ class TableRecord:
     span: Span
 
     def __getitem__(self, column: str) -> Cell:
-        found = self.cells.get(column)
+        cell = self.cells.get(column)
         here = self.span
-        return found if found is not None else Cell("", here.path, here.line, here.column, here.text)
+        return cell if cell is not None else Cell("", here.path, here.line, here.column, here.text)
 
 
 def records(
     section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
 ) -> list[TableRecord]:
-    """Return the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
-    found = []
+    """Return the rows of all tables of a section. `extra` columns are allowed too (a scenario's variables)."""
+    result = []
     for table in section.tables:
         header = _header(table, section, columns, findings, extra)
-        made = [_record(row, header, columns, findings) if header else None for row in table.rows]
-        found += [record for record in made if record is not None]
-        for row, record in zip(table.rows, made, strict=True):
+        rows = [_record(row, header, columns, findings) if header else None for row in table.rows]
+        result += [record for record in rows if record is not None]
+        for row, record in zip(table.rows, rows, strict=True):
             if record is None:
                 findings.doubt(row.span.text)
     if section.tables:
         _require_inside(section, findings)
-    return found
+    return result
 
 
 def _require_inside(section: Section, findings: Findings) -> None:
-    """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, nobody reads them."""
+    """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, and they are not read."""
     last_line = 0
     for block in section.blocks:
         if not isinstance(block, ParagraphLine | IndentedLine) or not block.text.text.startswith("|"):
             continue
         findings.doubt(block.text.text)
         if block.text.line != last_line + 1:
-            ended = max((table.last for table in section.tables if table.last < block.text.line), default=None)
-            message = "this row stands outside its table" + (f", which ended at line {ended}" if ended else "")
+            end = max((table.last for table in section.tables if table.last < block.text.line), default=None)
+            message = "this row stands outside its table" + (f", which ended at line {end}" if end else "")
             hint = "take out the empty line before it, or its indentation"
             findings.error("DSA105", message, block.text.span(), hint)
         last_line = block.text.line
 
 
-def declaring(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
-    """Yield the rows that declare something; the names in one that turns out to have a fault are in doubt."""
-    for record in found:
+def each_declaration(records: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
+    """Yield the rows of declarations. If the caller finds a fault in one, its names are in doubt."""
+    for record in records:
         before = findings.count
         yield record
         if findings.count > before:
@@ -439,22 +437,26 @@ def _header(
     names = [cell.text.strip("`* ").lower() for cell in table.header.cells]
     raw = [cell.text.strip("`* ") for cell in table.header.cells]
     names = [word if word in extra else name for word, name in zip(raw, names, strict=True)]
-    allowed = {*columns.all, NOTE, *extra}
+    known_names = {*columns.all, NOTE, *extra}
     for name, cell in zip(names, table.header.cells, strict=True):
-        if name not in allowed:
-            meant = _MEANT.get(name)
-            hint = f"did you mean '{meant}'?" if meant in allowed else _ELSEWHERE.get(name) or closest(name, allowed)
+        if name not in known_names:
+            synonym = _SYNONYMS.get(name)
+            hint = (
+                f"did you mean '{synonym}'?"
+                if synonym in known_names
+                else _ELSEWHERE.get(name) or closest(name, known_names)
+            )
             message = f"section {section.kind} has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
             findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
-    missing = [column for column in columns.filled + columns.required if column not in names]
-    strangers = [name for name in names if name not in allowed]
+    missing = [column for column in columns.nonempty + columns.mandatory if column not in names]
+    strangers = [name for name in names if name not in known_names]
     for column in missing:
-        if nearest(column, strangers) or column in map(_MEANT.get, strangers):
+        if nearest(column, strangers) or column in map(_SYNONYMS.get, strangers):
             continue  # it is there, under a wrong name
         message = f"section {section.kind} needs a column '{column}'"
-        hint = f"required: {', '.join(columns.filled + columns.required)}"
+        hint = f"required: {', '.join(columns.nonempty + columns.mandatory)}"
         findings.error("DSA104", message, table.header.span, hint)
     return None if missing else names
 
@@ -462,15 +464,15 @@ def _header(
 def _record(row: TableRow, names: list[str], columns: Columns, findings: Findings) -> TableRecord | None:
     if len(row.cells) != len(names):
         count = len(row.cells)
-        message = f"this row has {count} cell{'s' if count > 1 else ''}, the header has {len(names)}"
+        message = f"this row has {plural(count, 'cell')}, the header has {len(names)}"
         hint = (
             r"an empty cell is '| |'; a pipe inside a cell is '\|'; 'or' is written 'or'; a table ends at an empty line"
         )
         findings.error("DSA105", message, row.span, hint)
         return None
     cells = dict(zip(names, row.cells, strict=True))
-    empty = [column for column in columns.filled if not cells[column].text.strip("` ,")]
+    empty = [column for column in columns.nonempty if not cells[column].text.strip("` ,")]
     for column in empty:
-        hint = _EMPTY.get((columns.filled[0], column), "")
+        hint = _EMPTY.get((columns.nonempty[0], column), "")
         findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span(), hint)
     return None if empty else TableRecord(cells, row.span)

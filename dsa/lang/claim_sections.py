@@ -1,10 +1,7 @@
-"""The bullets of a Properties section to typed properties.
+"""Claim sections: the readers of Properties and Scenario sections.
 
-Takes bullets and the scope of moments (states, events, effects, verdicts and values), gives `Property` values.
-
-The Scenario sections to scenarios: percepts, expected actions, states, values and dependencies.
-
-Takes sections and the declared names; whether a scenario runs as written is asked by `dsa.checks`.
+`read_property` reads a bullet in the scope of moments (states, events, effects, verdicts and values). `read_scenario` reads a table of percepts with
+the expected actions, states, values and dependencies; `dsa.checks` runs it later.
 """
 
 import re
@@ -40,7 +37,7 @@ FORMS = (
 )
 
 
-_LEADING = {
+_PREFIXES = {
     "always": "always P", "never": "never P", "on": "on E: X unchanged", "at": "at most K E [between P and Q]",
     "possible": "possible P", "from": "from everywhere possible P", "expected": "expected E <= x",
 }  # fmt: skip
@@ -53,7 +50,7 @@ _BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
 
 
 def looks_like_property(cell: Cell) -> bool:
-    """Return whether a bullet reads as a property, whatever its names."""
+    """Return whether a bullet has the form of a property, whatever its names."""
     try:
         _form(cell)
     except UnreadableError:
@@ -62,9 +59,9 @@ def looks_like_property(cell: Cell) -> bool:
 
 
 def read_property(
-    bullet: Bullet, scope: Scope, named: Callable[[WrittenName, str], None], findings: Findings
+    bullet: Bullet, scope: Scope, require_name: Callable[[WrittenName, str], None], findings: Findings
 ) -> declarations.Property | None:
-    """Read and type one bullet. `named` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
+    """Read and type one bullet. `require_name` gets each name after `assuming fair` and `even if`, with the claim about it."""
     cell = bullet.text
     try:
         form = _form(cell)
@@ -74,38 +71,38 @@ def read_property(
         return None
     before = findings.count
     if isinstance(form, declarations.LeadsTo):
-        for name, said in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
+        for name, claim in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
-            named(WrittenName(name, cell.span(start, start + len(name))), said)
-    typed = _typed(form, Resolver(scope, findings, cell.span()))
-    if isinstance(typed, declarations.UnchangedClaim):
-        _require_lasting(typed, cell, findings)
-    return declarations.Property(typed, span=cell.span()) if findings.count == before else None
+            require_name(WrittenName(name, cell.span(start, start + len(name))), claim)
+    result = _resolve_form(form, Resolver(scope, findings, cell.span()))
+    if isinstance(result, declarations.UnchangedClaim):
+        _require_lasting(result, cell, findings)
+    return declarations.Property(result, span=cell.span()) if findings.count == before else None
 
 
 def _form_meant(words: list[str]) -> str:
-    """Show the form that a bullet seems to be, or all of them."""
+    """Return a hint with the form that a bullet seems to have, or with all of them."""
     if words and words[0] in {"always", "never"} and (near := next((f for w, f in _INFIX.items() if w in words), None)):
         return f"leave out '{words[0]}', and write: {near}"
-    if words and words[0] in _LEADING:
-        return f"write: {_LEADING[words[0]]}"
+    if words and words[0] in _PREFIXES:
+        return f"write: {_PREFIXES[words[0]]}"
     if near := next((form for word, form in _INFIX.items() if word in words), None):
         return f"write: {near}"
-    typed = [(word, _INFIX if place else _LEADING) for place, word in enumerate(words)]
-    if meant := next(filter(None, (nearest(word, known, 0.75) for word, known in typed)), None):
-        return f"did you mean '{meant}'?"
+    candidates = [(word, _INFIX if place else _PREFIXES) for place, word in enumerate(words)]
+    if match := next(filter(None, (nearest(word, forms, 0.75) for word, forms in candidates)), None):
+        return f"did you mean '{match}'?"
     return f"a property is one of: {FORMS}"
 
 
 def _form(cell: Cell) -> declarations.Form:
-    """Read a property; one that begins with a word such as `on` may still be about a state of that name."""
+    """Read a property. One that begins with a word such as `on` may be about a state of that name."""
     try:
-        return _whole(cell, _leading)
+        return _whole(cell, _prefix_form)
     except UnreadableError as fault:
         try:
             return _whole(cell, _infix)
         except UnreadableError as other:
-            raise max(fault, other, key=lambda each: each.start) from None  # the one that understood more
+            raise max(fault, other, key=lambda each: each.start) from None  # the one that read more
 
 
 def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) -> declarations.Form:
@@ -115,8 +112,8 @@ def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) ->
     return form
 
 
-def _leading(parser: ExpressionParser) -> declarations.Form:
-    """Read the forms that begin with a word of their own."""
+def _prefix_form(parser: ExpressionParser) -> declarations.Form:
+    """Read the forms that begin with a keyword."""
     if parser.accept("always"):
         return declarations.Always(parser.expression())
     if parser.accept("never"):
@@ -128,24 +125,24 @@ def _leading(parser: ExpressionParser) -> declarations.Form:
     if parser.accept("at", "most"):
         return _at_most(parser)
     if parser.accept("expected"):
-        counted = parser.sum()
+        moment = parser.sum()
         parser.expect("<=")
-        return declarations.ExpectedCount(counted, parser.number())
+        return declarations.ExpectedCount(moment, parser.number())
     if parser.accept("on"):
-        return _unchanged(parser)
+        return _unchanged_claim(parser)
     parser.fail("expected the first word of a property")
 
 
 def _at_most(parser: ExpressionParser) -> declarations.AtMost:
-    bound, counted = parser.sum(), parser.negation()
+    bound, moment = parser.sum(), parser.negation()
     if not parser.accept("between"):
-        return declarations.AtMost(bound, counted)
-    opened = parser.negation()
+        return declarations.AtMost(bound, moment)
+    start = parser.negation()
     parser.expect("and", _BETWEEN)
-    return declarations.AtMost(bound, counted, (opened, parser.negation()))
+    return declarations.AtMost(bound, moment, (start, parser.negation()))
 
 
-def _unchanged(parser: ExpressionParser) -> declarations.UnchangedClaim:
+def _unchanged_claim(parser: ExpressionParser) -> declarations.UnchangedClaim:
     trigger = parser.expression()
     parser.expect(":", "write: on E: X unchanged")
     expressions = [parser.expression()]
@@ -194,7 +191,7 @@ def _doubt(parser: ExpressionParser) -> declarations.Doubt:
     )
 
 
-def _typed(form: declarations.Form, resolver: Resolver) -> declarations.Form:
+def _resolve_form(form: declarations.Form, resolver: Resolver) -> declarations.Form:
     condition = resolver.condition
     match form:
         case (
@@ -213,15 +210,15 @@ def _typed(form: declarations.Form, resolver: Resolver) -> declarations.Form:
             return attrs.evolve(form, cause=condition(cause), goal=condition(goal))
         case declarations.OnlyAfter(later, earlier):
             return declarations.OnlyAfter(condition(later), condition(earlier))
-        case declarations.AtMost(bound, counted, between):
-            scoped = None if between is None else (condition(between[0]), condition(between[1]))
-            return declarations.AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
+        case declarations.AtMost(bound, moment, between):
+            scope = None if between is None else (condition(between[0]), condition(between[1]))
+            return declarations.AtMost(resolver.expect(bound, "int"), condition(moment), scope)
         case declarations.ExpectedCount():
-            return attrs.evolve(form, counted=condition(form.counted))
+            return attrs.evolve(form, moment=condition(form.moment))
 
 
 def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Findings) -> None:
-    """Report what only happens at a moment, and so has no value before and after a step."""
+    """Report events, effects and verdicts: they happen at a moment, so they have no value before and after a step."""
     for node in (node for expr in form.expressions for node in walk(expr)):
         if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
             what = f"{node.guard}.{node.outcome}" if isinstance(node, Verdict) else node.name
@@ -246,29 +243,29 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
     if not section.tables:
         hint = "columns: percept, action, state"
         findings.error("DSA102", "this scenario has no table", section.heading.span(), hint)
-    found = [_step(record, names, machine, findings) for record in rows]
-    done = tuple(step for step in found if step is not None)
-    return Scenario(section.name or section.kind, done, values, span=section.heading.span())
+    results = [_step(record, names, machine, findings) for record in rows]
+    steps = tuple(step for step in results if step is not None)
+    return Scenario(section.name or section.kind, steps, values, span=section.heading.span())
 
 
-def _parameters(cell: Cell, known: tuple[RunParameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
+def _parameters(cell: Cell, parameters: tuple[RunParameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
     text = cell.text.removeprefix(_PARAMETERS)
     rest = attrs.evolve(cell, text=text.strip(), column=cell.column + len(cell.text) - len(text.lstrip()), escapes=())
-    found = []
+    settings = []
     for name, cell_of_value in cells.pair_cells(rest, ",;", findings):
-        matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
-        if not matching:
-            hint = closest(name, [parameter.name for parameter in known], "the machine has no parameters")
-            findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint, about=name)
+        matches = [p for p in parameters if p.name == name] or [p for p in parameters if p.name.startswith(f"{name}.")]
+        if not matches:
+            hint = closest(name, [parameter.name for parameter in parameters], "the machine has no parameters")
+            findings.error("DSA201", f"'{name}' is not a parameter", rest.span(), hint, about=name)
             continue
-        value = literal(cell_of_value, matching[0].domain, findings)
-        outside = [p for p in matching if value is not None and not concrete(p.domain, {}).contains(value)]
+        value = literal(cell_of_value, matches[0].domain, findings)
+        outside = [p for p in matches if value is not None and not concrete(p.domain, {}).contains(value)]
         for parameter in outside:
             message = f"{cell_of_value.text} lies outside {parameter.name}'s domain {unparse_domain(parameter.domain)}"
             findings.error("DSA205", message, cell_of_value.span())
         if value is not None and not outside:
-            found.append((name, value))
-    return tuple(found)
+            settings.append((name, value))
+    return tuple(settings)
 
 
 def _step(record: TableRecord, names: Names, machine: Machine, findings: Findings) -> ScenarioStep | None:
@@ -291,19 +288,19 @@ def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tup
     for _, step in pairs:
         if step.text not in steps:
             hint = closest(step.text, steps, "only the steps of a Steps document have dependencies")
-            findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint, about=step.text)
+            findings.error("DSA201", f"'{step.text}' is not a step", step.span(), hint, about=step.text)
     return tuple((name, step.text) for name, step in pairs)
 
 
 def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
     if not duration_ms:
-        findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
+        findings.error("DSA107", f"'{text}' is not a timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
         return ""
-    known = spelling_of(machine)
-    event = known.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
-    if duration_ms not in known:
-        hint = closest(event, known.values(), "no row has a timer")
+    spelling = spelling_of(machine)
+    event = spelling.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
+    if duration_ms not in spelling:
+        hint = closest(event, spelling.values(), "no row has a timer")
         findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())
     return event
 
@@ -317,28 +314,35 @@ def _percept(
 
     def read(parser: ExpressionParser) -> tuple[cells.WrittenName, tuple[cells.WrittenName, ...]]:
         event, verdict = cells.written_name(parser, cell, "an event"), "a verdict such as g.failed"
-        return event, cells.separated(parser, ",", lambda: cells.written_name(parser, cell, verdict))
+        return event, cells.read_items(parser, ",", lambda: cells.written_name(parser, cell, verdict))
 
-    found = cells.parsed(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
-    if found is None:
+    percept = cells.parse_cell(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
+    if percept is None:
         return "", ()
-    event, said = found
+    event, words = percept
     if event.name not in names.events:
         names.report_unknown("event", event, findings)
-    verdicts = [_verdict(word, event.name, names, findings) for word in said]
+    verdicts = [_verdict(word, event.name, names, findings) for word in words]
     return event.name, tuple(sorted(verdict for verdict in verdicts if verdict is not None))
 
 
 def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findings) -> tuple[str, Outcome] | None:
-    guard, _, said = word.name.rpartition(".")
-    outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
+    guard, _, ending_word = word.name.rpartition(".")
+    outcome = next(
+        (
+            candidates
+            for candidates in OUTCOMES
+            if candidates == ending_word and candidates in names.guards.get(guard, ())
+        ),
+        None,
+    )
     if outcome is None:
-        known = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
-        hint = closest(word.name, known)
-        findings.error("DSA201", f"'{word.name}' is no verdict", word.span, hint, about=word.name)
+        candidates = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
+        hint = closest(word.name, candidates)
+        findings.error("DSA201", f"'{word.name}' is not a verdict", word.span, hint, about=word.name)
         return None
-    if event in names.events and event not in names.judged[guard]:
-        hint = f"it judges: {', '.join(names.judged[guard]) or 'nothing'}"
+    if event in names.events and event not in names.judged_events[guard]:
+        hint = f"it judges: {', '.join(names.judged_events[guard]) or 'nothing'}"
         findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint, about=guard)
         return None
     return guard, outcome
@@ -349,7 +353,7 @@ def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel
     if word == "refused":
         if colon and reason not in REASONS:
             hint = closest(reason, REASONS)
-            findings.error("DSA107", f"'{reason}' is no reason for a refusal", cell.span(), hint)
+            findings.error("DSA107", f"'{reason}' is not a reason for a refusal", cell.span(), hint)
         return RefusedAction(reason or None)
     if cell.text in {"", "-"}:
         return ()
@@ -373,10 +377,10 @@ def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
 
 
 def _values(record: TableRecord, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
-    found = []
+    values = []
     for variable, domain in names.variables.items():
         if variable in record.cells and record[variable].text and variable not in {*COLUMNS["scenario"].all, NOTE}:
             value = literal(record[variable], domain, findings)
             if value is not None:
-                found.append((variable, value))
-    return tuple(found)
+                values.append((variable, value))
+    return tuple(values)

@@ -1,15 +1,8 @@
-"""The declaring tables to declarations: parameters, variables, events, guards, generators, effects, states.
+"""Declaration tables: the readers of Parameters, Variables, Events, Guards, Generators, Effects, States, Cases, Prompt and Constraints.
 
-Takes records, gives frozen declarations in table order. Bounds and initial values are resolved here, since they
-read nothing but parameters; that names are unique and that events answer effects is asked by `dsa.lang.namespace`.
-
-The sections Cases, Prompt and Constraints to values.
-
-Takes sections, gives texts and Python literals as text; nothing here is executed.
-
-What guards, tasks and prompts use of the data of events: the column `uses` of Guards, and placeholders.
-
-Takes records and sections of a document whose events are known, gives declarations with their references; faults go to the findings.
+The functions take records and return frozen declarations in table order. They resolve bounds and initial values, which can read only parameters.
+`dsa.lang.namespace` checks that names are unique and that events answer effects. Python literals stay text; nothing is executed. `with_uses`,
+`read_prompts` and `require_tasks_filled` read references to event data, so they need the names of the events.
 """
 
 import ast
@@ -25,7 +18,7 @@ from dsa.data_use import SPECIFICATION
 from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
 from dsa.errors import Span
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, declaring, records
+from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, each_declaration, records
 from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell, Fence, Heading, Section
 from dsa.text import closest, nearest, some_of
@@ -36,52 +29,52 @@ _ROUNDING = 1e-9
 
 def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarations.RunParameter, ...]:
     """Read the Parameters table; bounds are literal numbers, defaults literal values."""
-    found = []
-    for record in declaring(records, findings):
+    parameters = []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["parameter"], "a parameter", findings)
         domain = _domain(record, expression_parser.Scope("a parameter's bound"), findings)
         if name is None or domain is None:
             continue
         value = literal(record["default"], domain, findings) if _not_empty(record, domain, {}, findings) else None
         if value is not None and _fits(value, domain, record, {}, findings):
-            found.append(declarations.RunParameter(name.name, domain, value, span=name.span))
-    return tuple(found)
+            parameters.append(declarations.RunParameter(name.name, domain, value, span=name.span))
+    return tuple(parameters)
 
 
 def variables(
-    records: list[TableRecord], known: tuple[declarations.RunParameter, ...], findings: Findings
+    records: list[TableRecord], parameters: tuple[declarations.RunParameter, ...], findings: Findings
 ) -> tuple[declarations.Variable, ...]:
     """Read the Variables table; bounds and initial values are expressions over parameters."""
-    parameter_domains = {parameter.name: parameter.domain for parameter in known}
+    parameter_domains = {parameter.name: parameter.domain for parameter in parameters}
     others = {record["variable"].plain: "a variable" for record in records}
-    found = []
-    for record in declaring(records, findings):
+    variables = []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["variable"], "a variable", findings)
         scope = expression_parser.Scope("a bound", parameters=parameter_domains, others=others)
         domain = _domain(record, scope, findings)
         if name is None or domain is None:
             continue
         initial = _initial(record, domain, attrs.evolve(scope, place="an initial value"), findings)
-        if initial is None or not _bounded(record, domain, findings):
+        if initial is None or not _require_finite(record, domain, findings):
             continue
-        for values in _explored(known):
+        for values in _valuations(parameters):
             value = expr.evaluate(initial, values)
             is_right = _not_empty(record, domain, values, findings)
             if not is_right or not _fits(value, domain, record, values, findings, "initial"):
                 break
         word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
         where: declarations.Scope = "workflow" if word == "workflow" else "environment"
-        found.append(declarations.Variable(name.name, where, domain, initial, span=name.span))
-    return tuple(found)
+        variables.append(declarations.Variable(name.name, where, domain, initial, span=name.span))
+    return tuple(variables)
 
 
-def _explored(known: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
-    """Return the parameter values that are explored by default: all defaults, and all minima."""
+def _valuations(parameters: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
+    """Return the valuations that are explored by default: all defaults, and all minima."""
     smallest: dict[str, expr.Value] = {}
-    for parameter in known:
+    for parameter in parameters:
         domain = expr.concrete(parameter.domain, {})
         smallest[parameter.name] = domain.low if isinstance(domain, expr.Interval) else domain.values[0]
-    defaults = {parameter.name: parameter.default for parameter in known}
+    defaults = {parameter.name: parameter.default for parameter in parameters}
     return [defaults] if defaults == smallest else [defaults, smallest]
 
 
@@ -96,7 +89,7 @@ def _domain(record: TableRecord, scope: expression_parser.Scope, findings: Findi
     return expr.RangeDomain(low, high) if findings.count == before else None
 
 
-def _bounded(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
+def _require_finite(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
     if isinstance(domain, expr.RangeDomain) and domain.high is None:
         hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
         findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
@@ -114,35 +107,35 @@ def _not_empty(record: TableRecord, domain: expr.Domain, values: Mapping[str, ex
 
 
 def _at(values: Mapping[str, expr.Value]) -> str:
-    shown = ", ".join(f"{name} = {expr.show_value(given)}" for name, given in values.items())
-    return f" at {shown}" if shown else ""
+    text = ", ".join(f"{name} = {expr.show_value(value)}" for name, value in values.items())
+    return f" at {text}" if text else ""
 
 
 def _one_value(parser: ExpressionParser) -> expr.Expr:
-    found = None if parser.at("in") or parser.at("{") else parser.expression()
-    if found is None or parser.at(",") or parser.at(".."):
+    value = None if parser.at("in") or parser.at("{") else parser.expression()
+    if value is None or parser.at(",") or parser.at(".."):
         parser.reject("a variable has one initial value", "for several starts declare a parameter, and begin with it")
-    return found
+    return value
 
 
 def _initial(
     record: TableRecord, domain: expr.Domain, scope: expression_parser.Scope, findings: Findings
 ) -> expr.Expr | None:
     cell = record["initial"]
-    node = cells.parsed(cell, _one_value, findings, "DSA108")
+    node = cells.parse_cell(cell, _one_value, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
     enums = [d.values for d in scope.parameters.values() if isinstance(d, expr.EnumDomain)]
     scope = attrs.evolve(scope, symbols=symbols.union(*enums))
     before = findings.count
-    resolved = expression_parser.Resolver(scope, findings, cell.span()).expect(node, expression_parser.type_of(domain))
-    return resolved if findings.count == before else None
+    value = expression_parser.Resolver(scope, findings, cell.span()).expect(node, expression_parser.type_of(domain))
+    return value if findings.count == before else None
 
 
 def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value | None:
     """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
-    node = cells.parsed(cell, ExpressionParser.literal, findings, "DSA108")
+    node = cells.parse_cell(cell, ExpressionParser.literal, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
@@ -150,13 +143,13 @@ def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value |
     resolver = expression_parser.Resolver(
         expression_parser.Scope("a literal value", symbols=symbols), probe, cell.span()
     )
-    resolved = resolver.expect(node, expression_parser.type_of(domain))
+    value = resolver.expect(node, expression_parser.type_of(domain))
     if probe.any_error:
         words = {expr.BooleanDomain: ("true", "false"), expr.RangeDomain: ()}.get(type(domain), sorted(symbols))
         hint = closest(cell.plain, words, "write a whole number")
         findings.error("DSA205", f"'{cell.plain}' is not a value of {expr.unparse_domain(domain)}", cell.span(), hint)
         return None
-    return expr.evaluate(resolved, {})
+    return expr.evaluate(value, {})
 
 
 def _fits(
@@ -175,9 +168,9 @@ def _fits(
 
 
 def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[WrittenName]]:
-    """Read the Events table; return the origins as written too, since that they are effects is asked later."""
-    found, origins = [], []
-    for record in declaring(records, findings):
+    """Read the Events table; also return the origins as written, to check later that they are effects."""
+    events, origins = [], []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
         origin = cells.one_name(record["from"], "'outside' or an effect", findings)
         otherwise = cells.one_of(record["otherwise"], ("refused",), "", findings)
@@ -185,38 +178,38 @@ def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
             hint = "an answer must be handled wherever it can arrive"
             findings.error("DSA107", "only an event from outside may be refused", record["otherwise"].span(), hint)
         if name is not None and origin is not None:
-            found.append(declarations.Event(name.name, origin, otherwise, span=name.span))
+            events.append(declarations.Event(name.name, origin, otherwise, span=name.span))
             origins.append(WrittenName(origin, record["from"].span()))
-    return tuple(found), origins
+    return tuple(events), origins
 
 
 def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
-    """Read the Guards table; return the judged events as written too, since that they exist is asked later."""
-    found: list[declarations.Guard] = []
-    judged: list[WrittenName] = []
-    for record in declaring(records, findings):
+    """Read the Guards table; also return the judged events as written, to check later that they exist."""
+    guards: list[declarations.Guard] = []
+    event_names: list[WrittenName] = []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["guard"], "a guard", findings)
         if name is None:
             continue
-        said = cells.name_list(record["verdicts"], "a verdict", findings)
-        for verdict in said:
+        verdicts = cells.name_list(record["verdicts"], "a verdict", findings)
+        for verdict in verdicts:
             if verdict.name not in expr.OUTCOMES:
                 hint = closest(verdict.name, expr.OUTCOMES)
-                findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
-        outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in said})
+                findings.error("DSA107", f"'{verdict.name}' is not a verdict", verdict.span, hint)
+        outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in verdicts})
         events_judged = cells.name_list(record["judges"], "an event", findings)
-        judged += events_judged
+        event_names += events_judged
         judges = tuple(event.name for event in events_judged)
         kind = _word(record, "is", "a registered kind of guard", findings)
         options = cells.pairs(record["options"], ";", findings)
         odds = _odds(record, findings)
         outcomes = outcomes or expr.OUTCOMES
-        found.append(declarations.Guard(name.name, judges, kind, options, outcomes, *odds, span=name.span))
-    return tuple(found), judged
+        guards.append(declarations.Guard(name.name, judges, kind, options, outcomes, *odds, span=name.span))
+    return tuple(guards), event_names
 
 
 def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Read the assumed probabilities; of both lists the last number is repeated."""
+    """Read the assumed probabilities; the last number of each list is repeated."""
     passes, fatals = (cells.probabilities(record[column], findings) for column in ("pass", "fatal"))
     for retry in range(max(len(passes), len(fatals))):
         together = sum(odds[min(retry, len(odds) - 1)] for odds in (passes, fatals) if odds)
@@ -228,17 +221,17 @@ def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], t
 
 
 def generators(records: list[TableRecord], findings: Findings) -> tuple[declarations.Generator, ...]:
-    """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
-    found: list[declarations.Generator] = []
-    for record in declaring(records, findings):
+    """Read the Generators table; these names are separate from all others, so it checks here that they are unique."""
+    generators: list[declarations.Generator] = []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["generator"], "a generator", findings)
         if name is not None:
-            if any(name.name == other.name for other in found):
+            if any(name.name == other.name for other in generators):
                 findings.error("DSA202", f"'{name.name}' is already a generator", name.span)
             kind = _word(record, "is", "a registered kind of generator", findings)
             options = cells.pairs(record["options"], ";", findings)
-            found.append(declarations.Generator(name.name, kind, options, span=name.span))
-    return tuple(found)
+            generators.append(declarations.Generator(name.name, kind, options, span=name.span))
+    return tuple(generators)
 
 
 def _word(record: TableRecord, column: str, what: str, findings: Findings) -> str:
@@ -248,8 +241,8 @@ def _word(record: TableRecord, column: str, what: str, findings: Findings) -> st
 
 def effects(records: list[TableRecord], findings: Findings) -> tuple[declarations.Effect, ...]:
     """Read the Effects table: the driver's policy for each effect."""
-    found = []
-    for record in declaring(records, findings):
+    effects = []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
             kind = cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings)
@@ -257,35 +250,35 @@ def effects(records: list[TableRecord], findings: Findings) -> tuple[declaration
             limit_ms = cells.duration_ms(record["time limit"], findings)
             retries = cells.whole_number(record["retries"], findings)
             stops = cells.one_of(record["on failure"], ("stop",), "", findings)
-            found.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, stops, span=name.span))
-    return tuple(found)
+            effects.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, stops, span=name.span))
+    return tuple(effects)
 
 
 def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:
-    """Read the States table, as written: parents that are not listed are added by `dsa.lang.document_reader`."""
-    found = []
-    for record in declaring(records, findings):
+    """Read the States table as written; `dsa.lang.document_reader` adds the parents that it does not list."""
+    states = []
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)
         kind, end = cells.state_kind(record["kind"], findings)
         if name is not None:
-            found.append(declarations.State(name.name, kind, end, span=name.span))
-    return tuple(found)
+            states.append(declarations.State(name.name, kind, end, span=name.span))
+    return tuple(states)
 
 
 def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...]:
-    """Return the events of a document without an Events table: all come from outside."""
+    """Return the events of a document without an Events table: all are from outside."""
     first = dict(reversed(names))
     in_order = dict.fromkeys(name for name, _ in names)
     return tuple(declarations.Event(name, declarations.OUTSIDE, span=first[name]) for name in in_order)
 
 
 def with_places(
-    found: tuple[declarations.Effect, ...], names: list[tuple[str, Span]]
+    effects: tuple[declarations.Effect, ...], names: list[tuple[str, Span]]
 ) -> tuple[declarations.Effect, ...]:
     """Return the effects of a document without an Effects table, in order of first mention."""
-    known = {effect.name for effect in found}
-    more = {name: declarations.Effect(name, span=span) for name, span in reversed(names) if name not in known}
-    return (*found, *(more[name] for name in dict.fromkeys(name for name, _ in names) if name in more))
+    listed_names = {effect.name for effect in effects}
+    more = {name: declarations.Effect(name, span=span) for name, span in reversed(names) if name not in listed_names}
+    return (*effects, *(more[name] for name in dict.fromkeys(name for name, _ in names) if name in more))
 
 
 PARTS = ("system", "role", "constraints", "task", "feedback")
@@ -298,8 +291,8 @@ def read_cases(section: Section, findings: Findings) -> Cases:
     if not section.tables:
         hint = "a table with the columns call and expected"
         findings.error("DSA102", "this section has no table", section.heading.span(), hint)
-    found = [_case(record, findings) for record in records(section, COLUMNS["cases"], findings)]
-    cases = tuple(case for case in found if case is not None)
+    results = [_case(record, findings) for record in records(section, COLUMNS["cases"], findings)]
+    cases = tuple(case for case in results if case is not None)
     return Cases(section.name, cases, span=section.heading.span())
 
 
@@ -322,7 +315,7 @@ def _case(record: TableRecord, findings: Findings) -> Case | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    r"""Keep Python from warning of what people wrote: `'\d'` is text, even where warnings are errors."""
+    r"""Suppress Python's warnings about text that people wrote, such as `'\d'`, even where warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -336,8 +329,8 @@ def _python(text: str) -> ast.expr | None:
         return None
 
 
-def read_prompt(section: Section, allowed: tuple[str, ...], events: Collection[str], findings: Findings) -> Prompt:
-    """Read one Prompt section: third-level headings, each followed by one fence. `allowed` are the placeholders beside what `events` have brought."""
+def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collection[str], findings: Findings) -> Prompt:
+    """Read one Prompt section: third-level headings, each followed by one fence. `placeholders` are allowed beside the data of `events`."""
     parts: dict[str, str] = {}
     before = findings.count
     for place, block in enumerate(section.blocks):
@@ -357,34 +350,38 @@ def read_prompt(section: Section, allowed: tuple[str, ...], events: Collection[s
             parts[part] = following.content.removesuffix("\n")
             also = ("feedback",) if part == "feedback" else ()
             for line in following.body:
-                require_placeholders(line, (*allowed, *also), events, findings)
+                require_placeholders(line, (*placeholders, *also), events, findings)
     if not any(parts.values()) and findings.count == before:
         hint = "### System, ### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
         findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
     return Prompt(section.name, **parts, span=section.heading.span())
 
 
-def require_placeholders(cell: Cell, allowed: tuple[str, ...], events: Collection[str], findings: Findings) -> None:
-    """Report the placeholders of a line or a cell that nothing will fill in."""
+def require_placeholders(
+    cell: Cell, placeholders: tuple[str, ...], events: Collection[str], findings: Findings
+) -> None:
+    """Report the placeholders of a line or a cell that nothing fills in."""
     for match in _PLACEHOLDER.finditer(cell.text):
         name = match[1]
-        if name is None or name in allowed:
+        if name is None or name in placeholders:
             continue
         try:
             read_reference(name, events)
         except UnreadableReferenceError as fault:
-            meant = _what_fills(fault.about, allowed, events) if fault.about else fault.hint
-            meant = f"write '{{{name.strip()}}}'" if name.strip() in {*allowed, *events} else meant
+            suggestion = _what_fills(fault.about, placeholders, events) if fault.about else fault.hint
+            suggestion = f"write '{{{name.strip()}}}'" if name.strip() in {*placeholders, *events} else suggestion
             message = f"nothing fills in the placeholder '{{{name}}}'"
             span = cell.span(match.start(), match.end())
-            findings.error("DSA112", message, span, f"{meant}; a brace is written '{{{{' or '}}}}'", about=fault.about)
+            findings.error(
+                "DSA112", message, span, f"{suggestion}; a brace is written '{{{{' or '}}}}'", about=fault.about
+            )
 
 
-def _what_fills(name: str, allowed: tuple[str, ...], events: Collection[str]) -> str:
-    """Return a hint for the name in a placeholder that is none: what was meant, else what there is."""
-    if nearest(name, {*allowed, *events}) is not None:
-        return closest(name, {*allowed, *events}).rstrip("?")
-    return f"{closest(name, allowed)}; and what events have brought: {some_of(sorted(events))}"
+def _what_fills(name: str, placeholders: tuple[str, ...], events: Collection[str]) -> str:
+    """Return a hint for a wrong placeholder: the most similar name, else the known ones."""
+    if nearest(name, {*placeholders, *events}) is not None:
+        return closest(name, {*placeholders, *events}).rstrip("?")
+    return f"{closest(name, placeholders)}; and the data of events: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
@@ -393,7 +390,7 @@ def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
     return text[len(text) - len(text.lstrip("\n")) :]
 
 
-#: What the parts of a step's guard judge.
+#: The event that the parts of a step's guard judge.
 _JUDGED_IN_STEPS = "verdict"
 
 
@@ -404,19 +401,19 @@ def with_uses(
     taken: Collection[str],
     findings: Findings,
 ) -> tuple[Guard, ...]:
-    """Return the guards with what their rows say that they use. `taken` are the names under which guards are given artifacts."""
+    """Return the guards with the event data that they use. `taken` are the names of artifacts that steps use."""
     rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
-    judged = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
-    found = {
-        name: _references(cell, events, taken, judged.get(name, ()), findings)
+    judged_events = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
+    uses = {
+        name: _references(cell, events, taken, judged_events.get(name, ()), findings)
         for name, cell in rows.items()
         if cell.text
     }
-    return tuple(attrs.evolve(guard, uses=found.get(guard.name, ())) for guard in guards)
+    return tuple(attrs.evolve(guard, uses=uses.get(guard.name, ())) for guard in guards)
 
 
 def _references(
-    cell: Cell, events: Collection[str], taken: Collection[str], judged: Collection[str], findings: Findings
+    cell: Cell, events: Collection[str], taken: Collection[str], judged_events: Collection[str], findings: Findings
 ) -> tuple[tuple[str, Reference], ...]:
     read = []
     for name, words in cells.pair_cells(cell, ";", findings):
@@ -431,7 +428,7 @@ def _references(
             code = "DSA201" if fault.about else "DSA107"
             findings.error(code, fault.message, words.span(), fault.hint, about=fault.about)
             continue
-        if reference.since in judged and reference.event != reference.since:
+        if reference.since in judged_events and reference.event != reference.since:
             message = f"'{reference}' is never there: the guard judges {reference.since}, and nothing is newer"
             findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
         read.append((name, reference))
@@ -441,8 +438,8 @@ def _references(
 def read_prompts(
     sections: Iterable[Section], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> tuple[Prompt, ...]:
-    """Read the Prompt sections: a placeholder is the specification, what the step uses, or what an event has brought."""
-    names = _allowed(steps)
+    """Read the Prompt sections: a placeholder is the specification, an artifact that the step uses, or event data."""
+    names = _placeholder_names(steps)
     return tuple(
         read_prompt(section, names.get(section.name, (SPECIFICATION,)), events, findings) for section in sections
     )
@@ -452,10 +449,10 @@ def require_tasks_filled(
     records: Iterable[TableRecord], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> None:
     """Report the placeholders in the column `task` of Steps that nothing fills in."""
-    names = _allowed(steps)
+    names = _placeholder_names(steps)
     for record in records:
         require_placeholders(record["task"], names.get(record["step"].plain, (SPECIFICATION,)), events, findings)
 
 
-def _allowed(steps: Iterable[StepRow]) -> Mapping[str, tuple[str, ...]]:
+def _placeholder_names(steps: Iterable[StepRow]) -> Mapping[str, tuple[str, ...]]:
     return {step.name: (SPECIFICATION, *(name for name, _ in step.uses)) for step in steps}

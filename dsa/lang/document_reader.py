@@ -1,7 +1,7 @@
-"""A document to a machine: sorts the sections, has each read, and puts the parts together.
+"""The document reader: it sorts the sections of a text, reads each, and puts the machine together.
 
-Takes text, gives a `DocumentReading`: the machine, or None when there is an error, and everything found on the way. Every
-stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
+`read_machine` returns a `DocumentReading`: every finding, and the machine, or None if there is an error. Every stage works with whatever the earlier ones
+could read, so one reading reports the faults of the whole document.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ import attrs
 from dsa.declarations import STAY, Effect, Property, Scenario, SpecDeclaration, State, StepRow, Transition, Variable
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declaration_tables, steps_table, transition_table
-from dsa.lang.cells import COLUMNS, NAMED, PARTS, SECTIONS, TableRecord, records
+from dsa.lang.cells import COLUMNS, NAMED_SECTIONS, PARTS, SECTIONS, TableRecord, records
 from dsa.lang.claim_sections import looks_like_property, read_property, read_scenario
 from dsa.lang.declaration_tables import read_cases, read_constraints, read_prompts, require_tasks_filled, with_uses
 from dsa.lang.expression_parser import Findings, Resolver
@@ -21,12 +21,12 @@ from dsa.lang.steps_table import StepLines, Steps, read_steps
 from dsa.machine import Machine
 from dsa.text import closest
 
-#: The longest document that is read, in characters, and the widest table: sixty thousand states and forty thousand rows are read in some ten seconds, in 460 MB.
+#: The longest document in characters, and the widest table. Sixty thousand states and forty thousand rows take some ten seconds and 460 MB.
 MOST_CHARACTERS, MOST_COLUMNS = 2_000_000, 200
 _FIRST_LINE = 200  # characters of the first line that are shown
 
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
-#: How people begin a line that is to say where a machine starts.
+#: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
 _SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
@@ -35,7 +35,7 @@ _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
 
 @attrs.frozen
 class DocumentReading:
-    """What reading a document gave. `machine` is None exactly when a diagnostic is an error; `name` is the heading's."""
+    """The result of reading a document. `machine` is None exactly if a diagnostic is an error; `name` is that of the heading."""
 
     machine: Machine | None
     diagnostics: tuple[Diagnostic, ...]
@@ -44,7 +44,7 @@ class DocumentReading:
 
 @attrs.frozen
 class Parts:
-    """A document by kind of section."""
+    """The sections of a document by kind."""
 
     document: MarkdownDocument
     sections: tuple[Section, ...]
@@ -54,7 +54,7 @@ class Parts:
         return tuple(section for section in self.sections if section.kind == kind)
 
     def line(self, word: str, *kinds: str) -> Cell | None:
-        """Find a paragraph line that starts with a word, before the sections or in some; return what follows it."""
+        """Return the rest of a paragraph line that starts with a word, before the sections or in those of some kinds; else None."""
         inside = (block for section in self.sections if section.kind in kinds for block in section.blocks)
         for block in (*self.document.preamble, *inside):
             if isinstance(block, ParagraphLine) and block.text.text.startswith(word):
@@ -65,7 +65,7 @@ class Parts:
 
 
 def _too_large(text: str, path: str) -> DocumentReading | None:
-    """Return the one thing to say of a document that is too long: it would take minutes, and gigabytes."""
+    """Return the one finding about a document that is too long: it would take minutes, and gigabytes."""
     if len(text) <= MOST_CHARACTERS:
         return None
     message = f"the document has {len(text):,} characters, and {MOST_CHARACTERS:,} are read"
@@ -75,20 +75,20 @@ def _too_large(text: str, path: str) -> DocumentReading | None:
 
 
 def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
-    """Return the one thing to say of a table with more columns than any section knows."""
+    """Return the one finding about a table with too many columns."""
     for table in (table for section in document.sections for table in section.tables):
         if len(table.header.cells) > MOST_COLUMNS:
             first = table.header.cells[MOST_COLUMNS]
             message = f"this table has {len(table.header.cells):,} columns, and {MOST_COLUMNS:,} are read"
-            hint = "no section has so many; write rows"
+            hint = "no section has that many; write rows"
             return DocumentReading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
     return None
 
 
 def read_machine(text: str, path: str = "<text>") -> DocumentReading:
     """Read a machine document."""
-    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
-        return refused
+    if (refusal := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refusal
     return _machine_in(document)
 
 
@@ -101,59 +101,59 @@ def _machine_in(document: MarkdownDocument) -> DocumentReading:
         findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
         return DocumentReading(None, findings.diagnostics)
     steps = _steps(parts, findings)
-    declared, written = _declared(parts, steps, findings)
-    require_unique(declared, findings)
-    names = declared.names()
-    transitions = steps_table.expand(steps).rows if steps else transition_table.resolved(written, names, findings)
+    declarations, rows = _read_declarations(parts, steps, findings)
+    require_unique(declarations, findings)
+    names = declarations.names()
+    transitions = steps_table.expand(steps).rows if steps else transition_table.resolve_rows(rows, names, findings)
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
-    initial = _initial_state(declared.states, targets, at, findings) if declared.states else ""
-    _require_no_start_line(parts, declared.states, findings)
-    made = Machine(
+    initial = _initial_state(declarations.states, targets, at, findings) if declarations.states else ""
+    _require_no_start_line(parts, declarations.states, findings)
+    draft = Machine(
         name=name,
         transitions=transitions,
-        states=_with_ends(declared.states, names, findings),
+        states=_with_ends(declarations.states, names, findings),
         initial=initial,
-        parameters=declared.parameters,
-        variables=declared.variables,
-        events=declared.events,
-        effects=declared.effects,
-        guards=declared.guards,
+        parameters=declarations.parameters,
+        variables=declarations.variables,
+        events=declarations.events,
+        effects=declarations.effects,
+        guards=declarations.guards,
         generators=declaration_tables.generators(_records(parts, "generators", findings), findings),
         cases=tuple(read_cases(section, findings) for section in parts.of("cases")),
         constraints="\n\n".join(read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
         span=parts.document.titles[0].span() if parts.document.titles else None,
     )
     if steps:
-        made = attrs.evolve(made, steps=steps.steps, goal=steps.goal, result=steps.result)
-    require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
-    made = attrs.evolve(made, prompts=read_prompts(parts.of("prompt"), made.steps, names.events, findings))
-    _require_owners(parts, made, findings)
-    properties, scenarios = claims(parts, names, made, findings)
-    machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
+        draft = attrs.evolve(draft, steps=steps.steps, goal=steps.goal, result=steps.result)
+    require_tasks_filled(_records(parts, "steps", Findings()), draft.steps, names.events, findings)
+    draft = attrs.evolve(draft, prompts=read_prompts(parts.of("prompt"), draft.steps, names.events, findings))
+    _require_owners(parts, draft, findings)
+    properties, scenarios = claims(parts, names, draft, findings)
+    machine = attrs.evolve(draft, properties=properties, scenarios=scenarios)
     return DocumentReading(None if findings.any_error else machine, findings.diagnostics, name)
 
 
 def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
-    """Keep the sections of the language; warn of headings that look like one."""
-    known = []
+    """Return the sections of the language; warn of other headings that look like one."""
+    sections = []
     for section in document.sections:
         if section.kind not in SECTIONS:
             _warn_unknown(document, section, findings)
             continue
-        if section.kind in NAMED and not section.name:
+        if section.kind in NAMED_SECTIONS and not section.name:
             hint = f"write '## {section.heading.text.strip()}: NAME'"
             findings.error("DSA102", f"section {section.kind} needs a name", section.heading.span(), hint)
             continue
-        known.append(section)
-    return Parts(document, tuple(known))
+        sections.append(section)
+    return Parts(document, tuple(sections))
 
 
 def _warn_unknown(document: MarkdownDocument, section: Section, findings: Findings) -> None:
     bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
     if section.tables or any(looks_like_property(bullet) for bullet in bullets):
         hint = closest(section.kind, SECTIONS)
-        message = f"'{section.heading.text}' is no section of the language, so what stands here is not read"
+        message = f"'{section.heading.text}' is not a section of the language, so it is not read"
         findings.warning("DSA110", message, section.heading.span(), hint)
         findings.doubt("\n".join(document.lines[section.first : section.last]))
 
@@ -174,25 +174,25 @@ def _title(document: MarkdownDocument, findings: Findings) -> str:
 
 def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[TableRecord]:
     columns = PARTS if as_parts else COLUMNS[kind]
-    found = []
+    rows = []
     for section in parts.of(kind):
         if not section.tables and kind != "steps":
             hint = _no_table_hint(section)
             findings.error("DSA102", f"section {kind} has no table", section.heading.span(), hint)
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
-        found += records(section, columns, findings)
-    return found
+        rows += records(section, columns, findings)
+    return rows
 
 
-def _filled(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
-    """Return the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
+def _required_records(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
+    """Return the rows of a section that declares all of a kind if it is there; report it if it has none."""
     before = findings.count
-    found = _records(parts, kind, findings)
-    if parts.of(kind) and not found and findings.count == before:
+    rows = _records(parts, kind, findings)
+    if parts.of(kind) and not rows and findings.count == before:
         hint = f"list them all, or leave the section out: the rows then declare the {kind}"
         findings.error("DSA102", f"section {kind} has no rows", parts.of(kind)[0].heading.span(), hint)
         findings.doubt_all()
-    return found
+    return rows
 
 
 def _no_table_hint(section: Section) -> str:
@@ -232,83 +232,87 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
     return plan
 
 
-def _declared(
+def _read_declarations(
     parts: Parts, steps: Steps | None, findings: Findings
 ) -> tuple[Declarations, list[transition_table.WrittenRow]]:
     parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
     guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
-    guards, judged = declaration_tables.guards(guard_rows, findings)
+    guards, judged_events = declaration_tables.guards(guard_rows, findings)
     effects = declaration_tables.effects(_records(parts, "effects", findings), findings)
     if steps:
-        made = steps_table.expand(steps)
-        emitted = [(item.effect, row.span) for row in made.rows for item in row.effects]
-        _require_generated(effects, made.rows, findings)
-        effects = declaration_tables.with_places(effects, [(name, span) for name, span in emitted if name and span])
-        effects = tuple(
-            attrs.evolve(effect, on_failure="stop") for effect in effects
-        )  # nobody can add rows to what is generated
-        all_parameters = steps_table.with_parameters(made.parameters, parameters)
-        declared = Declarations(
-            all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states
+        expansion = steps_table.expand(steps)
+        emissions = [(item.effect, row.span) for row in expansion.rows for item in row.effects]
+        _require_generated(effects, expansion.rows, findings)
+        effects = declaration_tables.with_places(effects, [(name, span) for name, span in emissions if name and span])
+        # Users cannot add rows for failures to generated ones.
+        effects = tuple(attrs.evolve(effect, on_failure="stop") for effect in effects)
+        all_parameters = steps_table.with_parameters(expansion.parameters, parameters)
+        declarations = Declarations(
+            all_parameters,
+            expansion.variables,
+            expansion.events,
+            (*expansion.guards, *guards),
+            effects,
+            expansion.states,
         )
-        return _with_uses(declared, guard_rows, steps.steps, findings), []
+        return _with_uses(declarations, guard_rows, steps.steps, findings), []
     before = findings.count
-    written = transition_table.written(_records(parts, "transitions", findings), findings)
-    if not written and parts.of("transitions") and findings.count == before:
+    rows = transition_table.read_rows(_records(parts, "transitions", findings), findings)
+    if not rows and parts.of("transitions") and findings.count == before:
         findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
     variables = declaration_tables.variables(_records(parts, "variables", findings), parameters, findings)
-    events, origins = declaration_tables.events(_filled(parts, "events", findings), findings)
+    events, origins = declaration_tables.events(_required_records(parts, "events", findings), findings)
     if not parts.of("events"):
-        events = declaration_tables.from_outside(transition_table.mentioned_events(written))
+        events = declaration_tables.from_outside(transition_table.mentioned_events(rows))
     if not parts.of("effects"):
-        effects = declaration_tables.with_places(effects, transition_table.mentioned_effects(written))
-    states = _with_parents(declaration_tables.states(_filled(parts, "states", findings), findings))
+        effects = declaration_tables.with_places(effects, transition_table.mentioned_effects(rows))
+    states = _with_parents(declaration_tables.states(_required_records(parts, "states", findings), findings))
     if not parts.of("states"):
-        states = _states_from_rows(transition_table.mentioned_states(written), transition_table.first_source(written))
-    declared = Declarations(parameters, variables, events, guards, effects, states)
-    require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
-    return _with_uses(declared, guard_rows, (), findings), written
+        states = _states_from_rows(transition_table.mentioned_states(rows), transition_table.first_source(rows))
+    declarations = Declarations(parameters, variables, events, guards, effects, states)
+    require_references(declarations, origins, judged_events, findings, effects_listed=bool(parts.of("effects")))
+    return _with_uses(declarations, guard_rows, (), findings), rows
 
 
 def _with_uses(
-    declared: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
+    declarations: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
 ) -> Declarations:
     taken = {name for step in steps for name, _ in step.uses}
-    guards = with_uses(declared.guards, guard_rows, declared.names().events, taken, findings)
-    return attrs.evolve(declared, guards=guards)
+    guards = with_uses(declarations.guards, guard_rows, declarations.names().events, taken, findings)
+    return attrs.evolve(declarations, guards=guards)
 
 
-def _require_generated(effects: tuple[Effect, ...], made: tuple[Transition, ...], findings: Findings) -> None:
-    """What an Effects table of a Steps document lists is what its rows ask for; of the others it says nothing."""
-    known = {item.effect for row in made for item in row.effects if item.effect}
+def _require_generated(effects: tuple[Effect, ...], rows: tuple[Transition, ...], findings: Findings) -> None:
+    """Report effects in the Effects table of a Steps document that its rows do not emit."""
+    names = {item.effect for row in rows for item in row.effects if item.effect}
     for effect in effects:
-        if effect.name not in known and effect.span is not None:
-            message = f"'{effect.name}' is no effect of what Steps expand into"
-            findings.error("DSA201", message, effect.span, closest(effect.name, known), about=effect.name)
+        if effect.name not in names and effect.span is not None:
+            message = f"'{effect.name}' is not an effect of the expanded Steps"
+            findings.error("DSA201", message, effect.span, closest(effect.name, names), about=effect.name)
 
 
 def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
-    found = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
-    return [(target, span) for target, span in found if span is not None]
+    pairs = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
+    return [(target, span) for target, span in pairs if span is not None]
 
 
 def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
-    """Report Cases and Prompts of nothing, and second ones of the same thing."""
+    """Report Cases and Prompts whose name is not declared, and second ones for the same name."""
     steps = {step.name for step in machine.steps}
     owners = {
         "cases": (steps | {guard.name for guard in machine.guards}, "a step or a guard"),
         "prompt": (steps | {effect.name for effect in machine.effects}, "a step or an effect"),
     }
-    for kind, (known, words) in owners.items():
-        seen = set()
+    for kind, (names, words) in owners.items():
+        names_so_far = set()
         for section in parts.of(kind):
             span = section.heading.span()
-            if section.name not in known:
+            if section.name not in names:
                 message = f"section {kind} is of '{section.name}', which is not {words}"
-                findings.error("DSA201", message, span, closest(section.name, known), about=section.name)
-            elif section.name in seen:
+                findings.error("DSA201", message, span, closest(section.name, names), about=section.name)
+            elif section.name in names_so_far:
                 findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
-            seen.add(section.name)
+            names_so_far.add(section.name)
 
 
 def claims(
@@ -316,14 +320,14 @@ def claims(
 ) -> tuple[tuple[Property, ...], tuple[Scenario, ...]]:
     """Read the properties and the scenarios of a document, a machine's own or a spec's."""
     scope = names.moments("a property")
-    said = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
-    fair = [*names.effects, *names.events, *said]
+    verdicts = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
+    fair = [*names.effects, *names.events, *verdicts]
 
     def require_named(name: cells.WrittenName, what: str) -> None:
-        known = fair if what == "fair" else [*names.effects]
-        if name.name not in known:
-            message = f"'{name.name}' is no {'event, no effect and no verdict' if what == 'fair' else 'effect'}"
-            findings.error("DSA201", message, name.span, closest(name.name, known), about=name.name)
+        choices = fair if what == "fair" else [*names.effects]
+        if name.name not in choices:
+            message = f"'{name.name}' is not an {'event, effect or verdict' if what == 'fair' else 'effect'}"
+            findings.error("DSA201", message, name.span, closest(name.name, choices), about=name.name)
         elif what == "never answers" and not names.effects[name.name]:
             hint = f"an effect without answers is complete when the next begins; write: even if {name.name} fails"
             findings.error("DSA204", f"'{name.name}' has no answers", name.span, hint)
@@ -331,69 +335,69 @@ def claims(
     blocks = [block for section in parts.of("properties") for block in section.blocks]
     for block in blocks:
         if isinstance(block, ParagraphLine) and looks_like_property(block.text):
-            message = "this property is no bullet, so it is not read"
+            message = "this property is not a bullet, so it is not read"
             findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
     bullets = [block for block in blocks if isinstance(block, Bullet)]
-    found = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
+    properties = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
     scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
-    return tuple(item for item in found if item is not None), tuple(scenarios)
+    return tuple(item for item in properties if item is not None), tuple(scenarios)
 
 
 def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
     """Add the parents that dotted names imply, each before its first child."""
-    listed = tuple(states)
-    known = {state.name for state in listed}
-    found: list[State] = []
-    for state in listed:
+    own = tuple(states)
+    names = {state.name for state in own}
+    result: list[State] = []
+    for state in own:
         parts = state.name.split(".")
         for length in range(1, len(parts)):
             parent = ".".join(parts[:length])
-            if parent not in known:
-                known.add(parent)
-                found.append(State(parent, span=state.span))
-        found.append(state)
-    return tuple(found)
+            if parent not in names:
+                names.add(parent)
+                result.append(State(parent, span=state.span))
+        result.append(state)
+    return tuple(result)
 
 
 def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> tuple[State, ...]:
-    """Resolve when a run may be finished in leaves that are not final."""
-    parents, found = {state.parent for state in states}, []
+    """Resolve the end conditions of leaves."""
+    parents, result = {state.parent for state in states}, []
     for state in states:
         if state.end is None or state.span is None:
-            found.append(state)
+            result.append(state)
             continue
         if state.name in parents:
             message = f"{state.name} is an end and has children"
             findings.error("DSA206", message, state.span, "mark the children that are ends instead")
         resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
-        found.append(attrs.evolve(state, end=resolver.condition(state.end)))
-    return tuple(found)
+        result.append(attrs.evolve(state, end=resolver.condition(state.end)))
+    return tuple(result)
 
 
-def _states_from_rows(mentioned: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
-    """Return the states of a document without a States table: those its rows mention. `initial` is the initial one."""
-    names = dict.fromkeys(name for name, _ in mentioned)
-    spans = dict(reversed(mentioned))
+def _states_from_rows(mentions: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
+    """Return the states of a document without a States table: those that its rows mention. `initial` is the initial one."""
+    names = dict.fromkeys(name for name, _ in mentions)
+    spans = dict(reversed(mentions))
     return _with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
 
 
 def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], at: Span, findings: Findings) -> str:
-    """Find the machine's initial state, and check that every parent that is entered has one initial child.
+    """Return the machine's initial state, and report parents that are entered without one initial child.
 
     The initial state is the top-level state marked initial; when no top-level state is marked and exactly one state
     is, it is that one.
     """
-    marked = [state for state in states if state.kind == "initial"]
+    initials = [state for state in states if state.kind == "initial"]
     _require_leaves_final(states, findings)
-    for state in marked:
-        twins = [other for other in marked if other.parent == state.parent]
+    for state in initials:
+        twins = [other for other in initials if other.parent == state.parent]
         if len(twins) > 1 and state is not twins[0]:
             where = f"of {state.parent}" if state.parent else "of the machine"
             message = f"{twins[0].name} and {state.name} are both the initial state {where}"
             hint = "mark one of them" if state.parent else f"mark one of them; {_SEVERAL_STARTS}"
             findings.error("DSA206", message, state.span or at, hint)
-    top = [state for state in marked if state.parent is None] or marked
-    if not marked:
+    top = [state for state in initials if state.parent is None] or initials
+    if not initials:
         hint = "mark one with kind 'initial' in the States table"
         findings.error("DSA206", "no state is initial", at, hint, about=_all_names(states))
         return states[0].name if states else ""
@@ -405,7 +409,7 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
 
 
 def _require_no_start_line(parts: Parts, states: Iterable[State], findings: Findings) -> None:
-    """Report a line that names states to start in: as prose it would be passed over."""
+    """Report a line that seems to name initial states, as prose is ignored."""
     names = {state.name for state in states}
     for word in _START_LINES:
         line = parts.line(word, *_WITH_TRANSITIONS)
@@ -438,15 +442,15 @@ def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Spa
 
 
 def _all_names(states: Iterable[State]) -> str:
-    """Name several states at once: that none of them is initial may follow from a fault in the row of one."""
+    """Return the names of states as one name for findings: that none is initial may follow from a fault in the row of one."""
     return ".".join(state.name for state in states)
 
 
 # -- specs ------------------------------------------------------------------------------------------------------------
-# Documents that add properties and scenarios to the machine that their line `Machine: PATH` names; finding that file is for `dsa.edge.document_files`.
+# Documents that add properties and scenarios to the machine in their line `Machine: PATH`; `dsa.edge.document_files` finds that file.
 
 
-_ALLOWED = frozenset({"properties", "scenario", "effects", "variables"})
+_SPEC_SECTIONS = frozenset({"properties", "scenario", "effects", "variables"})
 #: The fields of effects and variables, by the columns that say them.
 _FIELDS = {
     "kind": "kind", "in doubt": "in_doubt", "time limit": "time_limit_ms", "retries": "retries", "on failure": "on_failure",
@@ -455,10 +459,8 @@ _FIELDS = {
 
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
-    """Return what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
-    if (
-        MACHINE_LINE not in text or len(text) > MOST_CHARACTERS
-    ):  # most documents are machines, which need not be read twice
+    """Return the path in a spec's line `Machine: PATH`, and its place; None if the text is not a spec."""
+    if MACHINE_LINE not in text or len(text) > MOST_CHARACTERS:  # avoids reading machines twice
         return None
     line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
     return None if line is None else (line.plain.strip(), line.span())
@@ -466,35 +468,35 @@ def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
 
 def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentReading:
     """Read a spec of a machine: the machine with the spec's properties and scenarios added to its own."""
-    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
-        return refused
+    if (refusal := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refusal
     findings = Findings()
     parts = sort_sections(document, findings)
     for section in parts.sections:
-        if section.kind in SECTIONS - _ALLOWED:
+        if section.kind in SECTIONS - _SPEC_SECTIONS:
             message = f"a spec has no section {section.kind}; it belongs into the machine"
-            hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
+            hint = "a spec holds Properties, Scenarios, and statements about Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
-    declared = Declarations(
+    declarations = Declarations(
         machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
     )
-    properties, scenarios = claims(parts, declared.names(), machine, findings)
-    added = attrs.evolve(
+    properties, scenarios = claims(parts, declarations.names(), machine, findings)
+    result = attrs.evolve(
         machine,
         properties=machine.properties + properties,
         scenarios=machine.scenarios + scenarios,
-        stated=machine.stated + _stated(parts, machine, findings),
+        spec_declarations=machine.spec_declarations + _spec_declarations(parts, machine, findings),
     )
-    return DocumentReading(None if findings.any_error else added, findings.diagnostics, machine.name)
+    return DocumentReading(None if findings.any_error else result, findings.diagnostics, machine.name)
 
 
-def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
-    """Return what a spec says of effects and variables that its machine declares."""
-    effects = _filled(parts, "effects", findings)
-    variables = _filled(parts, "variables", findings)
+def _spec_declarations(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
+    """Return a spec's statements about effects and variables of its machine."""
+    effects = _required_records(parts, "effects", findings)
+    variables = _required_records(parts, "variables", findings)
     return (
-        *_said_of("effect", effects, declaration_tables.effects(effects, findings), machine.effects, findings),
-        *_said_of(
+        *_declarations_of("effect", effects, declaration_tables.effects(effects, findings), machine.effects, findings),
+        *_declarations_of(
             "variable",
             variables,
             declaration_tables.variables(variables, machine.parameters, findings),
@@ -504,16 +506,16 @@ def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDec
     )
 
 
-def _said_of(
+def _declarations_of(
     kind: str,
-    written: list[TableRecord],
-    said: Iterable[Effect | Variable],
-    known: Iterable[Effect | Variable],
+    records: list[TableRecord],
+    declarations: Iterable[Effect | Variable],
+    machine_declarations: Iterable[Effect | Variable],
     findings: Findings,
 ) -> Iterator[SpecDeclaration]:
-    rows_by_name = {record[kind].plain: record for record in written}
-    names = [each.name for each in known]
-    for each in said:
+    rows_by_name = {record[kind].plain: record for record in records}
+    names = [each.name for each in machine_declarations]
+    for each in declarations:
         record = rows_by_name[each.name]
         if each.name not in names:
             findings.error(

@@ -1,13 +1,11 @@
-"""A machine to its canonical document: `loads(dumps(machine)) == machine`, and its SHA-256 is the machine's digest.
+"""The document writer: canonical documents, digests, and formatting.
 
-Notes and prose are not part of a machine, so they are not written, and a digest does not change with them, nor with how durations are spelled. To lay out a
-document that people wrote, use `dsa.lang.document_writer`.
+`dumps` writes a machine: `loads(dumps(machine)) == machine`. `digest` is the SHA-256 of that text. Notes, prose and the spelling of durations are not
+part of a machine, so a digest does not depend on them.
 
-Documents to the same documents with their tables laid out: columns aligned, expressions spaced alike.
-
-Takes text, gives text. Only the lines of tables in sections of the language change; prose, notes, other tables and line
-ends stay byte for byte. Applied twice it changes nothing more. It asks nothing of the document's meaning, so a document
-with faults is laid out too.
+`format_document` formats the tables of a text that people wrote: it aligns columns and spaces expressions. It changes only the lines of tables in
+sections of the language; everything else stays byte for byte. A second call changes nothing. It ignores the meaning, so documents with faults are
+formatted too.
 """
 
 import hashlib
@@ -34,7 +32,7 @@ from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableErr
 from dsa.lang.markdown import Cell, MarkdownTable, read
 from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS
 from dsa.machine import Machine, spelled_shortest
-from dsa.trace import ROW_COLUMNS, escaped, state_kind, table_lines, transition_cells
+from dsa.trace import ROW_COLUMNS, escape_cell, state_kind, table_lines, transition_cells
 
 Cells = Sequence[str]
 STEP_COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
@@ -50,11 +48,11 @@ def dumps(machine: Machine) -> str:
 
 def digest(machine: Machine) -> str:
     """Return the SHA-256 of the canonical document, in hexadecimal."""
-    found: str | None = machine.worked_out.get("digest")
-    if found is None:
-        found = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
-        machine.worked_out["digest"] = found
-    return found
+    result: str | None = machine.worked_out.get("digest")
+    if result is None:
+        result = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
+        machine.worked_out["digest"] = result
+    return result
 
 
 def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -78,7 +76,7 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
         name = _plain(scenario.name) + (" #" if scenario.name.endswith("#") else "")
         yield f"Scenario: {name}", scenario_text(scenario)
     if machine.constraints:
-        # Last, because it is text as written: a fence left open in it would swallow what follows.
+        # Last, because it is text as written: an open fence in it would swallow what follows.
         yield "Constraints", machine.constraints
 
 
@@ -103,7 +101,7 @@ def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _own_parameters(machine: Machine) -> list[RunParameter]:
-    """Return the parameters that a Steps table does not say by itself."""
+    """Return the parameters that do not follow from the Steps table."""
     if not machine.steps:
         return list(machine.parameters)
     bounds = {f"rmax.{step.name}" for step in machine.steps}
@@ -144,10 +142,10 @@ _EFFECT_COLUMNS: dict[str, Callable[[Effect], str]] = {
 def _columns(
     items: Sequence[Guard] | Sequence[Effect] | Sequence[Event], columns: dict[str, Callable[..., str]]
 ) -> str:
-    """Write a table, leaving out the columns that no row uses, except the first two."""
+    """Return a table without the columns that no row uses; the first one and `judges` always stay."""
     cells = {name: [write(item) for item in items] for name, write in columns.items()}
-    kept = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
-    return _table(kept, list(zip(*(cells[name] for name in kept), strict=True)))
+    names = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
+    return _table(names, list(zip(*(cells[name] for name in names), strict=True)))
 
 
 def _steps(machine: Machine) -> str:
@@ -173,7 +171,7 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Write a text as it stands; one that would read as a code span is put into a longer one."""
+    """Return a text as it is; one that would be read as a code span gets a longer fence."""
     fence = "`"
     while fence in text:
         fence += "`"
@@ -186,10 +184,10 @@ def _prompt(prompt: Prompt) -> str:
         "System": prompt.system, "Role": prompt.role, "Constraints": prompt.constraints, "Task": prompt.task,
         "Feedback": prompt.feedback,
     }  # fmt: skip
-    return "\n\n".join(f"### {title}\n{_fenced(text)}" for title, text in parts.items() if text)
+    return "\n\n".join(f"### {title}\n{_fence(text)}" for title, text in parts.items() if text)
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"
@@ -203,7 +201,7 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def scenario_settings(scenario: Scenario) -> str:
-    """Return the parameter values of a scenario as they stand behind `Parameters:`; empty when it has none of its own."""
+    """Return the parameter values of a scenario as after `Parameters:`; empty if it has none."""
     return ", ".join(f"{name} = {show_value(value)}" for name, value in scenario.parameters)
 
 
@@ -239,14 +237,14 @@ def action_text(step: ScenarioStep) -> str:
 
 
 def _table(header: Cells, rows: Sequence[Cells]) -> str:
-    return "\n".join(table_lines(header, [[*map(escaped, row)] for row in rows]))
+    return "\n".join(table_lines(header, [[*map(escape_cell, row)] for row in rows]))
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def formatted(text: str) -> str:
-    """Lay out a document."""
+def format_document(text: str) -> str:
+    """Return a document with formatted tables."""
     pieces = _LINE_END.split(text)
     ends = [*_LINE_END.findall(text), ""]
     document = read(text, "")
@@ -258,8 +256,8 @@ def formatted(text: str) -> str:
 
 
 def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
-    """Lay out one table; one whose rows do not fit its header keeps its lines, except for the space around them."""
-    header = [escaped(cell.text) for cell in table.header.cells]
+    """Return the lines of one formatted table. If its rows do not fit its header, the lines stay, without the space around them."""
+    header = [escape_cell(cell.text) for cell in table.header.cells]
     if any(len(row.cells) != len(header) for row in table.rows):
         return [table.header.span.text, rule, *(row.span.text for row in table.rows)]
     columns = [name.strip("`* ").lower() for name in header]
@@ -269,22 +267,22 @@ def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
 
 
 def _with_alignment(line: str, rule: str) -> str:
-    """Keep the colons that align columns on a page."""
+    """Return the rule with the colons of the old one, which align columns on a page."""
     marks = [mark.strip() for mark in rule.strip().strip("|").split("|")]
     dashes = line.strip("| ").split(" | ")
-    kept = []
+    cells = []
     for mark, dash in zip(marks, dashes, strict=True):
         left, right = (":" if mark.startswith(":") else "-"), (":" if mark.endswith(":") else "-")
-        kept.append(left + dash[1:-1] + right)
-    return "| " + " | ".join(kept) + " |"
+        cells.append(left + dash[1:-1] + right)
+    return "| " + " | ".join(cells) + " |"
 
 
 def _cell(cell: Cell, column: str) -> str:
-    """Return a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
+    """Return a cell's canonical text: an expression with its usual spacing, anything else unchanged."""
     if not cell.text or "`" in cell.text:
-        return escaped(cell.text)
+        return escape_cell(cell.text)
     write = _WRITERS.get(column)
-    return escaped((write(cell) if write else None) or cell.text)
+    return escape_cell((write(cell) if write else None) or cell.text)
 
 
 def _expression(cell: Cell) -> str | None:

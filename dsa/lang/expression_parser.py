@@ -1,16 +1,10 @@
-"""Cell text to expression trees: the tokenizer and the parser. Names stay unresolved; `dsa.lang.expression_parser` resolves them.
+"""The expression parser: tokens, syntax trees, name resolution and types.
 
-Takes a `Cell`, gives expressions whose nodes know their place. What cannot be read raises `UnreadableError`,
-which the callers turn into a diagnostic; it never leaves `dsa.lang`.
-
-Collects what is wrong with a document, so that one run reports every fault.
-
-Takes spans and words, gives `Diagnostic` values. Knows nothing of tables or expressions.
-
-Unresolved expressions to resolved and typed ones.
-
-Takes a tree from `dsa.lang.expression_parser` and the `Scope` of names that may stand there; gives the same tree with every
-name resolved, and its type. Faults go to the findings; after one, the type is None and nothing more is said of it.
+- `ExpressionParser` reads the text of a `Cell`. Its nodes know their place. It raises `UnreadableError`, which the callers turn into a
+  diagnostic; the error never leaves `dsa.lang`.
+- `Findings` collects the diagnostics of one reading, so that it reports every fault.
+- `Resolver` resolves the names of a tree in a `Scope`, and returns the tree with its type. After a fault the type is None, and nothing more is
+  reported about it.
 """
 
 import re
@@ -24,7 +18,7 @@ from dsa.errors import Diagnostic, Span
 from dsa.lang.markdown import Cell
 from dsa.text import closest, some_of
 
-RESERVED = frozenset(
+KEYWORDS = frozenset(
     ["and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"]
 )
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -52,7 +46,7 @@ _HINTS = {
     "?": "there is no choice inside an expression: write a row for each case",
     "%": "there is no remainder; count in a variable with a domain",
 }
-#: What words of other languages are written as here, where they stand behind an expression.
+#: Hints for words of other languages after an expression.
 _WORDS = {
     "if": _HINTS["?"],
     "then": _HINTS["?"],
@@ -120,11 +114,11 @@ class ExpressionParser:
         return True
 
     def accept(self, *texts: str) -> bool:
-        """Read these tokens if they come next."""
-        found = self.at(*texts)
-        if found:
+        """Read these tokens if they come next; return whether they did."""
+        is_next = self.at(*texts)
+        if is_next:
             self._place += len(texts)
-        return found
+        return is_next
 
     def expect(self, text: str, hint: str = "") -> Token:
         """Read this token, or fail."""
@@ -137,11 +131,11 @@ class ExpressionParser:
     def fail(self, message: str, hint: str = "") -> NoReturn:
         """Fail at the next token."""
         token = self.next
-        found = "nothing follows" if token.kind == "end" else f"found '{token.text}'"
-        raise UnreadableError(f"{message}, but {found}", token.start, max(token.end, token.start + 1), hint)
+        actual = "nothing follows" if token.kind == "end" else f"found '{token.text}'"
+        raise UnreadableError(f"{message}, but {actual}", token.start, max(token.end, token.start + 1), hint)
 
     def reject(self, message: str, hint: str = "") -> NoReturn:
-        """Fail at the next token with words that name it already."""
+        """Fail at the next token with a message that names it already."""
         token = self.next
         raise UnreadableError(message, token.start, max(token.end, token.start + 1), hint)
 
@@ -150,10 +144,13 @@ class ExpressionParser:
         token = self.next
         if token.kind != "end":
             missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
-            self.reject(f"'{token.text}' cannot stand here", self._meant(token) or (missing if hint is None else hint))
+            self.reject(
+                f"'{token.text}' cannot stand here",
+                self._foreign_word_hint(token) or (missing if hint is None else hint),
+            )
 
-    def _meant(self, token: Token) -> str:
-        """Return how to write what stands behind an expression as other languages have it; empty for anything else."""
+    def _foreign_word_hint(self, token: Token) -> str:
+        """Return a hint for a construct of another language after an expression; empty for anything else."""
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
@@ -167,8 +164,8 @@ class ExpressionParser:
         token = self.next
         if token.kind != "name":
             self.fail(f"expected {what}")
-        if reserved := [part for part in token.text.split(".") if part in RESERVED]:
-            self.fail(f"expected {what}", f"'{reserved[0]}' is a reserved word")
+        if keywords := [part for part in token.text.split(".") if part in KEYWORDS]:
+            self.fail(f"expected {what}", f"'{keywords[0]}' is a reserved word")
         if len(token.text) > MAX_NAME:
             self.reject(f"a name has at most {MAX_NAME} characters")
         self._place += 1
@@ -209,10 +206,10 @@ class ExpressionParser:
     def _comparison(self) -> expr.Expr:
         start = self.next.start
         first = self.sum()
-        negated = self.at("not", "in") and self.accept("not")
+        is_negative = self.at("not", "in") and self.accept("not")
         if self.accept("in"):
             member = expr.Member(first, self._set(), span=self._since(start))
-            return expr.Not(member, span=self._since(start)) if negated else member
+            return expr.Not(member, span=self._since(start)) if is_negative else member
         rest: list[tuple[str, expr.Expr]] = []
         while self.next.kind == "sign" and self.next.text in expr.COMPARISONS:
             sign = self.take().text
@@ -247,7 +244,7 @@ class ExpressionParser:
         return left
 
     def _operator(self) -> Token:
-        """Read an arithmetic operator. Each makes the tree deeper, and whatever walks a tree recurses."""
+        """Read an arithmetic operator. Each makes the tree deeper, and walks over trees are recursive."""
         self._terms += 1
         if self._terms > _MAX_TERMS:
             self.reject(f"a cell has at most {_MAX_TERMS} arithmetic operators")
@@ -327,57 +324,57 @@ _LONGEST = 300
 class Findings:
     """The diagnostics of one reading, in the order found. Mutable on purpose, and private to `dsa.lang`.
 
-    One fault is reported once: what stands in a part that could not be read is in doubt, and that a name in doubt is not
-    declared is only a consequence.
+    One fault is reported once: the names in an unreadable part are in doubt, and a missing declaration of a name in doubt is only a
+    consequence.
     """
 
     def __init__(self) -> None:
-        self._found: list[Diagnostic] = []
+        self._findings: list[Diagnostic] = []
         self._consequences: list[Diagnostic] = []
         self._doubtful: set[str] = set()
         self._doubt_all = False
 
     def error(self, code: str, message: str, span: Span, hint: str = "", *, about: str = "") -> None:
-        """Add an error: the document is no machine. `about` is the name that is missed, if that is the fault."""
+        """Add an error: the document is not a machine. `about` is the missing name, if one is missing."""
         finding = Diagnostic(code, "error", _short(message), span, hint)
         is_consequence = about and (self._doubt_all or not self._doubtful.isdisjoint(about.split(".")))
-        (self._consequences if is_consequence else self._found).append(finding)
+        (self._consequences if is_consequence else self._findings).append(finding)
 
     def doubt(self, text: str) -> None:
         """Record the names in a text that could not be read; the fault itself is reported."""
         self._doubtful.update(part for name in NAME.findall(text) for part in name.split("."))
 
     def doubt_all(self) -> None:
-        """Record that what declares most names could not be read."""
+        """Record that the declarations of most names could not be read."""
         self._doubt_all = True
 
     def warning(self, code: str, message: str, span: Span, hint: str = "") -> None:
         """Add a warning: the document is a machine, perhaps not the one that was meant."""
-        self._found.append(Diagnostic(code, "warning", message, span, hint))
+        self._findings.append(Diagnostic(code, "warning", message, span, hint))
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Everything found, once each, by line and column; a consequence only where no error is its cause."""
-        found = [*self._found, *([] if self._any_cause else self._consequences[:1])]
-        return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
+        """All findings, once each, by line and column; a consequence only if no error explains it."""
+        findings = [*self._findings, *([] if self._any_cause else self._consequences[:1])]
+        return tuple(sorted(dict.fromkeys(findings), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
 
     @property
     def count(self) -> int:
-        """How many findings there are so far, consequences included."""
-        return len(self._found) + len(self._consequences)
+        """The number of findings so far, consequences included."""
+        return len(self._findings) + len(self._consequences)
 
     @property
     def any_error(self) -> bool:
-        """Return whether the document is no machine."""
+        """Return whether there is an error, so that the document is not a machine."""
         return self._any_cause or bool(self._consequences)
 
     @property
     def _any_cause(self) -> bool:
-        return any(finding.severity == "error" for finding in self._found)
+        return any(finding.severity == "error" for finding in self._findings)
 
 
 def _short(message: str) -> str:
-    """Keep the beginning and the end of a message that quotes a very long cell."""
+    """Return the beginning and the end of a message that quotes a very long cell."""
     return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
 
 
@@ -393,7 +390,7 @@ def type_of(domain: expr.Domain) -> Type:
 
 
 def show_type(kind: Type) -> str:
-    """Say a type in words."""
+    """Return a type in words."""
     words = {"bool": "a condition", "int": "a number"}
     return words[kind] if isinstance(kind, str) else f"one of {{{', '.join(kind)}}}"
 
@@ -407,7 +404,7 @@ def agree(left: Type, right: Type) -> bool:
 
 _AS_VALUE = "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration"
 
-#: Names under which people look for the data of an event.
+#: Names that people use for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
 
 
@@ -415,9 +412,9 @@ _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "re
 class Scope:
     """The names an expression may use, and words for where it stands (`a condition`, `a bound`).
 
-    `others` maps every other declared name to what it is, for better messages. `moments` maps the names that hold or
-    not at a moment (states, events, effects) to their kind; states may be there by their last part too, with the
-    full name in `full`. A name in `symbols` may be one of these as well: it is the value where one is wanted.
+    `others` maps every other declared name to its kind in words, for better messages. `moments` maps the names that are true or
+    false at a moment (states, events, effects) to their kind; states may also have their last part there, with the
+    full name in `full`. A name in `symbols` may be one of these too: it is the value where a value is expected.
     """
 
     place: str
@@ -427,17 +424,17 @@ class Scope:
     symbols: frozenset[str] = frozenset()
     moments: Mapping[str, expr.NameKind] = attrs.field(factory=dict)
     full: Mapping[str, str] = attrs.field(factory=dict)
-    answered: frozenset[str] = frozenset()
+    effects_with_answers: frozenset[str] = frozenset()
     others: Mapping[str, str] = attrs.field(factory=dict)
 
-    def known(self) -> Iterable[str]:
+    def names(self) -> Iterable[str]:
         """Return every name that may be written here."""
         verdicts = (f"{guard}.{outcome}" for guard, outcomes in self.guards.items() for outcome in outcomes)
         return [*self.parameters, *self.variables, *verdicts, *self.symbols, *self.moments]
 
 
 class Resolver:
-    """Resolves and types the expressions of one scope; faults go to `findings`, at `at` when a node has no place."""
+    """A resolver of names and types in one scope. Faults go to `findings`, with the place `at` if a node has none."""
 
     def __init__(self, scope: Scope, findings: Findings, at: Span) -> None:
         self._scope, self._findings, self._at = scope, findings, at
@@ -446,17 +443,17 @@ class Resolver:
         """Resolve an expression that must be a condition."""
         return self.expect(node, "bool")
 
-    def expect(self, node: expr.Expr, wanted: Type) -> expr.Expr:
+    def expect(self, node: expr.Expr, kind: Type) -> expr.Expr:
         """Resolve an expression that must have a type."""
-        resolved, found = self.infer(node, wanted)
-        if found is not None and not agree(found, wanted):
-            self._wrong(node, f"expected {show_type(wanted)}, but this is {show_type(found)}", _advice(node, found))
-        return resolved
+        result, actual = self.infer(node, kind)
+        if actual is not None and not agree(actual, kind):
+            self._wrong(node, f"expected {show_type(kind)}, but this is {show_type(actual)}", _advice(node, actual))
+        return result
 
-    def infer(self, node: expr.Expr, wanted: Type | None = None) -> tuple[expr.Expr, Type | None]:
-        """Resolve an expression and give its type, or None after a fault.
+    def infer(self, node: expr.Expr, kind: Type | None = None) -> tuple[expr.Expr, Type | None]:
+        """Resolve an expression and return it with its type, or None after a fault.
 
-        `wanted` makes for better hints; where it is an enumeration, a name that is one of its values and something else is the value.
+        `kind` is the expected type, for better hints. If it is an enumeration, a name with several meanings is its value.
         """
         match node:
             case expr.Boolean():
@@ -466,7 +463,7 @@ class Resolver:
             case expr.Symbol(value):
                 return node, (value,)
             case expr.Name():
-                return self._name(node, wanted)
+                return self._name(node, kind)
             case expr.Verdict():
                 return node, "bool"
             case expr.Not(operand):
@@ -483,23 +480,23 @@ class Resolver:
                 return self._member(node), "bool"
 
     def _compare(self, node: expr.Compare) -> expr.Expr:
-        wanted = self._wanted(node)
-        first, left = self.infer(node.first, wanted[0])
+        kinds = self._enumerations(node)
+        first, left = self.infer(node.first, kinds[0])
         rest: list[tuple[str, expr.Expr]] = []
-        for (sign, operand), kind_wanted in zip(node.rest, wanted[1:], strict=True):
-            resolved, right = self.infer(operand, kind_wanted or left)
-            ordered = sign not in {"==", "!="}
+        for (sign, operand), kind_wanted in zip(node.rest, kinds[1:], strict=True):
+            result, right = self.infer(operand, kind_wanted or left)
+            is_order = sign not in {"==", "!="}
             for side, kind in ((node.first if not rest else None, left), (operand, right)):
-                if ordered and side is not None and kind not in {None, "int"}:
+                if is_order and side is not None and kind not in {None, "int"}:
                     self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
-            if not ordered and left is not None and right is not None and not agree(left, right):
+            if not is_order and left is not None and right is not None and not agree(left, right):
                 self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
-            rest.append((sign, resolved))
+            rest.append((sign, result))
             left = right
         return attrs.evolve(node, first=first, rest=tuple(rest))
 
-    def _wanted(self, node: expr.Compare) -> list[Type | None]:
-        """Return for each operand the enumeration that it is compared with by `==` or `!=`, itself or through others."""
+    def _enumerations(self, node: expr.Compare) -> list[Type | None]:
+        """Return for each operand the enumeration that it is compared with by `==` or `!=`, directly or through others."""
         groups = [[node.first]]
         for sign, operand in node.rest:
             if sign in {"==", "!="}:
@@ -509,7 +506,7 @@ class Resolver:
         return [self._enumeration(group) for group in groups for _ in group]
 
     def _enumeration(self, operands: Iterable[expr.Expr]) -> Type | None:
-        """Return the values of the first operand that can be nothing but a value of an enumeration."""
+        """Return the values of the first operand that can only be a value of an enumeration."""
         return next((values for values in map(self._values, operands) if values is not None), None)
 
     def _values(self, node: expr.Expr) -> Type | None:
@@ -527,17 +524,17 @@ class Resolver:
         return name in self._scope.symbols and (name in self._scope.moments or name in self._scope.others)
 
     def _member(self, node: expr.Member) -> expr.Expr:
-        wanted = self._enumeration((node.operand, *node.choices))
-        operand, kind = self.infer(node.operand, wanted)
+        enumeration = self._enumeration((node.operand, *node.choices))
+        operand, kind = self.infer(node.operand, enumeration)
         choices = []
         for choice in node.choices:
-            resolved, found = self.infer(choice, wanted or kind)
-            if kind is not None and found is not None and not agree(kind, found):
-                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(found)}", _choices(kind))
-            choices.append(resolved)
+            result, actual = self.infer(choice, enumeration or kind)
+            if kind is not None and actual is not None and not agree(kind, actual):
+                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(actual)}", _choices(kind))
+            choices.append(result)
         return attrs.evolve(node, operand=operand, choices=tuple(choices))
 
-    def _name(self, node: expr.Name, wanted: Type | None) -> tuple[expr.Expr, Type | None]:
+    def _name(self, node: expr.Name, kind: Type | None) -> tuple[expr.Expr, Type | None]:
         scope, name = self._scope, node.name
         if node.kind == "pending":
             return self._pending(node)
@@ -548,33 +545,35 @@ class Resolver:
         guard, _, outcome = name.rpartition(".")
         if guard in scope.guards and name not in scope.moments:
             return self._verdict(node, guard, outcome)
-        if name in scope.symbols and (isinstance(wanted, tuple) or not self._is_shared(name)):
+        if name in scope.symbols and (isinstance(kind, tuple) or not self._is_shared(name)):
             return expr.Symbol(name, span=node.span), (name,)
         if name in scope.moments:
             return expr.Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
-        self._unknown(node, wanted)
+        self._unknown(node, kind)
         return node, None
 
     def _verdict(self, node: expr.Name, guard: str, outcome: str) -> tuple[expr.Expr, Type | None]:
-        allowed = self._scope.guards[guard]
-        for known in expr.OUTCOMES:
-            if known == outcome and known in allowed:
-                return expr.Verdict(guard, known, span=node.span), "bool"
-        message = f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is no verdict"
-        self._report("DSA201", message, node, f"{guard} says: {', '.join(allowed)}")
+        outcomes = self._scope.guards[guard]
+        for choice in expr.OUTCOMES:
+            if choice == outcome and choice in outcomes:
+                return expr.Verdict(guard, choice, span=node.span), "bool"
+        message = (
+            f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is not a verdict"
+        )
+        self._report("DSA201", message, node, f"{guard} says: {', '.join(outcomes)}")
         return node, None
 
     def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
-        if self._scope.moments and node.name in self._scope.answered:
+        if self._scope.moments and node.name in self._scope.effects_with_answers:
             return node, "bool"
         if not self._scope.moments:
             self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
         else:
-            hint = closest(node.name, self._scope.answered)
-            self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
+            hint = closest(node.name, self._scope.effects_with_answers)
+            self._report("DSA201", f"'{node.name}' is not an effect with answers", node, hint, about=node.name)
         return node, None
 
-    def _unknown(self, node: expr.Name, wanted: Type | None) -> None:
+    def _unknown(self, node: expr.Name, kind: Type | None) -> None:
         scope, name = self._scope, node.name
         guard = name.rpartition(".")[0]
         if name in {"True", "False"}:
@@ -583,7 +582,7 @@ class Resolver:
             hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
             self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
         elif name in scope.others:
-            hint = _choices(wanted or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.known()))
+            hint = _choices(kind or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.names()))
             self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
         elif guard in scope.others and scope.others[guard] == "a guard":
             message = f"'{name}' is a verdict, which {scope.place} cannot read"
@@ -592,9 +591,9 @@ class Resolver:
             hint = "rows read no data that events bring: let a guard judge it (column 'uses' of Guards), or an effect answer with an event for each case"
             self._report("DSA201", f"'{name}' is not declared", node, hint)
         else:
-            hint = closest(name, scope.known(), f"{scope.place} can read no names")
-            if isinstance(wanted, tuple) and hint.startswith("known"):
-                hint = _choices(wanted)
+            hint = closest(name, scope.names(), f"{scope.place} can read no names")
+            if isinstance(kind, tuple) and hint.startswith("known"):
+                hint = _choices(kind)
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
 
     def _wrong(self, node: expr.Expr, message: str, hint: str = "") -> None:
@@ -608,7 +607,7 @@ def _choices(kind: Type) -> str:
     return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
 
 
-def _advice(node: expr.Expr, found: Type) -> str:
+def _advice(node: expr.Expr, kind: Type) -> str:
     if isinstance(node, expr.Integer):
         return "write true or false" if node.value in {0, 1} else ""
-    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and found == "int" else ""
+    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""

@@ -1,7 +1,7 @@
-"""Text to sections, tables and lines, each with its place. Knows Markdown and nothing of machines.
+"""Markdown: the sections, tables and lines of a text, each with its place. The module knows nothing of machines.
 
-Blocks are found by markdown-it, so what GitHub would not show as a table, a heading or a list is none here either:
-tables inside lists, quotes, fences and comments are prose. Cells are split here, because their columns are needed.
+markdown-it finds the blocks, so a table, heading or list is one exactly if GitHub shows it as one: tables inside lists, quotes, fences and comments are
+prose. This module splits the cells itself, because it needs their columns.
 """
 
 import re
@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from dsa.errors import Span
 
-#: What counts as space at the edges of a cell: what CommonMark and JavaScript's trim take for it, fewer than Python does.
+#: The space characters at the edges of a cell: those of CommonMark and of JavaScript's trim, fewer than Python's.
 _SPACE = " \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _NEWLINE = re.compile(r"\r\n?|\n")
 _BACKTICKS = re.compile("`+")
@@ -23,10 +23,10 @@ _BACKTICKS = re.compile("`+")
 
 @attrs.frozen
 class Cell:
-    r"""A piece of one line: its text without `\|` escapes, and where it stands.
+    r"""A piece of one line: its text without `\|` escapes, and its place.
 
     `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true. A bullet or a
-    heading may go on over further lines: `continued` gives the offset in `text` at which each of them starts, and its own piece.
+    heading may span several lines: `continuations` has the offset in `text` at which each further line starts, and its piece.
     """
 
     text: str
@@ -35,12 +35,12 @@ class Cell:
     column: int
     source: str
     escapes: tuple[int, ...] = ()
-    continued: tuple[tuple[int, "Cell"], ...] = ()
+    continuations: tuple[tuple[int, "Cell"], ...] = ()
 
     def span(self, start: int = 0, end: int | None = None) -> Span:
-        """Return the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
+        """Return the place of `text[start:end]`; if it spans several lines, its part on the first."""
         stop = len(self.text) if end is None else end
-        for offset, piece in reversed(self.continued):
+        for offset, piece in reversed(self.continuations):
             if start >= offset:
                 return piece.span(start - offset, stop - offset)
             stop = min(stop, offset - 1)
@@ -49,12 +49,12 @@ class Cell:
         )
 
     def _column(self, offset: int) -> int:
-        written = self.column + offset
-        return written + sum(1 for escape in self.escapes if escape < offset) if self.escapes else written
+        column = self.column + offset
+        return column + sum(1 for escape in self.escapes if escape < offset) if self.escapes else column
 
     @property
     def plain(self) -> str:
-        """The text without the backticks around the whole cell, if there are any."""
+        """The text without backticks around the whole cell."""
         runs = _BACKTICKS.findall(self.text)
         if len(runs) > 1 and self.text[0] == self.text[-1] == "`" and runs[0] == runs[-1] and runs[0] not in runs[1:-1]:
             return self.text[len(runs[0]) : -len(runs[0])].strip()
@@ -123,7 +123,7 @@ Block = MarkdownTable | Heading | Bullet | ParagraphLine | Fence | IndentedLine
 
 @attrs.frozen
 class Section:
-    """A second-level heading and what stands under it. `title` is cut at its first colon: `kind: name`."""
+    """A second-level heading and the blocks under it. The heading is split at its first colon: `kind: name`."""
 
     heading: Cell
     kind: str
@@ -140,7 +140,7 @@ class Section:
 
 @attrs.frozen
 class MarkdownDocument:
-    """A whole text: its first-level headings, what stands before the first section, and the sections."""
+    """A whole text: its first-level headings, the blocks before the first section, and the sections."""
 
     path: str
     lines: tuple[str, ...]
@@ -164,7 +164,7 @@ def _reader() -> MarkdownIt:
 
 def read(text: str, path: str) -> MarkdownDocument:
     """Read a text into its blocks. Any text is a document; nothing is raised."""
-    if text.startswith("\ufeff"):  # a byte order mark is no part of the text; a space keeps the columns
+    if text.startswith("\ufeff"):  # a byte order mark is not a part of the text; a space keeps the columns
         text = text.replace("\ufeff", " ", 1)
     lines = tuple(_NEWLINE.split(text))
     titles: list[Cell] = []
@@ -203,7 +203,7 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             yield _table(path, lines, first, last)
         elif token.type == "heading_open" and token.level == 0:
             content = tokens[place + 1].content
-            yield Heading(int(token.tag[1:]), _joined(path, lines, _shown(lines, first), content.split("\n")), last)
+            yield Heading(int(token.tag[1:]), _join(path, lines, _first_shown(lines, first), content.split("\n")), last)
         elif token.type == "fence" and token.level == 0:
             inside = token.content.split("\n")[:-1]
             body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))
@@ -213,35 +213,35 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
                 yield IndentedLine(_piece(path, lines, index, lines[index].strip()))
         elif token.type == "paragraph_open" and token.level == 0:
             for offset, content in enumerate(tokens[place + 1].content.split("\n")):
-                yield ParagraphLine(_piece(path, lines, _shown(lines, first) + offset, content.strip()))
+                yield ParagraphLine(_piece(path, lines, _first_shown(lines, first) + offset, content.strip()))
         elif (
             token.type == "paragraph_open"
             and token.level == depth_of_items
             and tokens[place - 1].type == "list_item_open"
         ):
-            yield Bullet(_joined(path, lines, _shown(lines, first), tokens[place + 1].content.split("\n")))
+            yield Bullet(_join(path, lines, _first_shown(lines, first), tokens[place + 1].content.split("\n")))
 
 
-def _shown(lines: tuple[str, ...], index: int) -> int:
-    """Return the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
+def _first_shown(lines: tuple[str, ...], index: int) -> int:
+    """Return the first line that is not blank: markdown-it drops lines of form feeds and the like from a block's start."""
     while index + 1 < len(lines) and not lines[index].strip():
         index += 1
     return index
 
 
 def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
-    """Return a text that starts somewhere on a line."""
+    """Return a cell for a text that starts somewhere on a line."""
     source = lines[index] if index < len(lines) else ""
     start = source.find(content.split("\n", maxsplit=1)[0][:20]) if content else -1
     return Cell(content, path, index + 1, max(0, start) + 1, source)
 
 
-def _joined(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
+def _join(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
     """Return the lines of an item or a heading as one text, joined by spaces."""
     pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
     offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])
     text = " ".join(piece.text for piece in pieces)
-    return attrs.evolve(pieces[0], text=text, continued=tuple(zip(offsets, pieces[1:], strict=True)))
+    return attrs.evolve(pieces[0], text=text, continuations=tuple(zip(offsets, pieces[1:], strict=True)))
 
 
 def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> MarkdownTable:

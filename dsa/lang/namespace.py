@@ -1,6 +1,7 @@
-"""Every declared name, what it stands for, and that it stands for one thing only (DESIGN section 2).
+"""The namespace: every declared name and its one meaning (DESIGN section 2).
 
-Takes declarations, gives `Names`, from which the scopes of all expressions are made.
+`Declarations.names` returns `Names`, which make the scopes of all expressions. `require_unique` and `require_references` report names with two meanings, and
+references to nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ class Names:
     variables: dict[str, Domain]
     variable_scopes: dict[str, str]
     guards: dict[str, tuple[str, ...]]
-    judged: dict[str, tuple[str, ...]]
+    judged_events: dict[str, tuple[str, ...]]
     events: dict[str, str]
     effects: dict[str, bool]
     states: dict[str, str]
@@ -36,25 +37,25 @@ class Names:
     @cached_property
     def _ending(self) -> dict[str, list[str]]:
         """The full names of the states, by their last part."""
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for full in self.states:
-            found.setdefault(full.rpartition(".")[2], []).append(full)
-        return found
+            names.setdefault(full.rpartition(".")[2], []).append(full)
+        return names
 
     def full_state(self, name: str) -> str | None:
         """Return the full name of a state written in full, or by its last part where that is unique."""
         if name in self.states:
             return name
-        found = self._ending.get(name, [])
-        return found[0] if len(found) == 1 else None
+        matches = self._ending.get(name, [])
+        return matches[0] if len(matches) == 1 else None
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """What every name is, in words."""
-        found = dict.fromkeys(self.states, "a state")
-        found |= dict.fromkeys(self.events, "an event") | dict.fromkeys(self.effects, "an effect")
-        found |= dict.fromkeys(self.guards, "a guard") | dict.fromkeys(self.parameters, "a parameter")
-        return found | dict.fromkeys(self.variables, "a variable")
+        """The kind of every name, in words."""
+        kinds = dict.fromkeys(self.states, "a state")
+        kinds |= dict.fromkeys(self.events, "an event") | dict.fromkeys(self.effects, "an effect")
+        kinds |= dict.fromkeys(self.guards, "a guard") | dict.fromkeys(self.parameters, "a parameter")
+        return kinds | dict.fromkeys(self.variables, "a variable")
 
     @cached_property
     def conditions(self) -> Scope:
@@ -78,13 +79,21 @@ class Names:
                 kinds[short], full[short] = "state", state
         kinds.update(dict.fromkeys(self.events, "event"))
         kinds.update(dict.fromkeys(self.effects, "effect"))
-        answered = frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
+        effects_with_answers = frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
         return Scope(
-            place, self.parameters, self.variables, self.guards, self.symbols, kinds, full, answered, self.kinds
+            place,
+            self.parameters,
+            self.variables,
+            self.guards,
+            self.symbols,
+            kinds,
+            full,
+            effects_with_answers,
+            self.kinds,
         )
 
     def report_unknown(self, kind: str, place: WrittenName, findings: Findings) -> None:
-        """Report a name that is not declared as what it is used for."""
+        """Report a name that is not declared as the kind that it is used as."""
         tables: dict[str, Iterable[str]] = {
             "state": self.states,
             "event": self.events,
@@ -121,8 +130,8 @@ class Declarations:
 
     def names(self) -> Names:
         """Return the names by kind."""
-        answered = {event.origin for event in self.events} - {OUTSIDE}
-        effects = {effect.name: effect.name in answered for effect in self.effects}
+        origins = {event.origin for event in self.events} - {OUTSIDE}
+        effects = {effect.name: effect.name in origins for effect in self.effects}
         events = {event.name: event.origin for event in self.events}
         domains = [p.domain for p in self.parameters] + [v.domain for v in self.variables]
         return Names(
@@ -139,23 +148,29 @@ class Declarations:
         )
 
 
-def require_unique(declared: Declarations, findings: Findings) -> None:
-    """Report names that are declared twice, or that are another thing's implied name or an enumeration's value.
+def require_unique(declarations: Declarations, findings: Findings) -> None:
+    """Report names that are declared twice, or that are an implicit name or a value of an enumeration too.
 
-    A value may have the name of a state, event or effect: where it stands decides which of them is meant (`dsa.lang.expression_parser`).
+    A value may have the name of a state, event or effect: the context decides between them (`dsa.lang.expression_parser`).
     """
-    seen: dict[str, tuple[str, int]] = {}
-    for name, what, span in _declarations(declared):
-        if name in seen and span is not None:
-            before, line = seen[name]
+    first_uses: dict[str, tuple[str, int]] = {}
+    for name, what, span in _declarations(declarations):
+        if name in first_uses and span is not None:
+            before, line = first_uses[name]
             message = f"'{name}' is already {before}" + (f" (line {line})" if line else "")
             findings.error("DSA202", message, span, "names are unique over the whole document")
-        seen.setdefault(name, (what, span.line if span else 0))
-    for name, what, span in _implied(declared):  # values come last: one of them may be a value of several domains
-        if name not in seen and not what.startswith("a value"):
-            seen[name] = (what, span.line)
-        elif name in seen and seen[name][0] != what and not (what.startswith("a value") and _is_moment(seen[name][0])):
-            kind, line = seen[name]
+        first_uses.setdefault(name, (what, span.line if span else 0))
+    for name, what, span in _implicit_names(
+        declarations
+    ):  # values come last: one of them may be a value of several domains
+        if name not in first_uses and not what.startswith("a value"):
+            first_uses[name] = (what, span.line)
+        elif (
+            name in first_uses
+            and first_uses[name][0] != what
+            and not (what.startswith("a value") and _is_moment(first_uses[name][0]))
+        ):
+            kind, line = first_uses[name]
             where = f" (line {line})" if line else ""
             message = f"'{name}' would mean {what}, but it is already {kind}{where}"
             hint = "a value may have the name of a state, event or effect, and of nothing else"
@@ -167,31 +182,31 @@ def _is_moment(what: str) -> bool:
     return what in {"a state", "an event", "an effect"} or what.startswith("the failure of")
 
 
-def _declarations(declared: Declarations) -> Iterator[tuple[str, str, Span | None]]:
+def _declarations(declarations: Declarations) -> Iterator[tuple[str, str, Span | None]]:
     kinds: dict[str, tuple[RunParameter | Variable | Event | Guard | Effect | State, ...]] = {
-        "a parameter": declared.parameters,
-        "a variable": declared.variables,
-        "an event": declared.events,
-        "a guard": declared.guards,
-        "an effect": declared.effects,
-        "a state": declared.states,
+        "a parameter": declarations.parameters,
+        "a variable": declarations.variables,
+        "an event": declarations.events,
+        "a guard": declarations.guards,
+        "an effect": declarations.effects,
+        "a state": declarations.states,
     }
     for what, items in kinds.items():
         for item in items:
             yield item.name, what, item.span
 
 
-def _implied(declared: Declarations) -> Iterator[tuple[str, str, Span]]:
-    for guard in declared.guards:
+def _implicit_names(declarations: Declarations) -> Iterator[tuple[str, str, Span]]:
+    for guard in declarations.guards:
         for outcome in OUTCOMES:
             if guard.span is not None:
                 yield f"{guard.name}.{outcome}", f"a verdict of guard {guard.name}", guard.span
-    answered = {event.origin for event in declared.events}
-    for effect in declared.effects:
-        if effect.name in answered and effect.span is not None:
+    origins = {event.origin for event in declarations.events}
+    for effect in declarations.effects:
+        if effect.name in origins and effect.span is not None:
             yield f"{effect.name}.failed", f"the failure of effect {effect.name}", effect.span
-    holders = [(p.name, p.domain, p.span) for p in declared.parameters]
-    holders += [(v.name, v.domain, v.span) for v in declared.variables]
+    holders = [(p.name, p.domain, p.span) for p in declarations.parameters]
+    holders += [(v.name, v.domain, v.span) for v in declarations.variables]
     for name, domain, span in holders:
         if isinstance(domain, EnumDomain) and span is not None:
             for value in domain.values:
@@ -199,22 +214,22 @@ def _implied(declared: Declarations) -> Iterator[tuple[str, str, Span]]:
 
 
 def require_references(
-    declared: Declarations,
+    declarations: Declarations,
     origins: Iterable[WrittenName],
-    judged: Iterable[WrittenName],
+    judged_events: Iterable[WrittenName],
     findings: Findings,
     *,
     effects_listed: bool,
 ) -> None:
-    """Report origins that are no effects, and judged events that are none."""
-    names = declared.names()
+    """Report origins that are not effects, and judged events that are not declared."""
+    names = declarations.names()
     for origin in origins:
         if origin.name != OUTSIDE and origin.name not in names.effects:
-            listed = "the Effects table does not list it" if effects_listed else "no row emits it"
+            reason = "the Effects table does not list it" if effects_listed else "no row emits it"
             hint = closest(origin.name, [*names.effects, OUTSIDE])
-            message = f"'{origin.name}' is no effect: {listed}"
+            message = f"'{origin.name}' is not an effect: {reason}"
             findings.error("DSA201", message, origin.span, hint, about=origin.name)
-    for event in judged:
+    for event in judged_events:
         if event.name not in names.events:
             names.report_unknown("event", event, findings)
             findings.doubt(event.span.text)  # that its guard judges nothing else follows from it

@@ -1,12 +1,8 @@
-"""The Steps table: its rows as `StepRow` values, and what they require of each other.
+"""The Steps table: its reader, and its expansion into a machine.
 
-Takes records, gives steps with their retry bounds and the goal; `dsa.lang.steps_table` makes them a machine.
-
-Steps to declarations and rows: the workflow of action pairs as the machine it stands for.
-
-Takes `Steps`, gives what a Transitions document would declare. DESIGN section 2, "Steps", is the specification: steps
-run one at a time; when every requirement is a list of earlier steps that are not optional, they form a chain;
-otherwise a state `choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
+`read_steps` returns the steps with their retry bounds, the goal and the result. `expand` returns what a Transitions document would declare (DESIGN section 2,
+"Steps"). Steps run one at a time. If every requirement is a list of earlier steps that are not optional, they form a chain. Otherwise a state
+`choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
 """
 
 import re
@@ -48,7 +44,7 @@ from dsa.expr import (
     names,
 )
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import TableRecord, declaring
+from dsa.lang.cells import TableRecord, each_declaration
 from dsa.lang.expression_parser import NAME, ExpressionParser, Findings
 from dsa.lang.markdown import Cell
 from dsa.machine import Machine
@@ -72,7 +68,7 @@ class Steps:
 
 @attrs.frozen
 class StepLines:
-    """The lines of a Steps document beside its table: `Goal: EXPRESSION` and `Result: STEP`, each None where it is not there."""
+    """The lines of a Steps document beside its table: `Goal: EXPRESSION` and `Result: STEP`, each None if missing."""
 
     goal: Cell | None
     result: Cell | None
@@ -80,36 +76,36 @@ class StepLines:
 
 def read_steps(records: list[TableRecord], lines: StepLines, with_cases: frozenset[str], findings: Findings) -> Steps:
     """Read the Steps table and the lines beside it. `with_cases` are the names that have a Cases section."""
-    named = _named(records, findings)
-    step_names = [name.name for name, _ in named]
+    rows = _named_rows(records, findings)
+    step_names = [name.name for name, _ in rows]
     steps, rmax = [], {}
-    for name, record in named:
+    for name, record in rows:
         steps.append(_step(name, record, step_names, with_cases, findings))
-        rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
+        rmax[name.name] = DEFAULT_RMAX if (count := cells.whole_number(record["rmax"], findings)) is None else count
     goal = None if lines.goal is None else _goal(lines.goal, step_names, findings)
     result = None if lines.result is None else _result(lines.result, step_names, findings)
     plan = Steps(tuple(steps), rmax, goal, result)
-    for name, record in named:
+    for name, record in rows:
         _require_made_before(name.name, record, plan, findings)
     return plan
 
 
-def _named(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
-    """Return the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
-    found: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
-    for record in declaring(records, findings):
+def _named_rows(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
+    """Return the rows whose step has a unique name without dots: dots nest the states made of it."""
+    rows: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["step"], "a step", findings)
         if name is None:
             continue
         if "." in name.name:
             findings.error("DSA203", f"'{name.name}' cannot name a step", name.span, "a step's name has no dots")
-        elif name.name in found:
-            first = found[name.name][0].span.line
+        elif name.name in rows:
+            first = rows[name.name][0].span.line
             message = f"'{name.name}' is already a step (line {first})"
             findings.error("DSA202", message, name.span, "names are unique over the whole document")
         else:
-            found[name.name] = (name, record)
-    return list(found.values())
+            rows[name.name] = (name, record)
+    return list(rows.values())
 
 
 def _step(
@@ -140,32 +136,32 @@ def _step(
 def _requires(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
     """Read a list of steps, or an expression over them."""
     before = findings.count
-    found = _required(step, cell, step_names, findings)
+    requirement = _read_requirement(step, cell, step_names, findings)
     if findings.count > before:
         findings.doubt(step)  # what it may use follows from what it requires
-    return found
+    return requirement
 
 
-def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
+def _read_requirement(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
     words = cell.text.replace("`", " ").split()
     if _NAMES_ONLY.fullmatch(cell.text) and not {"and", "or", "not", "true", "false"} & set(words):
-        listed = cells.name_list(cell, "a step", findings)
-        for name in listed:
+        steps = cells.name_list(cell, "a step", findings)
+        for name in steps:
             _require_step(step, name, step_names, findings)
-        return tuple(name.name for name in listed)
-    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
-    resolved = () if expr is None else _over_steps(expr, cell, step_names, findings, "a requirement")
-    if isinstance(resolved, Name):
-        return (resolved.name,)
-    if not isinstance(resolved, tuple) and step in names(resolved):
+        return tuple(name.name for name in steps)
+    expr = cells.parse_cell(cell, ExpressionParser.expression, findings, "DSA108")
+    requirement = () if expr is None else _over_steps(expr, cell, step_names, findings, "a requirement")
+    if isinstance(requirement, Name):
+        return (requirement.name,)
+    if not isinstance(requirement, tuple) and step in names(requirement):
         findings.error("DSA214", f"step {step} requires itself", cell.span())
-    return resolved
+    return requirement
 
 
 def _require_step(step: str, name: cells.WrittenName, step_names: list[str], findings: Findings) -> None:
     if name.name not in step_names:
         hint = closest(name.name, step_names)
-        findings.error("DSA214", f"'{name.name}' is no step", name.span, hint, about=name.name)
+        findings.error("DSA214", f"'{name.name}' is not a step", name.span, hint, about=name.name)
     elif name.name == step:
         findings.error("DSA214", f"step {step} requires itself", name.span)
 
@@ -176,7 +172,7 @@ def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Finding
 
 
 def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
-    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
+    expr = cells.parse_cell(cell, ExpressionParser.expression, findings, "DSA108")
     return None if expr is None else _over_steps(expr, cell, step_names, findings, "the goal")
 
 
@@ -191,7 +187,7 @@ def _result(cell: Cell, step_names: list[str], findings: Findings) -> str | None
     (name,) = names
     if name.name not in step_names:
         findings.error(
-            "DSA214", f"'{name.name}' is no step", name.span, closest(name.name, step_names), about=name.name
+            "DSA214", f"'{name.name}' is not a step", name.span, closest(name.name, step_names), about=name.name
         )
     return name.name
 
@@ -199,55 +195,55 @@ def _result(cell: Cell, step_names: list[str], findings: Findings) -> str | None
 def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
     before = findings.count
     uses = cells.pair_cells(cell, ";,", findings)
-    for name, used in uses:
+    for name, source in uses:
         if name in _OWN_PLACEHOLDERS:
             message = f"'{name}' means something else in prompts; use the artifact under another name"
             findings.error("DSA202", message, cell.span())
-        if used.text not in step_names or used.text == step:
-            hint = closest(used.text, [name for name in step_names if name != step])
-            missed = "" if used.text == step else used.text
-            findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint, about=missed)
+        if source.text not in step_names or source.text == step:
+            hint = closest(source.text, [name for name in step_names if name != step])
+            about = "" if source.text == step else source.text
+            findings.error("DSA214", f"'{source.text}' is not another step", source.span(), hint, about=about)
     if findings.count > before:
         findings.doubt(" ".join({*NAME.findall(cell.text)} - {*step_names}))  # placeholders of these names are meant
-    return tuple((name, used.text) for name, used in uses)
+    return tuple((name, source.text) for name, source in uses)
 
 
 def is_chain(plan: Steps) -> bool:
     """Return whether the steps can simply follow each other in table order."""
-    seen: set[str] = set()
+    passed: set[str] = set()
     for step in plan.steps:
-        if not isinstance(step.requires, tuple) or not seen.issuperset(step.requires):
+        if not isinstance(step.requires, tuple) or not passed.issuperset(step.requires):
             return False
-        seen |= set() if step.optional else {step.name}
+        passed |= set() if step.optional else {step.name}
     return plan.goal is None
 
 
 def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: Findings) -> None:
-    """Report the uses of a step that may not have passed when this one starts, where that can be told."""
+    """Report the uses of steps that may not have passed when this one starts, if that is known."""
     passed = _passed_before(name, plan)
-    known = {step.name for step in plan.steps} - {name}
-    for _, used in cells.pair_cells(record["uses"], ";,", Findings()):
-        if passed is not None and used.text in known - passed:
-            hint = f"put {used.text} into the column requires" + ("" if is_chain(plan) else ", as a list")
-            message = f"step {name} uses what {used.text} made, but {used.text} may not have passed by then"
-            findings.error("DSA214", message, used.span(), hint, about=name)
+    others = {step.name for step in plan.steps} - {name}
+    for _, source in cells.pair_cells(record["uses"], ";,", Findings()):
+        if passed is not None and source.text in others - passed:
+            hint = f"put {source.text} into the column requires" + ("" if is_chain(plan) else ", as a list")
+            message = f"step {name} uses what {source.text} made, but {source.text} may not have passed by then"
+            findings.error("DSA214", message, source.span(), hint, about=name)
 
 
 def _passed_before(name: str, plan: Steps) -> set[str] | None:
-    """Return the steps that have surely passed when a step starts; None when a requirement is no list."""
+    """Return the steps that have surely passed when a step starts; None if a requirement is not a list."""
     if is_chain(plan):
         order = [step.name for step in plan.steps]
         return {step.name for step in plan.steps[: order.index(name)] if not step.optional}
-    required = {step.name: step.requires for step in plan.steps}
-    found: set[str] = set()
+    requirements = {step.name: step.requires for step in plan.steps}
+    names: set[str] = set()
     todo = [name]
     while todo:
-        needs = required.get(todo.pop(), ())
+        needs = requirements.get(todo.pop(), ())
         if not isinstance(needs, tuple):
             return None
-        todo += [need for need in needs if need not in found]
-        found |= set(needs)
-    return found
+        todo += [need for need in needs if need not in names]
+        names |= set(needs)
+    return names
 
 
 GRANTS, GRANTS_USED = "grants", "grants_used"
@@ -257,7 +253,7 @@ _FALSE = Boolean(value=False)
 
 @attrs.frozen
 class Expansion:
-    """What a Steps table declares."""
+    """The declarations of a Steps table."""
 
     parameters: tuple[RunParameter, ...]
     variables: tuple[Variable, ...]
@@ -309,15 +305,17 @@ def expand(plan: Steps) -> Expansion:
 
 
 def _variables(plan: Steps, *, chain: bool) -> tuple[Variable, ...]:
-    found = [Variable(f"sigma.{s.name}", "workflow", BooleanDomain(), _FALSE, span=s.span) for s in plan.steps]
+    variables = [Variable(f"sigma.{s.name}", "workflow", BooleanDomain(), _FALSE, span=s.span) for s in plan.steps]
     for step in plan.steps:
         bound = RangeDomain(Integer(0), Name(f"rmax.{step.name}", "parameter"))
-        found.append(Variable(f"retries.{step.name}", "environment", bound, Integer(0), span=step.span))
+        variables.append(Variable(f"retries.{step.name}", "environment", bound, Integer(0), span=step.span))
     if not chain:
         optional = [step for step in plan.steps if step.optional]
-        found += [Variable(f"given_up.{s.name}", "environment", BooleanDomain(), _FALSE, span=s.span) for s in optional]
-    granted = RangeDomain(Integer(0), Name(GRANTS, "parameter"))
-    return (*found, Variable(GRANTS_USED, "environment", granted, Integer(0), span=plan.steps[0].span))
+        variables += [
+            Variable(f"given_up.{s.name}", "environment", BooleanDomain(), _FALSE, span=s.span) for s in optional
+        ]
+    grants = RangeDomain(Integer(0), Name(GRANTS, "parameter"))
+    return (*variables, Variable(GRANTS_USED, "environment", grants, Integer(0), span=plan.steps[0].span))
 
 
 def _events(plan: Steps, *, chain: bool) -> tuple[Event, ...]:
@@ -326,8 +324,8 @@ def _events(plan: Steps, *, chain: bool) -> tuple[Event, ...]:
         answers["advanced"] = "advance_state"
     people = ("approved", "amended", "rejected", "granted", "aborted")
     outside = [Event(name, span=plan.steps[0].span) for name in people]
-    made = [Event(name, origin, span=plan.steps[0].span) for name, origin in answers.items()]
-    return (Event("specification", span=plan.steps[0].span), *made, *outside)
+    events = [Event(name, origin, span=plan.steps[0].span) for name, origin in answers.items()]
+    return (Event("specification", span=plan.steps[0].span), *events, *outside)
 
 
 def _guard(step: StepRow) -> Guard:
@@ -338,17 +336,17 @@ def _guard(step: StepRow) -> Guard:
 
 def _states(plan: Steps, *, chain: bool) -> tuple[State, ...]:
     span = plan.steps[0].span
-    found = [State("idle", "initial", span=span)]
+    states = [State("idle", "initial", span=span)]
     if not chain:
-        found.append(State("choosing", span=span))
+        states.append(State("choosing", span=span))
     for parent in ("generating", "validating", "escalated"):
-        found.append(State(parent, span=span))
-        found += [State(f"{parent}.{step.name}", span=step.span) for step in plan.steps]
-    return (*found, State("succeeded", "final", span=span), State("failed", "final", span=span))
+        states.append(State(parent, span=span))
+        states += [State(f"{parent}.{step.name}", span=step.span) for step in plan.steps]
+    return (*states, State("succeeded", "final", span=span), State("failed", "final", span=span))
 
 
 class _Rows:
-    """Writes the rows of one plan; every row carries the place of the step it is for."""
+    """A writer of the rows of one plan; every row has the place of its step."""
 
     def __init__(self, plan: Steps, *, chain: bool) -> None:
         self._plan, self._chain = plan, chain
@@ -358,12 +356,12 @@ class _Rows:
         first = self._plan.steps[0]
         go, target = (("query_llm",), f"generating.{first.name}") if self._chain else (("advance_state",), "choosing")
         rows = [_row(first.span, "idle", "specification", target, go)]
-        rows += [] if self._chain else self._choosing()
+        rows += [] if self._chain else self._choosing_rows()
         for step in self._plan.steps:
-            rows += self._generating(step) + self._escalated(step)
+            rows += self._generating_rows(step) + self._escalated_rows(step)
         return rows
 
-    def _choosing(self) -> list[Transition]:
+    def _choosing_rows(self) -> list[Transition]:
         goal, span = goal_of(self._plan), self._plan.steps[0].span
         rows = [_row(span, "choosing", "advanced", "succeeded", ("reply_to_user",), goal)]
         earlier: list[Expr] = [Not(goal)]
@@ -376,12 +374,12 @@ class _Rows:
         return [*rows, attrs.evolve(failure, is_else=True)]
 
     def _ready(self, step: StepRow) -> Expr:
-        required = step.requires
-        needs = [sigma(name) for name in required] if isinstance(required, tuple) else [over_sigma(required)]
+        requirement = step.requires
+        needs = [sigma(name) for name in requirement] if isinstance(requirement, tuple) else [over_sigma(requirement)]
         given_up = [Not(Name(f"given_up.{step.name}", "variable"))] if step.optional else []
         return conjunction([*needs, Not(sigma(step.name)), *given_up])
 
-    def _generating(self, step: StepRow) -> list[Transition]:
+    def _generating_rows(self, step: StepRow) -> list[Transition]:
         name, span, here = step.name, step.span, f"validating.{step.name}"
         below = Compare(_retries(name), (("<", Name(f"rmax.{name}", "parameter")),))
         failed = conjunction([_verdict(name, "failed"), below])
@@ -389,32 +387,32 @@ class _Rows:
         again = ("refine_context", "query_llm")
         return [
             _row(span, f"generating.{name}", "artifact", here, ("execute_guard",)),
-            self._passed(step, here, "verdict", _verdict(name, "passed")),
+            self._passed_row(step, here, "verdict", _verdict(name, "passed")),
             _row(span, here, "verdict", f"generating.{name}", again, failed, retry),
             _row(span, here, "verdict", f"escalated.{name}", ("escalate_to_user",), _verdict(name, "fatal")),
-            self._exhausted(step, here, "verdict"),
+            self._exhausted_row(step, here, "verdict"),
         ]
 
-    def _escalated(self, step: StepRow) -> list[Transition]:
+    def _escalated_rows(self, step: StepRow) -> list[Transition]:
         name, span, here = step.name, step.span, f"escalated.{step.name}"
         below = Compare(_retries(name), (("<", Name(f"rmax.{name}", "parameter")),))
         retry = (Assign(f"retries.{name}", Arithmetic("+", _retries(name), Integer(1))),)
-        used = Name(GRANTS_USED, "variable")
-        left = Compare(used, (("<", Name(GRANTS, "parameter")),))
-        grant = (Assign(f"retries.{name}", Integer(0)), Assign(GRANTS_USED, Arithmetic("+", used, Integer(1))))
-        told = _row(span, here, "granted", "=", ("escalate_to_user",))
+        grants_used = Name(GRANTS_USED, "variable")
+        left = Compare(grants_used, (("<", Name(GRANTS, "parameter")),))
+        grant = (Assign(f"retries.{name}", Integer(0)), Assign(GRANTS_USED, Arithmetic("+", grants_used, Integer(1))))
+        refusal = _row(span, here, "granted", "=", ("escalate_to_user",))
         return [
-            self._passed(step, here, "approved", TRUE),
+            self._passed_row(step, here, "approved", TRUE),
             _row(span, here, "amended", f"validating.{name}", ("execute_guard",)),
             _row(span, here, "rejected", f"generating.{name}", ("refine_context", "query_llm"), below, retry),
-            self._exhausted(step, here, "rejected"),
+            self._exhausted_row(step, here, "rejected"),
             _row(span, here, "granted", f"generating.{name}", ("query_llm",), left, grant),
-            attrs.evolve(told, is_else=True),
+            attrs.evolve(refusal, is_else=True),
             _row(span, here, "aborted", "failed", ("reply_failure",)),
         ]
 
     def _onward(self, step: StepRow, effects: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Return the effects and the target with which the workflow goes on after a step."""
+        """Return the effects and the target for the continuation after a step."""
         following = self._next.get(step.name)
         if not self._chain:
             return (*(effect for effect in effects if effect != "advance_state"), "advance_state"), "choosing"
@@ -422,12 +420,12 @@ class _Rows:
             return (*effects, "reply_to_user"), "succeeded"
         return (*effects, "query_llm"), f"generating.{following.name}"
 
-    def _passed(self, step: StepRow, source: str, event: str, condition: Expr) -> Transition:
+    def _passed_row(self, step: StepRow, source: str, event: str, condition: Expr) -> Transition:
         effects, target = self._onward(step, ("advance_state",))
         updates = (Assign(f"sigma.{step.name}", Boolean(value=True)), Assign(f"retries.{step.name}", Integer(0)))
         return _row(step.span, source, event, target, effects, condition, updates)
 
-    def _exhausted(self, step: StepRow, source: str, event: str) -> Transition:
+    def _exhausted_row(self, step: StepRow, source: str, event: str) -> Transition:
         effects: tuple[str, ...] = ("refine_context", "reply_failure")
         target, updates = "failed", tuple[Assign, ...]()
         if step.optional:
@@ -457,31 +455,33 @@ def _row(
     return Transition(source, event, target, condition, updates=updates, effects=emits, span=span)
 
 
-def with_parameters(made: tuple[RunParameter, ...], given: tuple[RunParameter, ...]) -> tuple[RunParameter, ...]:
-    """Let the rows of a Parameters table replace generated parameters of the same name, and add others."""
-    own: Mapping[str, RunParameter] = {parameter.name: parameter for parameter in given}
-    known = {parameter.name for parameter in made}
-    replaced = tuple(own.get(parameter.name, parameter) for parameter in made)
-    return replaced + tuple(parameter for parameter in given if parameter.name not in known)
+def with_parameters(
+    generated_parameters: tuple[RunParameter, ...], own_parameters: tuple[RunParameter, ...]
+) -> tuple[RunParameter, ...]:
+    """Return the generated parameters; those of a Parameters table replace the ones of the same name, and others are added."""
+    own: Mapping[str, RunParameter] = {parameter.name: parameter for parameter in own_parameters}
+    names = {parameter.name for parameter in generated_parameters}
+    result = tuple(own.get(parameter.name, parameter) for parameter in generated_parameters)
+    return result + tuple(parameter for parameter in own_parameters if parameter.name not in names)
 
 
 def unmet_requirements(plan: Steps) -> list[StepRow]:
-    """Return the steps whose listed requirements can never hold: they wait for each other in a circle."""
-    done: set[str] = set()
+    """Return the steps whose listed requirements can never hold, as they wait for each other in a circle."""
+    passed: set[str] = set()
     left = list(plan.steps)
     while True:
-        ready = [s for s in left if done.issuperset(s.requires if isinstance(s.requires, tuple) else ())]
+        ready = [s for s in left if passed.issuperset(s.requires if isinstance(s.requires, tuple) else ())]
         if not ready:
             return left
-        done |= {step.name for step in ready}
+        passed |= {step.name for step in ready}
         left = [step for step in left if step not in ready]
 
 
-def expanded(machine: Machine) -> Machine:
+def expand_steps(machine: Machine) -> Machine:
     """Return the Transitions machine that a Steps machine stands for; another machine as it is.
 
-    Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
-    asked, not how the machine moves.
+    Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they are about calls of generators,
+    not about the moves of the machine.
     """
     if not machine.steps:
         return machine

@@ -1,6 +1,6 @@
-"""The Transitions table to rows: first as written, then with every name resolved and every type checked.
+"""The Transitions table: its rows as written, and with every name resolved and every type checked.
 
-Takes records and the declared `Names`, gives `Transition` values in table order, one for each source and event.
+`read_rows` reads the cells. `resolve_rows` takes the declared `Names` and returns `Transition` values in table order, one for each source and event.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ from dsa.lang.namespace import Names
 from dsa.machine import duration_of
 
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
-#: What stands in these is declared by standing there, where the document has no table for it.
-_DECLARING = ("source", "event", "effects", "target")
+#: Columns whose names count as declared if the document has no table for them.
+_DECLARING_COLUMNS = ("source", "event", "effects", "target")
 
 
 @attrs.frozen
@@ -36,9 +36,9 @@ class WrittenRow:
     spans: tuple[tuple[str, Span], ...]
 
 
-def written(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
+def read_rows(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
     """Read the cells of every row; a row with an unreadable cell is reported and left out."""
-    found, spelling = [], dict[int, str]()
+    rows, spelling = [], dict[int, str]()
     for record in records:
         before = findings.count
         target = _target(record, findings)
@@ -55,14 +55,14 @@ def written(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
             tuple((column, record[column].span()) for column in _COLUMNS if column in record.cells),
         )
         if findings.count == before:
-            found.append(row)
-        for column in _DECLARING if findings.count > before else ():
+            rows.append(row)
+        for column in _DECLARING_COLUMNS if findings.count > before else ():
             findings.doubt(record[column].text)
-    return [_spelled_alike(row, spelling) for row in found]
+    return [_spelled_alike(row, spelling) for row in rows]
 
 
 def _spelled_alike(row: WrittenRow, spelling: dict[int, str]) -> WrittenRow:
-    """Spell timers as the first row does that has one of the same duration."""
+    """Spell timers as in the first row with the same duration."""
     if not any(event.name.startswith(TIMER_PREFIX) for event in row.events):
         return row
     events = (
@@ -91,8 +91,8 @@ def _target(record: TableRecord, findings: Findings) -> cells.WrittenName | None
 
 def mentioned_states(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
     """Return the states that rows mention: sources and targets, row by row."""
-    found = [(place.name, place.span) for row in rows for place in (*row.sources, row.target)]
-    return [(name, span) for name, span in found if name not in {STAR, STAY}]
+    mentions = [(place.name, place.span) for row in rows for place in (*row.sources, row.target)]
+    return [(name, span) for name, span in mentions if name not in {STAR, STAY}]
 
 
 def first_source(rows: Iterable[WrittenRow]) -> str:
@@ -117,9 +117,9 @@ def mentioned_effects(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
     return [(emit.effect, emit.span) for emit in emits if emit.span is not None]
 
 
-def resolved(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tuple[Transition, ...]:
-    """Resolve the names of every row; a row names one transition for each of its sources and events."""
-    found: list[Transition] = []
+def resolve_rows(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tuple[Transition, ...]:
+    """Resolve the names of every row; a row stands for one transition for each of its sources and events."""
+    transitions: list[Transition] = []
     for row in rows:
         before = findings.count
         sources = [_state(source, names, findings) for source in row.sources]
@@ -132,12 +132,12 @@ def resolved(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tu
         _require_places(row, sources, target, names, findings)
         if findings.count > before:
             continue
-        found += [
+        transitions += [
             Transition(source, event, target, condition, row.is_else, updates, effects, span=row.span, spans=row.spans)
             for source in sources
             for event in events
         ]
-    return tuple(found)
+    return tuple(transitions)
 
 
 def _state(place: cells.WrittenName, names: Names, findings: Findings) -> str:
@@ -158,21 +158,25 @@ def _event(place: cells.WrittenName, names: Names, findings: Findings) -> str:
 def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
     resolver = expression_parser.Resolver(names.conditions, findings, row.span)
     condition = resolver.condition(row.condition)
-    reported = set()
+    guards = set()
     for node in walk(condition):
-        if isinstance(node, Verdict) and node.guard not in reported:
-            reported.add(node.guard)
-            strangers = [event.name for event in row.events if event.name not in names.judged.get(node.guard, ())]
+        if isinstance(node, Verdict) and node.guard not in guards:
+            guards.add(node.guard)
+            strangers = [
+                event.name for event in row.events if event.name not in names.judged_events.get(node.guard, ())
+            ]
             if strangers:
-                judged = ", ".join(names.judged.get(node.guard, ())) or "nothing"
+                judged_events = ", ".join(names.judged_events.get(node.guard, ())) or "nothing"
                 message = f"guard {node.guard} does not judge {', '.join(strangers)}"
-                findings.error("DSA209", message, node.span or row.span, f"it judges: {judged}", about=node.guard)
+                findings.error(
+                    "DSA209", message, node.span or row.span, f"it judges: {judged_events}", about=node.guard
+                )
     return condition
 
 
 def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign | Revoke:
     span = update.span
-    assert span is not None, "cells.updates gives every update its place"
+    assert span is not None, "every update from cells.updates has its place"
     if update.variable not in names.variables:
         names.report_unknown("variable", cells.WrittenName(update.variable, span), findings)
         return update
@@ -188,12 +192,12 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
 
 
 def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findings) -> None:
-    seen = set()
+    variables = set()
     for update in updates:
-        if update.variable in seen and update.span is not None:
+        if update.variable in variables and update.span is not None:
             message = f"{update.variable} is assigned twice in this row"
-            findings.error("DSA208", message, update.span, "updates are simultaneous; write one assignment (S5)")
-        seen.add(update.variable)
+            findings.error("DSA208", message, update.span, "updates are simultaneous; write one assignment")
+        variables.add(update.variable)
 
 
 def _effect(item: Emit | Cancel, names: Names, findings: Findings) -> Emit | Cancel:

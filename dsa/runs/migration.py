@@ -15,7 +15,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.checks.diff.equivalence import Both, Comparison, Pair, Prospect, Trouble, compare, prospect
+from dsa.checks.diff.equivalence import Comparison, ConfigurationPair, Pair, Prospect, Trouble, compare, prospect
 from dsa.checks.search.engine import SearchLimits
 from dsa.edge.performer import answer_in, steps_of
 from dsa.errors import ParameterError
@@ -45,7 +45,7 @@ class Fit:
     why: str = ""
     difference: Difference | None = None
     trouble: Trouble | None = None
-    here: Both | None = None
+    here: ConfigurationPair | None = None
     future: Comparison | None = None
     machine: Machine | None = attrs.field(default=None, repr=False)
 
@@ -59,7 +59,7 @@ class FitJudge:
     def __init__(self, new: Machine, limits: SearchLimits, parameters: Mapping[str, Value] | None = None) -> None:
         self._new, self._limits, self._parameters = new, limits, parameters or {}
         self._pairs: dict[tuple[tuple[str, Value], ...], Pair] = {}
-        self._futures: dict[tuple[Pair, Both], tuple[Comparison, Prospect]] = {}
+        self._futures: dict[tuple[Pair, ConfigurationPair], tuple[Comparison, Prospect]] = {}
 
     def judge(self, run: Run) -> Fit:
         """Judge a run that was replayed by its own machine."""
@@ -85,7 +85,7 @@ class FitJudge:
             self._pairs[parameters] = Pair(own, self._new.at({**own.constants, **self._parameters}))
         return self._pairs[parameters]
 
-    def _ahead(self, pair: Pair, here: Both) -> Fit:
+    def _ahead(self, pair: Pair, here: ConfigurationPair) -> Fit:
         """Judge by what may come."""
         key = (pair, here)
         if key not in self._futures:
@@ -111,12 +111,12 @@ def rederive_configuration(machine: Machine, entries: Ledger[Entry]) -> Configur
     return here
 
 
-def _difference_words(pair: Pair, here: Both) -> str | None:
+def _difference_words(pair: Pair, here: ConfigurationPair) -> str | None:
     """Return what stands otherwise where both are, armed timers included."""
     words = pair.apart(here)
     if words is None:
         timers = [
-            ", ".join(f"{event} of {source}" for source, event in sorted(moves.machine.armed(at.state)))
+            ", ".join(f"{event} of {source}" for source, event in sorted(moves.machine.armed_timers(at.state)))
             for moves, at in zip((pair.old, pair.new), here, strict=True)
         ]
         if timers[0] == timers[1]:

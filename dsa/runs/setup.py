@@ -74,7 +74,7 @@ def first_event(machine: Machine, data: object) -> tuple[Occurrence, ...]:
         return (Occurrence(SPECIFICATION, data="" if data is None else data),)
     if data is None:
         return ()
-    state = machine.entered(machine.initial)
+    state = machine.entry_leaf(machine.initial)
     outside = [name for name in accepted_events(machine, state) if _is_outside(machine, name)]
     if len(outside) == 1:
         return (Occurrence(outside[0], data=data),)

@@ -132,5 +132,5 @@ def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, extent: str) -
         f"The prompt{step} has {tokens} tokens {extent} ({sizes}; counted: {budget.counted_by}), and max_prompt_tokens allows "
         f"{budget.tokens}; shorten them, or raise max_prompt_tokens. The model was not asked.",
         tokens=tokens,
-        allowed=budget.tokens,
+        limit=budget.tokens,
     )

@@ -19,7 +19,7 @@ from dsa.data_use import SPECIFICATION
 from dsa.declarations import STAY
 from dsa.errors import DsaError
 from dsa.expr import Outcome, Value
-from dsa.machine import ArmTimer, DropTimer, Machine, armed, precedence_after, read_guards, step_names
+from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, precedence_after, read_guards, step_names
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -146,9 +146,9 @@ def keys_after(move: CompiledRow, keys: Mapping[str, str], place: str) -> dict[s
 
 def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
     """Change the keys of outstanding effects in place, as `keys_after` does."""
-    for effect in move.ended:
+    for effect in move.endings:
         keys.pop(effect, None)
-    for ordinal, effect, has_answers in move.started:
+    for ordinal, effect, has_answers in move.starts:
         if has_answers:
             keys[effect] = place + ordinal
 
@@ -167,7 +167,7 @@ def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
 
 def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
     """Return the deadlines of a state's timers if the state is entered at this time."""
-    timers = armed(machine, () if state in machine.final_states else machine.armed(state))
+    timers = arm_commands(machine, () if state in machine.final_states else machine.armed_timers(state))
     return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in timers}
 
 
@@ -184,9 +184,9 @@ def places_after(
 
 def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
     """Return the variables whose values a move has changed, with their new values."""
-    if not move.updated or after == before:
+    if not move.assignments or after == before:
         return ()
-    return tuple([(name, after[place]) for place, name in move.updated if after[place] != before[place]])
+    return tuple([(name, after[place]) for place, name in move.assignments if after[place] != before[place]])
 
 
 def views_after(
@@ -303,13 +303,13 @@ class Fold:
         artifacts: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, artifacts = views_after(move, self.steps)
-        values_changed = changes(move, self.values, values) if move.updated else ()
+        values_changed = changes(move, self.values, values) if move.assignments else ()
         place = f"{seq}/"
         if not _follows(entries, position, move, values_changed, artifacts, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
         self.precedence, self.read_ms = move.precedence, event.at_ms
-        if move.started or move.ended:
+        if move.starts or move.endings:
             change_keys(move, keys, place)
         self._steps = steps
         if move.timers:
@@ -317,14 +317,14 @@ class Fold:
         self.entered_seq, self.taken_seqs = places_after(move, event, self.entered_seq, self.taken_seqs)
         if move.event == SPECIFICATION:
             self.specification = event.data
-        return 2 + len(move.started)
+        return 2 + len(move.starts)
 
 
 def _follows(
     entries: Sequence[Entry], position: int, move: CompiledRow, new_values: object, artifacts: object, place: str
 ) -> bool:
     """Return whether the row of a move is at a position, followed by the effects that the move starts."""
-    effects = move.started
+    effects = move.starts
     if position + len(effects) >= len(entries):
         return False
     row = entries[position]
@@ -452,10 +452,10 @@ class Run:
         artifacts: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, artifacts = views_after(move, steps)
-        new_values = changes(move, self.configuration.values, values) if move.updated else ()
+        new_values = changes(move, self.configuration.values, values) if move.assignments else ()
         entries: list[Entry] = [event, RowEntry(move.line, move.source, move.target, new_values, artifacts)]
         intents = list[Intent]()
-        for ordinal, effect, _ in move.started:
+        for ordinal, effect, _ in move.starts:
             key = place + ordinal
             entries.append(EffectEntry(key, effect))
             intents.append(Intent(key, effect, move.event, move.line, move.source, move.target))
@@ -465,16 +465,16 @@ class Run:
             Configuration(move.target, values, move.outstanding, move.precedence),
             self.ledger.extend(entries),
             seq,
-            keys_after(move, self.keys, place) if move.started or move.ended else self.keys,
+            keys_after(move, self.keys, place) if move.starts or move.endings else self.keys,
             steps,
             event.data if event.event == SPECIFICATION else self.specification,
             timers_after(move, self.timers, event.at_ms) if move.timers else self.timers,
             *places_after(move, event, self.entered_seq, self.taken_seqs),
             event.at_ms,
         )
-        if not (move.stopped or move.timers):
+        if not (move.stops or move.timers):
             return run, tuple(intents)
-        stops = [StopEffect(self.keys[effect], effect) for effect in move.stopped]
+        stops = [StopEffect(self.keys[effect], effect) for effect in move.stops]
         return run, (*stops, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":
@@ -502,7 +502,7 @@ class Run:
         drops = (DropTimer(*timer) for timer in self.timers if timer not in deadlines_now)
         commands: list[DropTimer | ArmTimer] = [
             *drops,
-            *armed(machine, (timer for timer in deadlines_now if timer not in self.timers)),
+            *arm_commands(machine, (timer for timer in deadlines_now if timer not in self.timers)),
         ]
         precedence = precedence_after(machine, here.precedence, commands, here.state)
         configuration = attrs.evolve(here, values=new_values, precedence=precedence)
@@ -525,7 +525,7 @@ def begin(
     first = MachineEntry(run_id, machine.name, digest, machine.constants, settings or {}, at_ms)
     here = start(machine)
     run = Run(machine, run_id, here, Ledger((first,)), timers=deadlines(machine, here.state, at_ms), read_ms=at_ms)
-    return run, armed(machine, machine.armed(here.state))
+    return run, arm_commands(machine, machine.armed_timers(here.state))
 
 
 def place_of(run: Run, event: str) -> int:

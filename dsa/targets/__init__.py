@@ -1,11 +1,10 @@
-"""A machine as text for people and other tools, and as a python-statemachine class.
+"""Targets: a machine as text for people and other tools, and as a python-statemachine class.
 
-Takes a machine, gives text (or, `dsa.targets.statechart`, a class). No files, no renderers: `dsa.edge.images` has them.
+The functions return text (`dsa.targets.statechart` returns a class). They use no files and no renderers; `dsa.edge.images` does.
 """
 
 from collections.abc import Callable
 
-from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.targets.dot import dot
 from dsa.targets.mermaid import mermaid
@@ -23,18 +22,14 @@ FORMATS: dict[str, Callable[[Machine], str]] = {
 }  # fmt: skip
 
 
-class FormatError(DsaError, ValueError):
-    """Raised when a machine is asked for in a format that there is none of."""
-
-
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
-    """Write a machine in one of `FORMATS`. Raises FormatError for any other, ExportError for a machine that a tool cannot take."""
+    """Return a machine as text in one of `FORMATS`. Raises ExportError for another format, or a machine that a tool cannot take."""
     if format not in FORMATS:
-        raise FormatError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
+        raise ExportError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
     return FORMATS[format](machine)
 
 
 __all__ = [
-    "FORMATS", "ExportError", "FormatError", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
+    "FORMATS", "ExportError", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
     "xstate",
 ]  # fmt: skip

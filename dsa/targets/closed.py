@@ -1,7 +1,7 @@
-"""A machine laid out for model checkers: locations, commands with their conditions, properties over locations and commands.
+"""Closed models: a machine for model checkers, with its locations, and its commands with their conditions.
 
-Takes a machine, gives a `ClosedModel` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
-no target's syntax.
+`closed_model` returns a `ClosedModel` at the machine's parameter values. Its conditions leave out everything that the values decide; names stay names.
+The module knows no target's syntax.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import Transition
-from dsa.expr import FALSE, all_of, compared, negated
+from dsa.expr import FALSE, all_of, comparison, negation
 from dsa.ground_system import Field, Ground, ground
 from dsa.machine import Machine, Precedence
 from dsa.semantics import Occurrence
@@ -35,15 +35,15 @@ class ClosedCommand:
 
     @property
     def comment(self) -> str:
-        """Name the table line and what happens: `line 40: idle | specification | generating`."""
+        """Return the line, the row and the verdicts: `line 40: idle | specification | generating`."""
         place = f"line {self.row.span.line}" if self.row.span else f"row {self.command.row + 1}"
-        said = ", ".join(f"{guard}.{outcome}" for guard, outcome in self.command.occurrence.verdicts)
-        return f"{place}: {self.row}" + (f" ({said})" if said else "")
+        verdicts = ", ".join(f"{guard}.{outcome}" for guard, outcome in self.command.occurrence.verdicts)
+        return f"{place}: {self.row}" + (f" ({verdicts})" if verdicts else "")
 
 
 @attrs.frozen(slots=False)
 class ClosedModel:
-    """A machine at its parameter values, as model checkers take it. `fields` are its variables."""
+    """A machine at its parameter values, for model checkers. `fields` are its variables."""
 
     machine: Machine
     system: System
@@ -64,18 +64,18 @@ class ClosedModel:
     @cached_property
     def symbols(self) -> dict[str, int]:
         """The values of enumerations, each with its number."""
-        declared = [*(v.domain for v in self.machine.variables), *(p.domain for p in self.machine.parameters)]
-        domains = [expr.concrete(domain, self.machine.constants) for domain in declared]
-        found = [value for domain in domains if not isinstance(domain, expr.Interval) for value in domain.values]
-        return {value: self.ground.number(value) for value in dict.fromkeys(found) if isinstance(value, str)}
+        declarations = [*(v.domain for v in self.machine.variables), *(p.domain for p in self.machine.parameters)]
+        domains = [expr.concrete(domain, self.machine.constants) for domain in declarations]
+        values = [value for domain in domains if not isinstance(domain, expr.Interval) for value in domain.values]
+        return {value: self.ground.number(value) for value in dict.fromkeys(values) if isinstance(value, str)}
 
     @property
     def made_for(self) -> str:
-        """Say at which parameter values this is: `rmax = 3`, or that there are none."""
+        """Return the parameter values, such as `rmax = 3`, or words that there are none."""
         return show_values(self.machine.constants.items()) or "a machine without parameters"
 
     def label(self, place: int) -> str:
-        """Name a location: its state, what is outstanding, and the number of the order that its timers come in, if there is one."""
+        """Return the name of a location: its state, the outstanding effects, and the number of the order of its timers, if there is one."""
         here = self.locations[place]
         waits = (f"waits {effect}" for effect in sorted(here.outstanding))
         order = [f"order {self._orders[here.precedence]}"] if here.precedence else []
@@ -84,8 +84,8 @@ class ClosedModel:
     @cached_property
     def _orders(self) -> dict[Precedence, int]:
         """The orders of timers (S11), numbered from 1."""
-        found = dict.fromkeys(here.precedence for here in self.locations if here.precedence)
-        return {precedence: number for number, precedence in enumerate(found, 1)}
+        orders = dict.fromkeys(here.precedence for here in self.locations if here.precedence)
+        return {precedence: number for number, precedence in enumerate(orders, 1)}
 
     def inside(self, state: str) -> tuple[int, ...]:
         """Return the locations whose leaf is the state or lies inside it."""
@@ -96,7 +96,7 @@ class ClosedModel:
         """Return the locations at which an effect is outstanding."""
         return tuple(p for p, here in enumerate(self.locations) if effect in here.outstanding)
 
-    def keeping(self, promise: Promise) -> tuple[int, ...]:
+    def promise_locations(self, promise: Promise) -> tuple[int, ...]:
         """Return the locations at which something must end some time (S12)."""
         return tuple(p for p in range(len(self.locations)) if promise in self.system.promises(p))
 
@@ -106,24 +106,24 @@ class ClosedModel:
         every = {promise for place in range(len(self.locations)) for promise in self.system.promises(place)}
         return tuple(sorted(every, key=str))
 
-    def numbers(self, wanted: Callable[[ClosedCommand], bool]) -> tuple[int, ...]:
+    def numbers(self, predicate: Callable[[ClosedCommand], bool]) -> tuple[int, ...]:
         """Return the numbers of some steps."""
-        return tuple(step.number for step in self.steps if wanted(step))
+        return tuple(step.number for step in self.steps if predicate(step))
 
     def is_idle(self, step: ClosedCommand) -> expr.Expr:
-        """Return when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
+        """Return when a step is possible and changes nothing, so that a checker of behaviours cannot see it; false for most."""
         command = step.command
         if command.source != command.target:
             return FALSE
-        same = (compared(expr.Name(name, "variable"), "==", value) for name, value in command.updates)
+        same = (comparison(expr.Name(name, "variable"), "==", value) for name, value in command.updates)
         return all_of([step.condition, *same])
 
 
-def closed(machine: Machine) -> ClosedModel:
-    """Lay out a machine. Raises ExportError when it is too large, or does not start in its domains."""
+def closed_model(machine: Machine) -> ClosedModel:
+    """Return the closed model of a machine. Raises ExportError if it is too large, or does not start in its domains."""
     system = closed_system(machine)
     if system.left_out:
-        raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
+        raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
     initial = initial_values(machine)
     whole = ground(system)
     steps = tuple(
@@ -136,55 +136,55 @@ def closed(machine: Machine) -> ClosedModel:
 
 def initial_values(machine: Machine) -> dict[str, expr.Value]:
     """Return the variables' values at the start. Raises ExportError for one outside its domain."""
-    found = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
-    for name, value in found.items():
+    values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
+    for name, value in values.items():
         domain = machine.values_of[name]
         if not domain.contains(value):
             raise ExportError(f"{name} starts at {expr.show_value(value)}, outside its domain {domain}")
-    return found
+    return values
 
 
-def _condition(whole: Ground, command: GuardedCommand, decided: expr.Expr) -> expr.Expr:
-    """Return when a command is taken, without what the parameters' values decide."""
-    if decided == expr.TRUE:
+def _condition(whole: Ground, command: GuardedCommand, rule_condition: expr.Expr) -> expr.Expr:
+    """Return when a command is taken, without the parts that the parameters' values decide."""
+    if rule_condition == expr.TRUE:
         return expr.TRUE
-    parts = [command.enabled]
-    if whole.grounded(all_of([command.enabled, negated(command.safe)])) != FALSE:
+    parts = [command.enabled_when]
+    if whole.ground_condition(all_of([command.enabled_when, negation(command.safe)])) != FALSE:
         parts.append(command.safe)
-    parts += [negated(c) for c in command.rivals if whole.grounded(all_of([command.enabled, c])) != FALSE]
+    parts += [negation(c) for c in command.rivals if whole.ground_condition(all_of([command.enabled_when, c])) != FALSE]
     return all_of(parts)
 
 
 def sequential(updates: Iterable[tuple[str, expr.Expr]]) -> tuple[tuple[str, ...], tuple[tuple[str, expr.Expr], ...]]:
     """Order simultaneous updates (S5) for targets that assign one after the other.
 
-    Gives the variables whose old value must be kept aside first, and the updates in order; a reader of a kept variable must be
-    given its old value.
+    Return the variables whose old values must be saved first, and the updates in order. Expressions must read the old
+    values of these variables.
     """
     left = dict(updates)
-    kept: list[str] = []
-    ordered: list[tuple[str, expr.Expr]] = []
+    old_names: list[str] = []
+    order: list[tuple[str, expr.Expr]] = []
     while left:
         read = {name: _read(value) for name, value in left.items()}
         free = next((name for name in left if not any(name in read[other] for other in left if other != name)), None)
         if free is None:
             free = next(iter(left))
-            kept.append(free)
-        ordered.append((free, left.pop(free)))
-    return tuple(kept), tuple(ordered)
+            old_names.append(free)
+        order.append((free, left.pop(free)))
+    return tuple(old_names), tuple(order)
 
 
 def _read(whole: expr.Expr) -> set[str]:
     return {node.name for node in expr.walk(whole) if isinstance(node, expr.Name) and node.kind == "variable"}
 
 
-def require_small(laid: ClosedModel, tool: str) -> None:
-    """Raise ExportError where a number may lie outside the 32 bits that a model checker computes with."""
-    ranges = ranges_of(laid.fields)
-    for name, value in laid.machine.constants.items():
-        number = laid.ground.number(value)
+def require_small(model: ClosedModel, tool: str) -> None:
+    """Raise ExportError if a number may lie outside the 32 bits of a model checker."""
+    ranges = ranges_of(model.fields)
+    for name, value in model.machine.constants.items():
+        number = model.ground.number(value)
         ranges[name] = (number, number)
-    steps = ((s.comment, node) for s in laid.steps for node in (s.condition, *(v for _, v in s.command.updates)))
+    steps = ((s.comment, node) for s in model.steps for node in (s.condition, *(v for _, v in s.command.updates)))
     require_numbers(ranges, steps, tool, LEAST, GREATEST)
 
 
@@ -194,10 +194,14 @@ def ranges_of(fields: Iterable[Field]) -> dict[str, tuple[int, int]]:
 
 
 def require_numbers(
-    ranges: Mapping[str, tuple[int, int]], met: Iterable[tuple[str, expr.Expr]], tool: str, least: int, greatest: int
+    ranges: Mapping[str, tuple[int, int]],
+    expressions: Iterable[tuple[str, expr.Expr]],
+    tool: str,
+    least: int,
+    greatest: int,
 ) -> None:
-    """Raise ExportError where a value, or a number met in an expression (each with its place), may lie outside a tool's numbers."""
-    places = ((where, bounds) for where, node in met for bounds in _extents(node, ranges))
+    """Raise ExportError if a value, or a number in an expression (each with its place), may lie outside a tool's range."""
+    places = ((where, bounds) for where, node in expressions for bounds in _extents(node, ranges))
     for where, (low, high) in itertools.chain(ranges.items(), places):
         if low < least or high > greatest:
             raise ExportError(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
@@ -228,7 +232,7 @@ def _extent(node: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int
 
 
 def timer_text(promise: Promise) -> str:
-    """Name a promise: an effect, or a timer with its source."""
+    """Return a promise as text: an effect, or a timer with its source."""
     return promise if isinstance(promise, str) else f"{promise[1]} of {promise[0]}"
 
 

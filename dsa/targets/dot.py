@@ -1,8 +1,7 @@
-"""A machine as Graphviz DOT; `dsa.edge.images` makes pictures of it.
+"""Graphviz DOT: the text of a machine's diagram; `dsa.edge.images` makes pictures of it.
 
-Takes a machine, gives text; the same machine gives the same text. Only what Graphviz and its port graphviz-pure draw
-alike is used. Colour never stands alone: a verdict is also a kind of line, and a row that sets workflow state is a
-double line, so that the picture reads the same in black and white.
+The same machine always gives the same text. It uses only what Graphviz and its port graphviz-pure draw alike. Colour is never the only sign: a verdict
+is also a kind of line, and a row that sets workflow state is a double line, so that the picture reads the same in black and white.
 
 A row's text is a node of its own in the middle of its arrow: Graphviz lets labels of edges cover each other, and lines
 run through them, but keeps nodes apart and leads lines around them.
@@ -24,7 +23,7 @@ from dsa.targets.picture import (
     Picture,
     PictureArrow,
     PictureRow,
-    Waiting,
+    WaitingEffects,
     caption,
     folded_lines,
     folded_list,
@@ -35,11 +34,11 @@ from dsa.targets.picture import (
     sets_workflow,
     source_caption,
     waiting_lines,
-    wrapped,
+    wrap_text,
 )
 from dsa.targets.step_picture import StepArrow, StepBox, StepRelation, reached_steps, step_picture
 
-#: For each verdict: colour, style and width of the line, and how the legend calls it.
+#: For each verdict: colour, style and width of the line, and its name in the legend.
 _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
     "passed": ("#1a6b35", "solid", "1", "green"),
     "failed": ("#8a5a00", "dashed", "1", "dashed"),
@@ -48,7 +47,7 @@ _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
 }
 _LINE_END = "\n"
 _LIST_WIDTH = 110  # characters of a listed row in one line
-#: A folded picture runs from left to right where a page has room for that many boxes, and texts of arrows between them.
+#: The most boxes in a row that a page has room for, with the texts of arrows between them: a folded picture then runs from left to right.
 _MOST_RANKS_ACROSS = 3
 _INK = "#000000"
 _FAINT = "#b0b0b0"
@@ -62,31 +61,30 @@ _FRAME = 'labelloc=b; labeljust=l; fontsize=12; style=rounded; color="#808080"; 
 _LABEL = 'style="rounded,filled", color="#f0f0f0", fillcolor="#f0f0f0", width=0, height=0, margin="0.05,0.02"'
 
 
-#: For each box, by its source: what can come next, and along which arrow (its index); None where no arrow is drawn.
-_Leaving = Mapping[str, Sequence[tuple[str, int | None]]]
+#: For each box, by its source: the next boxes, and the index of the arrow to each; None if no arrow is drawn.
+_Successors = Mapping[str, Sequence[tuple[str, int | None]]]
 
 
 @attrs.frozen
 class _Course:
-    """Where an arrow runs: `frame` is the innermost frame around both ends, `leads_back` whether it closes a cycle."""
+    """The course of an arrow: `frame` is the innermost frame around both ends, `leads_back` whether it closes a cycle."""
 
     frame: str
     leads_back: bool
 
 
-def courses(drawn: Picture) -> tuple[_Course, ...]:
+def courses(diagram: Picture) -> tuple[_Course, ...]:
     """Return the course of each arrow of a picture, in the picture's order.
 
-    A row's text stands between two halves of its arrow: left to break cycles itself, Graphviz would turn one half and leave the text
-    outside both ends.
-    Without the arrows that lead back no cycle is left. They are found depth first, from where the run begins and in
+    A row's text is between two halves of its arrow. If Graphviz broke cycles itself, it would turn one half and leave the text
+    outside both ends. Without the arrows that lead back there is no cycle. They are found depth first, from the start of the run and in
     table order; a frame's own rows count as leaving each of its states.
     """
-    around = dict(_around(drawn.frame, ()))
-    closing = _closing(_entered(drawn.frame.name, around), _leaving(drawn, around))
+    around = dict(_around(diagram.frame, ()))
+    back_arrows = _back_arrows(_entry_box(diagram.frame.name, around), _successors(diagram, around))
     return tuple(
-        _Course(_shared(around[arrow.source], around[arrow.target]), index in closing)
-        for index, arrow in enumerate(drawn.arrows)
+        _Course(_common_frame(around[arrow.source], around[arrow.target]), index in back_arrows)
+        for index, arrow in enumerate(diagram.arrows)
     )
 
 
@@ -101,59 +99,59 @@ def _around(frame: Frame, outer: tuple[Frame, ...]) -> Iterator[tuple[str, tuple
             yield from _around(item, frames)
 
 
-def _shared(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> str:
+def _common_frame(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> str:
     """Return the innermost frame that is in both, by name; the outermost always is."""
     return [left.name for left, right in zip(one, other, strict=False) if left.name == right.name][-1]
 
 
-def _entered(target: str, around: Mapping[str, tuple[Frame, ...]]) -> str:
+def _entry_box(target: str, around: Mapping[str, tuple[Frame, ...]]) -> str:
     """Return the state that is entered: the target, or a parent's initial child."""
     frame = around[target][-1]
-    return target if target != frame.name or frame.entry is None else _entered(frame.entry, around)
+    return target if target != frame.name or frame.entry is None else _entry_box(frame.entry, around)
 
 
-def _leaving(drawn: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Leaving:
-    found: dict[str, list[tuple[str, int | None]]] = {}
-    for index, arrow in enumerate(drawn.arrows):
-        found.setdefault(arrow.source, []).append((_entered(arrow.target, around), index))
-    for state, applying in _applying(drawn.frame, ()):
-        found.setdefault(state, []).extend((source, None) for source in applying)
-    return found
+def _successors(diagram: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Successors:
+    successors: dict[str, list[tuple[str, int | None]]] = {}
+    for index, arrow in enumerate(diagram.arrows):
+        successors.setdefault(arrow.source, []).append((_entry_box(arrow.target, around), index))
+    for state, sources in _outer_sources(diagram.frame, ()):
+        successors.setdefault(state, []).extend((source, None) for source in sources)
+    return successors
 
 
-def _applying(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _outer_sources(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each state that is not final, and the boxes whose rows apply in it too (S3), the innermost first."""
     boxes = [item for item in frame.inside if isinstance(item, Box)]
-    applying = (*(box.source for box in boxes if box.stands_for_all), *outer)
+    sources = (*(box.source for box in boxes if box.stands_for_all), *outer)
     for item in frame.inside:
         if isinstance(item, Frame):
-            yield from _applying(item, applying)
+            yield from _outer_sources(item, sources)
         elif not item.is_final and not item.stands_for_all:
-            yield item.source, applying
+            yield item.source, sources
 
 
-def _closing(begin: str, leaving: _Leaving) -> frozenset[int]:
+def _back_arrows(begin: str, successors: _Successors) -> frozenset[int]:
     """Return the arrows that end at something on the path that led to them, going depth first from `begin`."""
-    closing, seen = set(), set[str]()
-    for root in (begin, *leaving):
-        path = {} if root in seen else {root: iter(leaving.get(root, ()))}  # in the order walked
+    back_arrows, visited_boxes = set(), set[str]()
+    for root in (begin, *successors):
+        path = {} if root in visited_boxes else {root: iter(successors.get(root, ()))}  # in the order walked
         while path:
             box = next(reversed(path))
-            seen.add(box)
+            visited_boxes.add(box)
             target, index = next(path[box], ("", None))
             if not target:
                 del path[box]
             elif target in path and index is not None:
-                closing.add(index)
-            elif target not in seen:
-                path[target] = iter(leaving.get(target, ()))
-    return frozenset(closing)
+                back_arrows.add(index)
+            elif target not in visited_boxes:
+                path[target] = iter(successors.get(target, ()))
+    return frozenset(back_arrows)
 
 
 def dot(
     machine: Machine,
     *,
-    waiting: Waiting | None = None,
+    waiting_effects: WaitingEffects | None = None,
     trace: Collection[int | Transition] | None = None,
     full: bool = False,
 ) -> str:
@@ -161,33 +159,39 @@ def dot(
 
     A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: the list of its rows stands below.
 
-    `waiting` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
+    `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; by default they
     are estimated from the rows (`picture.may_wait`). `trace` holds rows, or their line numbers: they are drawn
     heavy and all others faint; so are the steps that it begins.
     """
     lines = [
         *_HEAD,
-        *(_steps(machine, trace) if machine.steps else _rows(picture(machine, waiting, full=full), machine, trace)),
+        *(
+            _steps(machine, trace)
+            if machine.steps
+            else _rows(picture(machine, waiting_effects, full=full), machine, trace)
+        ),
     ]
-    return "\n".join([f"digraph {_quoted(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
+    return "\n".join([f"digraph {_quote(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
 
 
-def _rows(drawn: Picture, machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
-    pens = _Pens(machine, trace, drawn.is_folded)
-    routes = [_Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(drawn.arrows, courses(drawn), strict=True), 1)]
-    if drawn.is_folded:
+def _rows(diagram: Picture, machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
+    pens = _Pens(machine, trace, diagram.is_folded)
+    routes = [
+        _Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(diagram.arrows, courses(diagram), strict=True), 1)
+    ]
+    if diagram.is_folded:
         yield "nodesep=0.15" + ("; rankdir=LR" if _depth(routes, machine) <= _MOST_RANKS_ACROSS else "")
-    yield from pens.legend(drawn)
-    yield from _inside(drawn.frame, routes, pens)
+    yield from pens.legend(diagram)
+    yield from _inside(diagram.frame, routes, pens)
     for route in routes:
         yield from _halves(route, pens)
 
 
 def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
-    """Return how many boxes the longest way along the arrows has, without those that lead back."""
+    """Return the number of boxes on the longest path along the arrows, without those that lead back."""
     before: dict[str, set[str]] = {}
     for arrow in (route.arrow for route in routes if not route.course.leads_back):
-        before.setdefault(_quoted(machine.entered(arrow.target)), set()).add(_tail(arrow.source, machine))
+        before.setdefault(_quote(machine.entry_leaf(arrow.target)), set()).add(_tail(arrow.source, machine))
     depth: dict[str, int] = {}
     for box in TopologicalSorter(before).static_order():
         depth[box] = 1 + max((depth[source] for source in before.get(box, ())), default=0)
@@ -196,7 +200,7 @@ def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
 
 @attrs.frozen
 class _Pens:
-    """How each row is drawn."""
+    """The style of each row."""
 
     machine: Machine
     trace: Collection[int | Transition] | None
@@ -217,7 +221,7 @@ class _Pens:
         return any(sets_workflow(self.machine, each.row) for each in rows)
 
     def line(self, rows: Sequence[PictureRow], *, backwards: bool = False) -> str:
-        """Return the attributes of the rows' arrow; `backwards` when its head is where the edge begins."""
+        """Return the attributes of the rows' arrow; `backwards` if its head is at the beginning of the edge."""
         colour, style, width, _ = _LINE[_common_outcome(rows)]
         if self.is_faint(*rows):
             colour = _FAINT
@@ -229,10 +233,10 @@ class _Pens:
             width = "2.5"
         return f'color="{colour}", style={style}, penwidth={width}'
 
-    def legend(self, drawn: Picture) -> Iterator[str]:
-        """Explain the kinds of line that occur, and in a folded picture what the numbers mean; nothing when nothing needs it."""
-        outcomes = {_common_outcome(arrow.rows) for arrow in drawn.arrows}
-        parts = [f"{called} = {outcome}" for outcome, (*_, called) in _LINE.items() if outcome and outcome in outcomes]
+    def legend(self, diagram: Picture) -> Iterator[str]:
+        """Yield a legend for the kinds of line, and for the numbers in a folded picture; nothing if there is nothing to explain."""
+        outcomes = {_common_outcome(arrow.rows) for arrow in diagram.arrows}
+        parts = [f"{name} = {outcome}" for outcome, (*_, name) in _LINE.items() if outcome and outcome in outcomes]
         if any(sets_workflow(self.machine, row) for row in self.machine.transitions):
             parts.append("double (in boxes: bold) = sets workflow state")
         if self.trace is not None:
@@ -241,7 +245,7 @@ class _Pens:
         if self.is_folded:
             yield f"label=<{self._list(lines)}>"
         elif lines:
-            yield f"label={_quoted(lines)}"
+            yield f"label={_quote(lines)}"
 
     def _list(self, lines: str) -> str:
         """Write a table of all rows by their numbers, under the states that they leave."""
@@ -250,21 +254,21 @@ class _Pens:
         ]
         for source, rows in folded_list(self.machine).items():
             cells.append(_wide_cell(f"<B>{escape(source_caption(source, self.machine))}</B>"))
-            cells += (self._listed(row) for row in rows)
+            cells += (self._list_row(row) for row in rows)
         table = "".join(f"<TR>{cell}</TR>" for cell in cells)
         return f'<FONT POINT-SIZE="10"><TABLE BORDER="0" CELLSPACING="0" CELLPADDING="2">{table}</TABLE></FONT>'
 
-    def _listed(self, row: ListedRow) -> str:
-        listed = PictureRow(row.number, self.machine.transitions[row.number - 1])
-        text = "<BR/>".join(escape(line) for line in wrapped(row.text, _LIST_WIDTH))
+    def _list_row(self, row: ListedRow) -> str:
+        numbered_row = PictureRow(row.number, self.machine.transitions[row.number - 1])
+        text = "<BR/>".join(escape(line) for line in wrap_text(row.text, _LIST_WIDTH))
         return "".join(
-            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(listed)}">{cell}</FONT></TD>'
+            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(numbered_row)}">{cell}</FONT></TD>'
             for side, cell in (("RIGHT", str(row.number)), ("LEFT", escape(row.leads)), ("LEFT", text))
         )
 
 
 def _common_outcome(rows: Sequence[PictureRow]) -> Outcome | None:
-    """Return the verdict that all the rows speak of, or None where they differ."""
+    """Return the common verdict of all the rows, or None if they differ."""
     outcomes = {outcome_of(each.row) for each in rows}
     return outcomes.pop() if len(outcomes) == 1 else None
 
@@ -275,7 +279,7 @@ def _wide_cell(text: str) -> str:
 
 @attrs.frozen
 class _Route:
-    """An arrow with the id of its label's node, and where it runs."""
+    """An arrow with the id of its label's node, and its course."""
 
     label_id: str
     arrow: PictureArrow
@@ -289,13 +293,13 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
         if isinstance(item, Box):
             yield _box(item, pens)
         else:
-            yield f"subgraph {_quoted(f'cluster {item.name}')} {{"
+            yield f"subgraph {_quote(f'cluster {item.name}')} {{"
             yield f"  label=<<B>{escape(item.name)}</B>>; {_FRAME}"
             yield from (f"  {line}" for line in _inside(item, routes, pens))
             yield "}"
     for route in routes:
         if route.course.frame == frame.name:
-            yield f"{_quoted(route.label_id)} [label=<{_label(route.arrow.rows, pens)}>, {_LABEL}]"
+            yield f"{_quote(route.label_id)} [label=<{_label(route.arrow.rows, pens)}>, {_LABEL}]"
     if frame.entry is not None:
         yield f"{_entry(frame.name)} -> {_head(frame.entry, pens.machine)}"
 
@@ -303,7 +307,7 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
 def _box(box: Box, pens: _Pens) -> str:
     cells = [f"<B>{escape(caption(box))}</B>"]
     cells += (f'<FONT POINT-SIZE="10"><I>{escape(line)}</I></FONT>' for line in waiting_lines(box))
-    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in wrapped(box.end))
+    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in wrap_text(box.end))
     rows = "".join(f"<TR><TD>{cell}</TD></TR>" for cell in cells)
     if box.internal:
         rows += "<HR/>" + "".join(_internal(box, pens))
@@ -313,13 +317,13 @@ def _box(box: Box, pens: _Pens) -> str:
 
 
 def _internal(box: Box, pens: _Pens) -> Iterator[str]:
-    """Write the rows that stay in a box: each for itself, or folded."""
-    said: list[tuple[str, tuple[PictureRow, ...]]]
+    """Yield the rows that stay in a box, one by one or folded."""
+    entries: list[tuple[str, tuple[PictureRow, ...]]]
     if pens.is_folded:
-        said = [(line, box.internal) for line in folded_lines(box.internal)]
+        entries = [(line, box.internal) for line in folded_lines(box.internal)]
     else:
-        said = [("\n".join(wrapped(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
-    for line, rows in said:
+        entries = [("\n".join(wrap_text(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
+    for line, rows in entries:
         text = escape(line).replace("\n", "<BR/>")
         text = f"<B>{text}</B>" if pens.sets_workflow(*rows) else text
         font = f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
@@ -329,7 +333,7 @@ def _internal(box: Box, pens: _Pens) -> Iterator[str]:
 def _halves(route: _Route, pens: _Pens) -> Iterator[str]:
     """Draw an arrow to its label and on from there; Graphviz puts what an edge names first above what it names last."""
     tail, head = _tail(route.arrow.source, pens.machine), _head(route.arrow.target, pens.machine)
-    label, line = _quoted(route.label_id), pens.line(route.arrow.rows)
+    label, line = _quote(route.label_id), pens.line(route.arrow.rows)
     if route.course.leads_back:
         # A row from a state to itself has its label below.
         yield f"{tail} -> {label} [{line}, dir=none]" if head == tail else f"{label} -> {tail} [{line}, dir=none]"
@@ -341,15 +345,15 @@ def _halves(route: _Route, pens: _Pens) -> Iterator[str]:
 
 def _label(rows: Sequence[PictureRow], pens: _Pens) -> str:
     if pens.is_folded:
-        said = [escape(line) for line in folded_lines(rows)]
+        texts = [escape(line) for line in folded_lines(rows)]
     else:
         lines = label_lines(rows[0].row)
-        said = [f"<B>{escape(line.text)}</B>" if line.kind == "event" else escape(line.text) for line in lines]
-    text = "".join(f'{line}<BR ALIGN="LEFT"/>' for line in said)
+        texts = [f"<B>{escape(line.text)}</B>" if line.kind == "event" else escape(line.text) for line in lines]
+    text = "".join(f'{line}<BR ALIGN="LEFT"/>' for line in texts)
     return f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
 
 
-#: For each relation of two steps: colour and style of the line, and how the legend calls it.
+#: For each relation of two steps: colour and style of the line, and its text in the legend.
 _RELATIONS: dict[StepRelation, tuple[str, str, str]] = {
     "requires": ("#333333", "solid", "solid = requires"),
     "uses": ("#1f5fa8", "dashed", "dashed = uses without requiring"),
@@ -358,45 +362,45 @@ _RELATIONS: dict[StepRelation, tuple[str, str, str]] = {
 
 
 def _steps(machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
-    drawn = step_picture(machine)
-    reached = None if trace is None else reached_steps(machine, trace)
-    told = [said for relation, (*_, said) in _RELATIONS.items() if relation in {a.relation for a in drawn.arrows}]
-    told += ["on grey = the name under which it is used"] if any(arrow.names for arrow in drawn.arrows) else []
-    told += [] if trace is None else ["heavy = begun"]
-    legend = [f"Goal: {drawn.goal}"] if drawn.goal else []
-    legend += [f"Lines: {', '.join(told)}"] if told else []
+    diagram = step_picture(machine)
+    active_steps = None if trace is None else reached_steps(machine, trace)
+    parts = [words for relation, (*_, words) in _RELATIONS.items() if relation in {a.relation for a in diagram.arrows}]
+    parts += ["on grey = the name under which it is used"] if any(arrow.names for arrow in diagram.arrows) else []
+    parts += [] if trace is None else ["heavy = begun"]
+    legend = [f"Goal: {diagram.goal}"] if diagram.goal else []
+    legend += [f"Lines: {', '.join(parts)}"] if parts else []
     if legend:
-        yield f"label={_quoted(_LINE_END.join(legend))}"
-    for box in drawn.boxes:
-        yield _step_box(box, reached)
-    for number, arrow in enumerate(drawn.arrows, 1):
-        yield from _step_arrow(number, arrow, reached)
+        yield f"label={_quote(_LINE_END.join(legend))}"
+    for box in diagram.boxes:
+        yield _step_box(box, active_steps)
+    for number, arrow in enumerate(diagram.arrows, 1):
+        yield from _step_arrow(number, arrow, active_steps)
 
 
-def _step_box(box: StepBox, reached: Collection[str] | None) -> str:
-    ink = _INK if reached is None or box.name in reached else _FAINT
+def _step_box(box: StepBox, active_steps: Collection[str] | None) -> str:
+    ink = _INK if active_steps is None or box.name in active_steps else _FAINT
     cells = [f"<B>{escape(box.name)}</B>"]
     cells += (f'<FONT POINT-SIZE="10">{escape(line)}</FONT>' for line in box.lines)
     rows = "".join(f'<TR><TD><FONT COLOR="{ink}">{cell}</FONT></TD></TR>' for cell in cells)
     style = "rounded,dashed" if box.is_optional else "rounded"
-    width = "1" if reached is None or box.name not in reached else "2.5"
+    width = "1" if active_steps is None or box.name not in active_steps else "2.5"
     label = f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>>'
     colour = "#333333" if ink == _INK else _FAINT
     rims = 2 if box.is_result else 1
     return (
-        f'{_quoted(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}, peripheries={rims}]'
+        f'{_quote(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}, peripheries={rims}]'
     )
 
 
-def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) -> Iterator[str]:
+def _step_arrow(number: int, arrow: StepArrow, active_steps: Collection[str] | None) -> Iterator[str]:
     colour, style, _ = _RELATIONS[arrow.relation]
-    is_faint = reached is not None and not {arrow.source, arrow.target}.issubset(reached)
+    is_faint = active_steps is not None and not {arrow.source, arrow.target}.issubset(active_steps)
     line = f'color="{_FAINT if is_faint else colour}", style={style}'
-    tail, head, name = _quoted(arrow.source), _quoted(arrow.target), _quoted(f"use {number}")
+    tail, head, name = _quote(arrow.source), _quote(arrow.target), _quote(f"use {number}")
     if not arrow.names:
         yield f"{tail} -> {head} [{line}]"
         return
-    text = "".join(f'{escape(said)}<BR ALIGN="LEFT"/>' for said in wrapped(", ".join(arrow.names)))
+    text = "".join(f'{escape(line_text)}<BR ALIGN="LEFT"/>' for line_text in wrap_text(", ".join(arrow.names)))
     yield f'{name} [label=<<FONT POINT-SIZE="10" COLOR="{_FAINT if is_faint else _INK}">{text}</FONT>>, {_LABEL}]'
     yield f"{tail} -> {name} [{line}, dir=none]"
     yield f"{name} -> {head} [{line}]"
@@ -406,18 +410,18 @@ def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) 
 
 
 def _tail(source: str, machine: Machine) -> str:
-    """Return the box that a source's rows leave: a leaf, or the box that stands for a parent's or `*`'s states."""
-    return _quoted(source if source in machine.leaves else f"{source} any")
+    """Return the box of a source: a leaf, or the box for the states of a parent or of `*`."""
+    return _quote(source if source in machine.leaves else f"{source} any")
 
 
 def _head(target: str, machine: Machine) -> str:
-    """Return what is entered: a leaf, or the dot that leads to a parent's initial child."""
-    return _entry(target) if target in machine.parents else _quoted(target)
+    """Return the node that is entered: a leaf, or the dot that leads to a parent's initial child."""
+    return _entry(target) if target in machine.parents else _quote(target)
 
 
 def _entry(frame_name: str) -> str:
-    return _quoted(f"{frame_name} entry")
+    return _quote(f"{frame_name} entry")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace(_LINE_END, "\\n") + '"'

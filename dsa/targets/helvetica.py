@@ -1,4 +1,4 @@
-"""Helvetica: how wide its letters are, so that texts fill the boxes that Graphviz makes for them, whatever font draws them.
+"""Helvetica: the widths of its letters, so that texts fit the boxes that Graphviz makes for them, whatever font is used.
 
 The widths are those of Adobe's font metrics (AFM) for Helvetica and Helvetica-Bold, in thousandths of the font's size, from
 the space to the tilde. Arial and Liberation Sans have the same; DejaVu Sans and Verdana are wider by a sixth.

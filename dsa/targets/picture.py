@@ -1,9 +1,7 @@
-"""What every diagram of a machine shows, before any syntax: frames, boxes, arrows, and what a state waits for.
+"""The picture: the frames, boxes and arrows that every diagram of a machine shows, and the effects that a state waits for.
 
-Takes a machine; gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them.
-
-The picture of a large machine is folded, so that a page shows it: the rows from one state to another are one arrow,
-which names their events and numbers, and what they say is listed by those numbers (`folded_list`).
+`picture` returns frozen values in table order, without any syntax; `mermaid` and `dot` write them. The picture of a large machine is folded, so that it
+fits a page: all rows from one state to another are one arrow, which names their events and numbers, and `folded_list` has their texts.
 
 A row with target `=` leaves nothing (S11), so it is a line inside its source's box (an internal transition), not an
 arrow. A row of a parent or of `*` starts at a box that stands for the states it applies to.
@@ -22,7 +20,7 @@ from dsa.semantics import after_effects, start
 from dsa.targets.helvetica import text_width
 from dsa.trace import condition_text, effect_texts, update_texts
 
-Waiting = Mapping[str, frozenset[str]]
+WaitingEffects = Mapping[str, frozenset[str]]
 LineKind = Literal["event", "if", "update", "effects"]
 
 
@@ -46,8 +44,8 @@ class PictureRow:
 class Box:
     """A state without children, or (`stands_for_all`) the source of its frame's own rows.
 
-    `source` is what rows have in their source cell. `waits_for` are the effects that may be outstanding, sorted;
-    `internal` the rows with target `=`; `end` says when a run may be finished there: `end when P`, or nothing.
+    `source` is the text of source cells. `waits_for` are the effects that may be outstanding, sorted;
+    `internal` the rows with target `=`; `end` is `end when P`, or empty.
     """
 
     source: str
@@ -60,7 +58,7 @@ class Box:
 
 @attrs.frozen
 class Frame:
-    """A parent state, or the whole picture (`name` empty), with what stands in it; `entry` is its initial child."""
+    """A parent state, or the whole picture (`name` empty), with its boxes and frames; `entry` is its initial child."""
 
     name: str
     entry: str | None
@@ -69,26 +67,26 @@ class Frame:
 
 @attrs.frozen
 class PictureArrow:
-    """A row that is drawn as an arrow, from a source to a state or a parent; in a folded picture all rows from here to there."""
+    """An arrow for a row, from a source to a state or a parent; in a folded picture for all rows from one to the other."""
 
     source: str
     target: str
     rows: tuple[PictureRow, ...]
 
 
-#: Where a text may go on in a new line.
+#: The places where a text may be broken.
 _BREAKS = re.compile(r"(?<=,) | (?=(?:and|or) )")
-#: A machine with more rows is drawn folded, and so is one where the texts of the rows that leave one state are wider together
-#: than so many units of a font that is 10 units high: they stand beside each other.
+#: A machine with more rows is drawn folded. So is one where the texts of the rows that leave one state are together wider
+#: than this, in units of a font that is 10 units high, as they are beside each other.
 MOST_ROWS, _MOST_BESIDE = 25, 800
 _GAP = 25  # between two of them
-#: How many pairs of a leaf and a set of outstanding effects are told apart.
+#: The most pairs of a leaf and a set of outstanding effects that `may_wait` distinguishes.
 _MOST_SETS = 5_000
 
 
 @attrs.frozen
 class Picture:
-    """A machine, ready to be spelled: the outermost frame, and the arrows in the order of their first rows."""
+    """A machine, ready to be written: the outermost frame, and the arrows in the order of their first rows."""
 
     frame: Frame
     arrows: tuple[PictureArrow, ...]
@@ -97,26 +95,26 @@ class Picture:
 
 @attrs.frozen
 class ListedRow:
-    """A row as a folded picture lists it: its number, where it leads (`to STATE` or `stays`) and all that it says."""
+    """A row in the list of a folded picture: its number, its target (`to STATE` or `stays`) and its text."""
 
     number: int
     leads: str
     text: str
 
 
-def picture(machine: Machine, waiting: Waiting | None = None, *, full: bool = True) -> Picture:
-    """Lay out a machine; unless `full`, one that is too large for a page is folded.
+def picture(machine: Machine, waiting_effects: WaitingEffects | None = None, *, full: bool = True) -> Picture:
+    """Return the picture of a machine. Unless `full`, a machine that is too large for a page is folded.
 
-    `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`).
+    `waiting_effects` maps states to the effects outstanding there; None estimates it (`may_wait`).
     """
-    shown = may_wait(machine) if waiting is None else waiting
+    effects = may_wait(machine) if waiting_effects is None else waiting_effects
     is_folded = not full and _is_large(machine)
     bundles: dict[tuple[str, str, int], list[PictureRow]] = {}
     for number, row in enumerate(machine.transitions, 1):
         if row.target != STAY:
             bundles.setdefault((row.source, row.target, 0 if is_folded else number), []).append(PictureRow(number, row))
     arrows = (PictureArrow(source, target, tuple(rows)) for (source, target, _), rows in bundles.items())
-    return Picture(_frame(machine, shown, _children(machine), ""), tuple(arrows), is_folded)
+    return Picture(_frame(machine, effects, _children(machine), ""), tuple(arrows), is_folded)
 
 
 def _is_large(machine: Machine) -> bool:
@@ -129,30 +127,30 @@ def _is_large(machine: Machine) -> bool:
 
 
 def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]:
-    """Write rows as lines of about `width` characters: each event with the numbers of its rows."""
+    """Return rows as lines of about `width` characters: each event with the numbers of its rows."""
     numbers: dict[str, list[str]] = {}
     for each in rows:
         numbers.setdefault(each.row.event, []).append(str(each.number))
-    said = [f"{event} {', '.join(found)}" for event, found in numbers.items()]
-    return tuple(line for text in said for line in wrapped(text, width))
+    texts = [f"{event} {', '.join(row_numbers)}" for event, row_numbers in numbers.items()]
+    return tuple(line for text in texts for line in wrap_text(text, width))
 
 
 def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
-    """Return for each source, in the order of their first rows, what a folded picture leaves out of its labels."""
-    found: dict[str, list[ListedRow]] = {}
+    """Return for each source, in the order of their first rows, the rows that the labels of a folded picture leave out."""
+    listed_rows: dict[str, list[ListedRow]] = {}
     for number, row in enumerate(machine.transitions, 1):
         leads = "stays" if row.target == STAY else f"to {row.target}"
-        found.setdefault(row.source, []).append(ListedRow(number, leads, label_text(row)))
-    return {source: tuple(rows) for source, rows in found.items()}
+        listed_rows.setdefault(row.source, []).append(ListedRow(number, leads, label_text(row)))
+    return {source: tuple(rows) for source, rows in listed_rows.items()}
 
 
 def caption(box: Box) -> str:
-    """Return what is written at the top of a box."""
+    """Return the title of a box."""
     return _many(box.source) if box.stands_for_all else box.source
 
 
 def source_caption(source: str, machine: Machine) -> str:
-    """Return what a list calls the source of rows."""
+    """Return the title of a source in a list."""
     return source if source in machine.leaves else _many(source)
 
 
@@ -161,14 +159,14 @@ def _many(source: str) -> str:
 
 
 def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
-    """Write what a box waits for as lines of about `width` characters; none when it waits for nothing."""
+    """Return the effects that a box waits for as lines of about `width` characters; no lines if it waits for nothing."""
     units = ["waits for", *re.split(r"(?<=,) ", ", ".join(box.waits_for))]
-    return tuple(line.text for line in _filled("effects", units, width)) if box.waits_for else ()
+    return tuple(line.text for line in _fill_lines("effects", units, width)) if box.waits_for else ()
 
 
-def wrapped(text: str, width: int = 30) -> tuple[str, ...]:
-    """Write a text as lines of about `width` characters, broken after commas and before `and` and `or`; an empty one as none."""
-    return tuple(line.text for line in _filled("if", _BREAKS.split(text), width)) if text else ()
+def wrap_text(text: str, width: int = 30) -> tuple[str, ...]:
+    """Return a text as lines of about `width` characters, broken after commas and before `and` and `or`; no lines if it is empty."""
+    return tuple(line.text for line in _fill_lines("if", _BREAKS.split(text), width)) if text else ()
 
 
 def is_around(parent: str, state: str) -> bool:
@@ -177,28 +175,28 @@ def is_around(parent: str, state: str) -> bool:
 
 
 def _children(machine: Machine) -> dict[str, list[str]]:
-    """Return the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
-    found: dict[str, list[str]] = {"": []}
+    """Return the names directly inside each parent, `""` for the top; parents that are not declared are included."""
+    children: dict[str, list[str]] = {"": []}
     for state in machine.states:
         parts = state.name.split(".")
         for depth in range(len(parts)):
             parent, name = ".".join(parts[:depth]), ".".join(parts[: depth + 1])
-            siblings = found.setdefault(parent, [])
+            siblings = children.setdefault(parent, [])
             if name not in siblings:
                 siblings.append(name)
-    return found
+    return children
 
 
-def _frame(machine: Machine, waiting: Waiting, children: dict[str, list[str]], name: str) -> Frame:
+def _frame(machine: Machine, waiting_effects: WaitingEffects, children: dict[str, list[str]], name: str) -> Frame:
     inside: list[Box | Frame] = []
     source = name or STAR
     if any(row.source == source for row in machine.transitions):
-        inside.append(_box(machine, waiting, source, stands_for_all=True))
+        inside.append(_box(machine, waiting_effects, source, stands_for_all=True))
     for child in children[name]:
         if child not in children:
-            inside.append(_box(machine, waiting, child, stands_for_all=False))
+            inside.append(_box(machine, waiting_effects, child, stands_for_all=False))
             continue
-        frame = _frame(machine, waiting, children, child)
+        frame = _frame(machine, waiting_effects, children, child)
         inside += [frame] if _means_something(frame) else frame.inside
     initial = [child for child in children[name] if child in machine.state_named]
     entry = next((child for child in initial if machine.state_named[child].kind == "initial"), None)
@@ -206,44 +204,44 @@ def _frame(machine: Machine, waiting: Waiting, children: dict[str, list[str]], n
 
 
 def _means_something(frame: Frame) -> bool:
-    """Return whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
+    """Return whether a parent can be entered or has rows; any other is only a prefix of names."""
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
-def _box(machine: Machine, waiting: Waiting, source: str, *, stands_for_all: bool) -> Box:
-    numbered = enumerate(machine.transitions, 1)
-    internal = tuple(PictureRow(n, row) for n, row in numbered if row.source == source and row.target == STAY)
-    waits_for = () if stands_for_all else tuple(sorted(waiting.get(source, frozenset())))
+def _box(machine: Machine, waiting_effects: WaitingEffects, source: str, *, stands_for_all: bool) -> Box:
+    numbers_and_rows = enumerate(machine.transitions, 1)
+    internal = tuple(PictureRow(n, row) for n, row in numbers_and_rows if row.source == source and row.target == STAY)
+    waits_for = () if stands_for_all else tuple(sorted(waiting_effects.get(source, frozenset())))
     end = None if stands_for_all else machine.ends.get(source)
     words = "" if end is None else f"end when {unparse(end)}"
     return Box(source, stands_for_all, source in machine.final_states, waits_for, internal, words)
 
 
 def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
-    """Give, for each leaf, the effects that may be outstanding there, judged from the rows alone.
+    """Return, for each leaf, the effects that may be outstanding there, as far as the rows tell.
 
-    An over-approximation: conditions are not read, so a state may be shown to wait for what exploration would
-    rule out; nothing that can be outstanding is missing. Leaves that no row enters wait for nothing. Where very many
-    sets of effects can be outstanding, they are put together for each leaf.
+    This is an over-approximation: conditions are not evaluated, so a state may wait for effects that exploration would
+    rule out, but none is missing. Leaves that no row enters wait for nothing. If there are very many
+    sets of outstanding effects, each leaf has their union.
     """
     initial = start(machine)
-    found: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
-    seen, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
+    effects: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
+    visited_pairs, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
     while queue:
         leaf, waits_for = queue.pop()
-        is_coarse = len(seen) > _MOST_SETS
+        is_coarse = len(visited_pairs) > _MOST_SETS
         for row in _rows_at(machine, leaf, waits_for):
-            entered = leaf if row.target == STAY else machine.entered(row.target)
-            after = _left_outstanding(machine, waits_for, row, entered, is_coarse=is_coarse)
+            target = leaf if row.target == STAY else machine.entry_leaf(row.target)
+            after = _left_outstanding(machine, waits_for, row, target, is_coarse=is_coarse)
             if after is None:
                 continue
-            union = found.get(entered, frozenset()) | after
-            here = (entered, union if is_coarse else after)
-            found[entered] = union
-            if here not in seen:
-                seen.add(here)
+            union = effects.get(target, frozenset()) | after
+            here = (target, union if is_coarse else after)
+            effects[target] = union
+            if here not in visited_pairs:
+                visited_pairs.add(here)
                 queue.append(here)
-    return {leaf: found.get(leaf, frozenset()) for leaf in machine.leaves}
+    return {leaf: effects.get(leaf, frozenset()) for leaf in machine.leaves}
 
 
 def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
@@ -253,28 +251,28 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
     for event in machine.event_named.values():
         if event.origin == OUTSIDE or event.origin in waits_for:
             yield from machine.rows_for(leaf, event.name)
-    for source, event_name in machine.armed(leaf):
+    for source, event_name in machine.armed_timers(leaf):
         yield from machine.rows_from[source, event_name]
 
 
 def _left_outstanding(
-    machine: Machine, waits_for: frozenset[str], row: Transition, entered: str, *, is_coarse: bool
+    machine: Machine, waits_for: frozenset[str], row: Transition, target: str, *, is_coarse: bool
 ) -> frozenset[str] | None:
-    """Return what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
-    emitted = {str(item) for item in row.effects} if is_coarse else set()
-    outstanding, _, twice = after_effects(machine, waits_for - emitted, row, entered)
+    """Return what is outstanding after a row; None if the row is refused, which a union of sets (`is_coarse`) cannot show."""
+    emissions = {str(item) for item in row.effects} if is_coarse else set()
+    outstanding, _, twice = after_effects(machine, waits_for - emissions, row, target)
     return None if twice else outstanding
 
 
 def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
-    """Write a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
+    """Return a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
 
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
     condition = condition_text(row)
-    asks = _filled("if", _BREAKS.split(f"[{condition}]"), width) if condition else []
+    asks = _fill_lines("if", _BREAKS.split(f"[{condition}]"), width) if condition else []
     updates = [LabelLine("update", text) for text in update_texts(row)]
-    effects = _filled("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
+    effects = _fill_lines("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
     does = [*updates, *effects]
     if does:
         does[0] = attrs.evolve(does[0], text=f"/ {does[0].text}")
@@ -282,12 +280,12 @@ def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
 
 
 def label_text(row: Transition) -> str:
-    """Write a row on one line: `event [condition] / updates, effects`."""
+    """Return a row as one line: `event [condition] / updates, effects`."""
     condition, does = condition_text(row), ", ".join([*update_texts(row), *effect_texts(row)])
     return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
 
 
-def _filled(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
+def _fill_lines(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
     """Fill lines with whole units, at least one a line."""
     texts = [units[0]]
     for unit in units[1:]:
@@ -305,7 +303,7 @@ def sets_workflow(machine: Machine, row: Transition) -> bool:
 
 
 def outcome_of(row: Transition) -> Outcome | None:
-    """Return the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
+    """Return the one verdict in the row's condition; None if there are none, several, or a negated one."""
     nodes = list(walk(row.condition))
     outcomes = {node.outcome for node in nodes if isinstance(node, Verdict)}
     if len(outcomes) != 1 or any(isinstance(node, Not) for node in nodes):

@@ -1,8 +1,7 @@
-"""A machine as a PRISM model for Storm or PRISM: a Markov chain where only guards decide, else a Markov decision process.
+"""PRISM models: a machine as a Markov chain if only guards decide, else as a Markov decision process, for Storm or PRISM.
 
-Takes a machine, gives text. The odds are those that the Guards table assumes; a guard without odds, and which event comes, are somebody's
-choice. The model's states are the machine's configurations, save those that only a verdict of probability 0 leads to, and save what guards
-whose odds change must remember.
+The odds are those in the Guards table. Guards without odds, and which event comes, are choices. The model's states are the machine's configurations,
+except those that only a verdict of probability 0 leads to, and with the memory of guards whose odds change.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,20 +23,20 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    negated,
+    negation,
     show_number,
     show_value,
 )
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import happens
-from dsa.targets.closed import ClosedCommand, ClosedModel, closed, require_small
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed_model, require_small
 from dsa.targets.spelling import ExportError, Identifiers, Syntax
 
 SYNTAX = Syntax("&", "|", "!", {"==": "="})
 _MOST_BRANCHES = 10_000
 
-#: What can come in one location when nature has chosen nothing yet: an event, and the verdicts of guards without odds.
+#: A choice at one location: an event, and the verdicts of guards without odds.
 _Choice = tuple[str | None, str, tuple[tuple[str, Outcome], ...]]
 
 
@@ -47,9 +46,9 @@ def prism(machine: Machine) -> str:
 
 
 def prism_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Return which properties the model gives no formula for, and why."""
-    found = ((item, _unsaid(item.form)) for item in machine.properties)
-    return tuple(f"{show(item.form)}: {words}" for item, words in found if words)
+    """Return the properties without a formula in the model, and why."""
+    reasons = ((item, _unsaid(item.form)) for item in machine.properties)
+    return tuple(f"{show(item.form)}: {words}" for item, words in reasons if words)
 
 
 def _unsaid(form: Form) -> str:
@@ -66,11 +65,11 @@ def _unsaid(form: Form) -> str:
 
 @attrs.frozen
 class _ChoiceBranch:
-    """One way in which a choice can go: with which probability, by which step; None where the table refuses the event."""
+    """One result of a choice: its probability and its step; None if the table refuses the event."""
 
     probability: str
     step: ClosedCommand | None
-    said: tuple[tuple[str, Outcome], ...]
+    verdicts: tuple[tuple[str, Outcome], ...]
 
 
 @attrs.frozen
@@ -83,13 +82,13 @@ class _Command:
 
 @attrs.frozen
 class _Odds:
-    """The odds of one guard as decimals, by retry number: how often in a row it has said `failed`."""
+    """The odds of one guard as decimals, by retry number: the number of `failed` in a row."""
 
     numbers: tuple[dict[Outcome, str], ...]
 
 
 def _odds(guard: Guard) -> _Odds | None:
-    """Return a guard's odds; None when there are none, or they do not add up over what it can say."""
+    """Return a guard's odds; None if there are none, or they do not add up over its verdicts."""
     if not guard.pass_odds:
         return None
     numbers: list[dict[Outcome, str]] = []
@@ -97,65 +96,67 @@ def _odds(guard: Guard) -> _Odds | None:
         passed = Decimal(show_number(guard.pass_odds[min(retry, len(guard.pass_odds) - 1)]))
         odds = guard.fatal_odds or (0.0,)
         fatal = Decimal(show_number(odds[min(retry, len(odds) - 1)]))
-        found: dict[Outcome, Decimal] = {"passed": passed, "failed": 1 - passed - fatal, "fatal": fatal}
-        if found["failed"] < 0 or sum(found[said] for said in guard.outcomes) != 1:
+        probabilities: dict[Outcome, Decimal] = {"passed": passed, "failed": 1 - passed - fatal, "fatal": fatal}
+        if probabilities["failed"] < 0 or sum(probabilities[outcome] for outcome in guard.outcomes) != 1:
             return None
-        numbers.append({said: format(number.normalize(), "f") for said, number in found.items()})
+        numbers.append({outcome: format(number.normalize(), "f") for outcome, number in probabilities.items()})
     return _Odds(tuple(numbers))
 
 
 class _PrismModel:
     def __init__(self, machine: Machine) -> None:
-        self._laid: ClosedModel = closed(machine)
-        require_small(self._laid, "PRISM")
+        self._model: ClosedModel = closed_model(machine)
+        require_small(self._model, "PRISM")
         self._spelling = Identifiers()
-        labels = map(self._laid.label, range(len(self._laid.locations)))
+        labels = map(self._model.label, range(len(self._model.locations)))
         self._places = [self._spelling.give("at_", label) for label in labels]
         self._odds = {guard.name: odds for guard in machine.guards if (odds := _odds(guard))}
 
     @cached_property
     def _commands(self) -> tuple[_Command, ...]:
-        found: list[_Command] = []
+        commands: list[_Command] = []
         for location, choices in self._choices.items():
             for choice, steps in choices.items():
                 for condition, branches in self._split(choice, steps):
-                    found.append(_Command(f"a{len(found) + 1}", location, condition, branches))
-        return tuple(found)
+                    commands.append(_Command(f"a{len(commands) + 1}", location, condition, branches))
+        return tuple(commands)
 
     @cached_property
     def _choices(self) -> dict[int, dict[_Choice, list[ClosedCommand]]]:
-        found: dict[int, dict[_Choice, list[ClosedCommand]]] = {place: {} for place in range(len(self._places))}
-        for step in self._laid.steps:
+        choices: dict[int, dict[_Choice, list[ClosedCommand]]] = {place: {} for place in range(len(self._places))}
+        for step in self._model.steps:
             occurrence = step.command.occurrence
-            chosen = tuple((guard, said) for guard, said in occurrence.verdicts if guard not in self._odds)
-            found[step.command.source].setdefault((occurrence.source, occurrence.event, chosen), []).append(step)
-        return found
+            free_verdicts = tuple((guard, outcome) for guard, outcome in occurrence.verdicts if guard not in self._odds)
+            choices[step.command.source].setdefault((occurrence.source, occurrence.event, free_verdicts), []).append(
+                step
+            )
+        return choices
 
     def _split(
         self, choice: _Choice, steps: Sequence[ClosedCommand]
     ) -> Iterator[tuple[Expr, tuple[_ChoiceBranch, ...]]]:
-        """Give, for each way in which the values decide what every verdict does, the condition and the branches."""
+        """Yield the condition and the branches for each way in which the values decide the results of all verdicts."""
         first = steps[0].command.occurrence.verdicts
-        asked = [guard for guard, _ in first if guard in self._odds]
+        guards = [guard for guard, _ in first if guard in self._odds]
         combinations: list[tuple[tuple[str, Outcome], ...]] = [()]
-        for guard in asked:
-            outcomes = self._laid.machine.guard_named[guard].outcomes
-            combinations = [(*rest, (guard, said)) for rest in combinations for said in outcomes]
+        for guard in guards:
+            outcomes = self._model.machine.guard_named[guard].outcomes
+            combinations = [(*rest, (guard, outcome)) for rest in combinations for outcome in outcomes]
         ways: list[tuple[Expr, tuple[_ChoiceBranch, ...]]] = [(TRUE, ())]
-        for said in combinations:
-            wanted = set(said) | set(choice[2])
-            mine = [step for step in steps if set(step.command.occurrence.verdicts) == wanted]
-            refused = negated(any_of(step.condition for step in mine))
+        for combination in combinations:
+            verdicts = set(combination) | set(choice[2])
+            mine = [step for step in steps if set(step.command.occurrence.verdicts) == verdicts]
+            otherwise = negation(any_of(step.condition for step in mine))
             options: list[tuple[Expr, ClosedCommand | None]] = [
                 *((step.condition, step) for step in mine),
-                (refused, None),
+                (otherwise, None),
             ]
-            probability = " * ".join(self._probability(guard, outcome) for guard, outcome in said) or "1"
+            probability = " * ".join(self._probability(guard, outcome) for guard, outcome in combination) or "1"
             ways = [
-                (both, (*branches, _ChoiceBranch(probability, step, said)))
+                (both, (*branches, _ChoiceBranch(probability, step, combination)))
                 for condition, branches in ways
                 for option, step in options
-                if self._laid.ground.grounded(both := all_of([condition, option])) != FALSE
+                if self._model.ground.ground_condition(both := all_of([condition, option])) != FALSE
             ]
             if len(ways) > _MOST_BRANCHES:
                 raise ExportError(f"{choice[1]}: its verdicts decide in more than {_MOST_BRANCHES} ways")
@@ -177,11 +178,11 @@ class _PrismModel:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the model."""
-        laid, machine = self._laid, self._laid.machine
+        model, machine = self._model, self._model.machine
         is_chain = all(len(choices) <= 1 for choices in self._choices.values())
-        yield f"// {machine.name}, written by `dsa export --to prism` for {laid.made_for}; export it again for other values."
+        yield f"// {machine.name}, written by `dsa export --to prism` for {model.made_for}; export it again for other values."
         for guard in machine.guards:
-            is_asked = any(guard.name in dict(s.command.occurrence.verdicts) for s in laid.steps)
+            is_asked = any(guard.name in dict(s.command.occurrence.verdicts) for s in model.steps)
             if is_asked and guard.name not in self._odds:
                 yield f"// {guard.name} has no odds that add up to 1 over what it says, so its verdicts are somebody's choice."
         if is_chain:
@@ -192,17 +193,17 @@ class _PrismModel:
         yield ""
         for name, value in machine.constants.items():
             kind = "bool" if isinstance(value, bool) else "int"
-            number = str(value).lower() if isinstance(value, bool) else laid.ground.number(value)
+            number = str(value).lower() if isinstance(value, bool) else model.ground.number(value)
             yield f"const {kind} {self._spelling.give('p_', name)} = {number};"
-        yield from (f"const int {self._spelling.give('k_', s)} = {number};" for s, number in laid.symbols.items())
+        yield from (f"const int {self._spelling.give('k_', s)} = {number};" for s, number in model.symbols.items())
         yield from (f"const int {name} = {place};" for place, name in enumerate(self._places))
         yield ""
         yield "module machine"
         yield f"  at : [0..{max(1, len(self._places) - 1)}] init {self._places[0]};"
-        yield from (f"  {self._declared(field)}" for field in laid.fields)
-        for asked, odds in self._odds.items():
+        yield from (f"  {self._declaration(field)}" for field in model.fields)
+        for guard_name, odds in self._odds.items():
             if len(odds.numbers) > 1:
-                yield f"  {self._memory(asked)} : [0..{len(odds.numbers) - 1}] init 0;  // how often in a row it has failed"
+                yield f"  {self._memory(guard_name)} : [0..{len(odds.numbers) - 1}] init 0;  // how often in a row it has failed"
         for command in self._commands:
             yield from self._command(command)
         busy = {command.location for command in self._commands}
@@ -213,8 +214,8 @@ class _PrismModel:
         yield from self._rewards()
         yield from self._properties(is_chain=is_chain)
 
-    def _declared(self, field: Field) -> str:
-        initial, name = self._value(self._laid.initial[field.name]), self._spelling.give("v_", field.name)
+    def _declaration(self, field: Field) -> str:
+        initial, name = self._value(self._model.initial[field.name]), self._spelling.give("v_", field.name)
         kind = "bool" if field.is_bool else f"[{field.low}..{field.low + field.size - 1}]"
         return f"{name} : {kind} init {initial};"
 
@@ -232,11 +233,11 @@ class _PrismModel:
             case Name(name, "variable" | "parameter" as kind):
                 return self._spelling.give("v_" if kind == "variable" else "p_", name)
             case Name(name, "state"):
-                return self._at(self._laid.inside(name))
+                return self._at(self._model.inside(name))
             case Name(name, "pending"):
-                return self._at(self._laid.pending(name))
+                return self._at(self._model.pending(name))
             case Name() | Verdict():
-                raise AssertionError("what happens is no part of a state")
+                raise AssertionError("events, effects and verdicts are not parts of a state")
 
     def _at(self, places: Iterable[int]) -> str:
         return f"({' | '.join(f'at = {self._places[place]}' for place in places) or 'false'})"
@@ -244,7 +245,7 @@ class _PrismModel:
     def _command(self, command: _Command) -> Iterator[str]:
         condition = "" if command.condition == TRUE else f" & ({self.write(command.condition)})"
         for branch in command.branches:
-            yield f"  // {branch.step.comment if branch.step else f'{_said(branch)}: refused, which dsa check reports'}"
+            yield f"  // {branch.step.comment if branch.step else f'{_verdict_text(branch)}: refused, which dsa check reports'}"
         branches = " + ".join(f"{branch.probability} : {self._update(branch)}" for branch in command.branches)
         yield f"  [{command.label}] at = {self._places[command.location]}{condition} -> {branches};"
 
@@ -254,34 +255,34 @@ class _PrismModel:
         command = branch.step.command
         parts = [f"(at' = {self._places[command.target]})"]
         parts += [f"({self._spelling.give('v_', name)}' = {self.write(value)})" for name, value in command.updates]
-        for guard, said in branch.said:
+        for guard, outcome in branch.verdicts:
             last = len(self._odds[guard].numbers) - 1
             if last:
                 name = self._memory(guard)
-                parts.append(f"({name}' = {f'min({name} + 1, {last})' if said == 'failed' else 0})")
+                parts.append(f"({name}' = {f'min({name} + 1, {last})' if outcome == 'failed' else 0})")
         return " & ".join(parts)
 
     def _labels(self) -> Iterator[str]:
-        names = [state.name for state in self._laid.machine.states]
+        names = [state.name for state in self._model.machine.states]
         yield from (
-            f'label "{self._spelling.give("in_", name)}" = {self._at(self._laid.inside(name))};' for name in names
+            f'label "{self._spelling.give("in_", name)}" = {self._at(self._model.inside(name))};' for name in names
         )
         yield ""
 
     def _rewards(self) -> Iterator[str]:
         """Count every effect."""
-        for effect in self._laid.machine.effects:
+        for effect in self._model.machine.effects:
             lines = [line for command in self._commands if (line := self._reward(command, effect.name))]
             if lines:
                 yield from (f'rewards "{self._spelling.give("effect_", effect.name)}"', *lines, "endrewards", "")
 
     def _reward(self, command: _Command, effect: str) -> str:
-        counted = ((b.probability, b.step.command.effects.count(effect)) for b in command.branches if b.step)
-        parts = [f"{probability} * {count}" for probability, count in counted if count]
+        counts = ((b.probability, b.step.command.effects.count(effect)) for b in command.branches if b.step)
+        parts = [f"{probability} * {count}" for probability, count in counts if count]
         return f"  [{command.label}] true : {' + '.join(parts)};" if parts else ""
 
     def _properties(self, *, is_chain: bool) -> Iterator[str]:
-        for number, item in enumerate(self._laid.machine.properties, 1):
+        for number, item in enumerate(self._model.machine.properties, 1):
             place = f"line {item.span.line}: " if item.span else ""
             yield f"// {place}{show(item.form)}"
             if words := _unsaid(item.form):
@@ -305,5 +306,5 @@ class _PrismModel:
                 raise AssertionError("every other form is said in words")
 
 
-def _said(branch: _ChoiceBranch) -> str:
-    return ", ".join(f"{guard}.{outcome}" for guard, outcome in branch.said) or "the event"
+def _verdict_text(branch: _ChoiceBranch) -> str:
+    return ", ".join(f"{guard}.{outcome}" for guard, outcome in branch.verdicts) or "the event"

@@ -1,7 +1,6 @@
-"""A machine as a Promela model for SPIN: one process, one `d_step` for each command.
+"""Promela models: a machine for SPIN, as one process with one `d_step` for each command.
 
-Takes a machine, gives text. Without any `-DPROPERTY_k` the model has the machine's configurations as its states, and no others; what a
-property must remember is compiled in only when it is asked for.
+Without `-DPROPERTY_k` the states of the model are exactly the machine's configurations. The memory of a property is compiled in only with its option.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,7 @@ from dsa.expr import TRUE, BooleanDomain, Expr, Leaf, Name, Symbol, Value, Verdi
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import GuardedCommand
-from dsa.targets.closed import ClosedCommand, ClosedModel, closed, happened_on, require_small, sequential
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed_model, happened_on, require_small, sequential
 from dsa.targets.spelling import Identifiers, Syntax
 
 SYNTAX = Syntax("&&", "||", "!")
@@ -23,15 +22,15 @@ _BYTE, _SHORT = 256, 2**15
 
 def promela(machine: Machine) -> str:
     """Write a machine as a Promela model at its parameter values. Raises ExportError."""
-    laid = closed(machine)
-    require_small(laid, "SPIN")
-    return "\n".join(_PromelaModel(laid).lines()) + "\n"
+    model = closed_model(machine)
+    require_small(model, "SPIN")
+    return "\n".join(_PromelaModel(model).lines()) + "\n"
 
 
 def promela_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Return which properties the model does not say, and why."""
-    found = ((item, _unsaid(item.form)) for item in machine.properties)
-    return tuple(f"{declarations.show(item.form)}: {words}" for item, words in found if words)
+    """Return the properties that the model leaves out, and why."""
+    reasons = ((item, _unsaid(item.form)) for item in machine.properties)
+    return tuple(f"{declarations.show(item.form)}: {words}" for item, words in reasons if words)
 
 
 def _unsaid(form: declarations.Form) -> str:
@@ -39,7 +38,7 @@ def _unsaid(form: declarations.Form) -> str:
         case declarations.EverywherePossible():
             return "no temporal formula over single runs says it"
         case declarations.LeadsTo(doubts=(_, *_)):
-            return "that an effect fails, or never answers, is no part of the model; dsa check judges it"
+            return "that an effect fails, or never answers, is not a part of the model; dsa check judges it"
         case declarations.LeadsTo(is_weak=True):
             return "only strong fairness is written out; dsa check judges it"
         case declarations.Probability() | declarations.ExpectedCount():
@@ -49,49 +48,49 @@ def _unsaid(form: declarations.Form) -> str:
 
 
 class _PromelaModel:
-    def __init__(self, laid: ClosedModel) -> None:
-        self._laid = laid
-        self.spelled = Identifiers().give
-        self._places = [self.spelled("at_", laid.label(place)) for place in range(len(laid.locations))]
-        numbered = enumerate(laid.machine.properties, 1)
-        self._watches = [(number, item, _PropertyWatch(self, item.form)) for number, item in numbered]
+    def __init__(self, model: ClosedModel) -> None:
+        self._model = model
+        self.spell = Identifiers().give
+        self._places = [self.spell("at_", model.label(place)) for place in range(len(model.locations))]
+        numbers_and_items = enumerate(model.machine.properties, 1)
+        self._watches = [(number, item, _PropertyWatch(self, item.form)) for number, item in numbers_and_items]
 
     def lines(self) -> Iterator[str]:
-        laid = self._laid
-        said = [each for each in self._watches if not _unsaid(each[2].form)]
-        watched = [(number, item, list(watch.lines())) for number, item, watch in said]
-        yield from self._heading([number for number, _, _ in watched])
-        for name, value in laid.machine.constants.items():
-            yield f"#define {self.spelled('p_', name)} {laid.ground.number(value)}"
-        for symbol, value in laid.symbols.items():
-            yield f"#define {self.spelled('k_', symbol)} {value}"
+        model = self._model
+        watches = [each for each in self._watches if not _unsaid(each[2].form)]
+        properties = [(number, item, list(watch.lines())) for number, item, watch in watches]
+        yield from self._heading([number for number, _, _ in properties])
+        for name, value in model.machine.constants.items():
+            yield f"#define {self.spell('p_', name)} {model.ground.number(value)}"
+        for symbol, value in model.symbols.items():
+            yield f"#define {self.spell('k_', symbol)} {value}"
         yield from (f"#define {name} {place}" for place, name in enumerate(self._places))
         yield ""
         yield f"{_width(0, len(self._places) + 1)} at = {self._places[0]};"
-        for variable, field in zip(laid.machine.variables, laid.fields, strict=True):
-            yield self._declared(variable, field)
-        kept = {name for step in laid.steps for name in sequential(step.command.updates)[0]}
-        for field in laid.fields:
-            if field.name in kept:
-                yield f"hidden int {self.spelled('old_', field.name)};  /* scratch of one d_step */"
+        for variable, field in zip(model.machine.variables, model.fields, strict=True):
+            yield self._declaration(variable, field)
+        old_names = {name for step in model.steps for name in sequential(step.command.updates)[0]}
+        for field in model.fields:
+            if field.name in old_names:
+                yield f"hidden int {self.spell('old_', field.name)};  /* scratch of one d_step */"
         yield ""
         yield from self._words()
         yield from self._atoms()
-        for number, item, lines in watched:
+        for number, item, lines in properties:
             place = f", line {item.span.line}" if item.span else ""
             yield f"#ifdef PROPERTY_{number}  /* {_comment(declarations.show(item.form))}{place} */"
             yield from (*lines, "#endif", "")
-        if watched:
+        if properties:
             for hook in _HOOKS:
                 yield from (f"#ifndef {hook.partition('(')[0]}", f"#define {hook}", "#endif")
             yield ""
-        yield from self._process(has_properties=bool(watched))
+        yield from self._process(has_properties=bool(properties))
 
-    def _heading(self, said: list[int]) -> Iterator[str]:
-        yield f"/* {self._laid.machine.name}, for SPIN 6, written by `dsa export --to promela`"
-        yield f" * for {_comment(self._laid.made_for)}; export it again for other values."
+    def _heading(self, numbers: list[int]) -> Iterator[str]:
+        yield f"/* {self._model.machine.name}, for SPIN 6, written by `dsa export --to promela`"
+        yield f" * for {_comment(self._model.made_for)}; export it again for other values."
         yield " * All configurations: spin -a FILE && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m1000000"
-        if said:
+        if numbers:
             yield " * One property: spin -DPROPERTY_1 -a FILE && gcc -O2 -o pan pan.c && ./pan -a -m1000000"
             yield " * An error is a counterexample (of `possible`, a witness); spin -t -p FILE shows it."
         yield " * A run may end anywhere here: that it gets stuck is what `dsa check` reports. */"
@@ -102,50 +101,50 @@ class _PromelaModel:
             if words := _unsaid(watch.form):
                 yield f"/* Property {number} is not said here: {_comment(declarations.show(item.form))}: {words}. */"
 
-    def _declared(self, variable: Variable, field: Field) -> str:
+    def _declaration(self, variable: Variable, field: Field) -> str:
         is_bool = isinstance(variable.domain, BooleanDomain)
         width = "bool" if is_bool else _width(field.low, field.low + field.size)
-        initial = self._value(self._laid.initial[field.name])
-        return f"{width} {self.spelled('v_', field.name)} = {initial};"
+        initial = self._value(self._model.initial[field.name])
+        return f"{width} {self.spell('v_', field.name)} = {initial};"
 
     def _value(self, value: Value) -> str:
-        return self.spelled("k_", value) if isinstance(value, str) else show_value(value)
+        return self.spell("k_", value) if isinstance(value, str) else show_value(value)
 
-    def write(self, expr: Expr, kept: Iterable[str] = ()) -> str:
-        """Write an expression at a configuration or a moment; variables in `kept` have been set aside."""
-        return SYNTAX.write(expr, lambda node: self._leaf(node, frozenset(kept)))
+    def write(self, expr: Expr, old_names: Iterable[str] = ()) -> str:
+        """Return an expression at a configuration or a moment; variables in `old_names` have their old values saved."""
+        return SYNTAX.write(expr, lambda node: self._leaf(node, frozenset(old_names)))
 
-    def _leaf(self, node: Leaf, kept: frozenset[str]) -> str:
+    def _leaf(self, node: Leaf, old_names: frozenset[str]) -> str:
         match node:
             case Symbol(value):
-                return self.spelled("k_", value)
+                return self.spell("k_", value)
             case Verdict(guard, outcome):
-                return self.spelled("said_", f"{guard}.{outcome}")
+                return self.spell("said_", f"{guard}.{outcome}")
             case Name(name, "variable"):
-                return self.spelled("old_" if name in kept else "v_", name)
+                return self.spell("old_" if name in old_names else "v_", name)
             case Name(name, kind):
-                return self.spelled(_PREFIXES[kind], name)
+                return self.spell(_PREFIXES[kind], name)
 
     def _atoms(self) -> Iterator[str]:
         """Define the states, pending effects, events, effects and verdicts that properties name."""
-        laid = self._laid
+        model = self._model
         for node in dict.fromkeys(n for _, _, watch in self._watches if not _unsaid(watch.form) for n in watch.atoms()):
             match node:
                 case Name(name, "state"):
-                    places = [f"at == {self._places[place]}" for place in laid.inside(name)]
+                    places = [f"at == {self._places[place]}" for place in model.inside(name)]
                 case Name(name, "pending"):
-                    places = [f"at == {self._places[place]}" for place in laid.pending(name)]
+                    places = [f"at == {self._places[place]}" for place in model.pending(name)]
                 case Name(name, _):
                     places = self.steps_at(lambda c, name=name: happened_on(c.occurrence, c.effects, name))  # type: ignore[misc]  # mypy cannot infer the default
                 case Verdict(guard, outcome):
-                    said = (guard, outcome)
-                    places = self.steps_at(lambda c, said=said: said in c.occurrence.verdicts)  # type: ignore[misc]  # as above
+                    verdict = (guard, outcome)
+                    places = self.steps_at(lambda c, verdict=verdict: verdict in c.occurrence.verdicts)  # type: ignore[misc]  # as above
             yield f"#define {self._leaf(node, frozenset())} ({' || '.join(places) or 'false'})"
         yield ""
 
-    def steps_at(self, wanted: Callable[[GuardedCommand], bool]) -> list[str]:
-        """Return that the step taken is one of some."""
-        return [f"step == {number}" for number in self._laid.numbers(lambda step: wanted(step.command))]
+    def steps_at(self, predicate: Callable[[GuardedCommand], bool]) -> list[str]:
+        """Return the conditions that the step taken is one of those with `predicate`."""
+        return [f"step == {number}" for number in self._model.numbers(lambda step: predicate(step.command))]
 
     def _process(self, *, has_properties: bool) -> Iterator[str]:
         yield "active proctype machine()"
@@ -154,18 +153,18 @@ class _PromelaModel:
             yield "  START"
         yield "end:"
         yield "  do"
-        for step in self._laid.steps:
+        for step in self._model.steps:
             yield f"  /* {step.number}. {_comment(step.comment)} */"
             yield f"  :: d_step {{ {self._guard(step)} -> {self._body(step, has_properties=has_properties)} }}"
-        yield from self._reading()
+        yield from self._read_all()
         if has_properties:
             yield "  REST"
         yield "  od"
         yield "}"
 
-    def _reading(self) -> Iterator[str]:
-        """Read every variable: SPIN leaves those that nothing reads out of its states."""
-        total = " + ".join(self.spelled("v_", field.name) for field in self._laid.fields) or "0"
+    def _read_all(self) -> Iterator[str]:
+        """Yield a step that reads every variable, as SPIN leaves unread ones out of its states."""
+        total = " + ".join(self.spell("v_", field.name) for field in self._model.fields) or "0"
         yield "  /* Never taken: SPIN leaves variables that nothing reads out of its states. */"
         yield f"  :: d_step {{ at == {len(self._places)} && {total} == 0 -> skip }}"
 
@@ -180,37 +179,37 @@ class _PromelaModel:
         return f"({text})" if " || " in text else text
 
     def _body(self, step: ClosedCommand, *, has_properties: bool) -> str:
-        kept, updates = sequential(step.command.updates)
-        parts = [f"{self.spelled('old_', name)} = {self.spelled('v_', name)}" for name in kept]
-        parts += [f"{self.spelled('v_', name)} = {self.write(value, kept)}" for name, value in updates]
+        old_names, updates = sequential(step.command.updates)
+        parts = [f"{self.spell('old_', name)} = {self.spell('v_', name)}" for name in old_names]
+        parts += [f"{self.spell('v_', name)} = {self.write(value, old_names)}" for name, value in updates]
         parts.append(f"at = {self._places[step.command.target]}")
         body = "; ".join(parts)
         return f"BEFORE {body} TAKEN({step.number})" if has_properties else body
 
     def fairness(self, form: declarations.LeadsTo) -> tuple[list[str], list[str]]:
-        """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""
-        found, broken = [], []
-        for promise in self._laid.promises:
-            ended = self.steps_at(lambda c, promise=promise: promise in c.ended)  # type: ignore[misc]  # as above
-            waiting = " || ".join(f"at == {self._places[place]}" for place in self._laid.keeping(promise))
-            found.append(" || ".join((f"!({waiting})", *ended)))
+        """Return the conditions that recur in every fair run (S12, `assuming fair`), and those that make a run that gave up an event unfair."""
+        conditions, violations = [], []
+        for promise in self._model.promises:
+            endings = self.steps_at(lambda c, promise=promise: promise in c.endings)  # type: ignore[misc]  # as above
+            places = " || ".join(f"at == {self._places[place]}" for place in self._model.promise_locations(promise))
+            conditions.append(" || ".join((f"!({places})", *endings)))
         for number, name in enumerate(form.fair, 1):
-            steps = [s for s in self._laid.steps if happened_on(s.command.occurrence, s.command.effects, name)]
+            steps = [s for s in self._model.steps if happened_on(s.command.occurrence, s.command.effects, name)]
             can = " || ".join(f"({self._guard(step)})" for step in steps) or "false"
-            broken.append(f"gave_up_{number} && ({can})")
-            found.append(" || ".join([f"gave_up_{number}", *(f"step == {step.number}" for step in steps)]))
-        return found, broken
+            violations.append(f"gave_up_{number} && ({can})")
+            conditions.append(" || ".join([f"gave_up_{number}", *(f"step == {step.number}" for step in steps)]))
+        return conditions, violations
 
-    def resting(self) -> str:
-        """Where a run may stay for ever (S12)."""
-        system = self._laid.system
+    def rest_condition(self) -> str:
+        """Return the condition under which a run may stay for ever (S12)."""
+        system = self._model.system
         free = [f"at == {name}" for place, name in enumerate(self._places) if system.may_rest(place)]
         return " || ".join(free) or "false"
 
 
 @attrs.frozen
 class _PropertyWatch:
-    """How one property is looked out for."""
+    """The watch for one property."""
 
     model: _PromelaModel
     form: declarations.Form
@@ -218,38 +217,38 @@ class _PropertyWatch:
     def atoms(self) -> Iterator[Name | Verdict]:
         """Yield the names other than variables' and parameters', and the verdicts."""
         for node in (node for expr in declarations.expressions(self.form) for node in walk(expr)):
-            if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _DEFINED):
+            if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _ATOM_KINDS):
                 yield node
 
     def lines(self) -> Iterator[str]:
-        """Declare what the property remembers and what is looked at after each step."""
+        """Yield the declarations of the property's memory, and its check after each step."""
         write = self.model.write
         match self.form:
             case declarations.LeadsTo():
                 yield from self._liveness(self.form)
                 return
-            case declarations.UnchangedClaim(trigger, compared):
-                yield from (f"hidden int before_{place};" for place in range(len(compared)))
-                copies = "; ".join(f"before_{place} = ({write(expr)})" for place, expr in enumerate(compared))
+            case declarations.UnchangedClaim(trigger, expressions):
+                yield from (f"hidden int before_{place};" for place in range(len(expressions)))
+                copies = "; ".join(f"before_{place} = ({write(expr)})" for place, expr in enumerate(expressions))
                 yield f"#define BEFORE {copies};"
-                same = " && ".join(f"before_{place} == ({write(expr)})" for place, expr in enumerate(compared))
+                same = " && ".join(f"before_{place} == ({write(expr)})" for place, expr in enumerate(expressions))
                 yield f"inline watch() {{ assert(!({write(trigger)}) || ({same})) }}"
                 yield "#define START skip;"
             case _:
-                declared, watch = self._safety()
-                yield from declared
+                memory, watch = self._safety()
+                yield from memory
                 yield f"inline watch() {{ {watch} }}"
                 yield "#define START d_step { step = 0; watch() }"
         yield "hidden int step;  /* which step was taken: scratch */"
         yield "#define TAKEN(number) ; step = number; watch()"
 
     def _liveness(self, form: declarations.LeadsTo) -> Iterator[str]:
-        """Claim a fair run in which Q is owed for ever. Fair is one that goes round: each condition in turn, again and again.
+        """Yield a never claim: a fair run in which Q is due for ever. In a fair run each condition comes true in turn, again and again.
 
-        Written out as a claim of its own: SPIN's translation of the same formula takes hours when several things must be fair.
+        It is written out, because SPIN's translation of the same formula takes hours if several things must be fair.
         """
         cause, goal = self.model.write(form.cause), self.model.write(form.goal)
-        fair, broken = self.model.fairness(form)
+        fair, violations = self.model.fairness(form)
         yield "int step = 0;  /* which step was taken; 0 at the start and while a run rests */"
         yield "byte turn = 0;  /* which condition of fairness comes next; 255: this run is not fair */"
         yield "bool round = false;"
@@ -259,7 +258,7 @@ class _PropertyWatch:
         )
         yield "inline watch() {"
         yield "  round = false;"
-        yield from (f"  if :: {condition} -> turn = 255 :: else fi;" for condition in broken)
+        yield from (f"  if :: {condition} -> turn = 255 :: else fi;" for condition in violations)
         yield from (
             f"  if :: turn == {n} && ({condition}) -> turn = {n + 1} :: else fi;" for n, condition in enumerate(fair)
         )
@@ -269,7 +268,7 @@ class _PropertyWatch:
         giving_up = "".join(
             f" :: d_step {{ !gave_up_{n} -> gave_up_{n} = true; round = false }}" for n in range(1, len(form.fair) + 1)
         )
-        yield f"#define REST :: d_step {{ {self.model.resting()} -> step = 0; watch() }}{giving_up}"
+        yield f"#define REST :: d_step {{ {self.model.rest_condition()} -> step = 0; watch() }}{giving_up}"
         yield "never {"
         yield f"  do :: ({cause}) && !({goal}) -> break :: true od;"
         yield "owed:"
@@ -288,8 +287,8 @@ class _PropertyWatch:
             case declarations.OnlyAfter(later, earlier):
                 watch = f"seen = (seen || ({write(earlier)})); assert(!({write(later)}) || seen)"
                 return ["bool seen = false;"], watch
-            case declarations.AtMost(bound, counted, between):
-                count = f"if :: ({write(counted)}) -> assert(count < {write(bound)}); count = count + 1 :: else fi"
+            case declarations.AtMost(bound, moment, between):
+                count = f"if :: ({write(moment)}) -> assert(count < {write(bound)}); count = count + 1 :: else fi"
                 if between is None:
                     return ["int count = 0;"], count
                 opens, closes = map(write, between)
@@ -304,7 +303,7 @@ class _PropertyWatch:
 
 
 _PREFIXES = {"parameter": "p_", "state": "in_", "pending": "pending_", "event": "event_", "effect": "effect_"}
-_DEFINED = {"state", "pending", "event", "effect"}
+_ATOM_KINDS = {"state", "pending", "event", "effect"}
 _HOOKS = ("BEFORE", "TAKEN(number)", "START", "REST")
 
 
@@ -316,5 +315,5 @@ def _width(low: int, end: int) -> str:
 
 
 def _comment(text: str) -> str:
-    """Write a text so that it stays in its comment."""
+    """Return a text that does not end its comment."""
     return text.replace("*/", "* /").replace("/*", "/ *")

@@ -1,7 +1,7 @@
-"""A machine as SCXML (W3C, 2015): nested states, transitions on leaves, effects sent to the parent session.
+"""SCXML documents (W3C, 2015): a machine with nested states, transitions on leaves, and effects sent to the parent session.
 
-Takes a machine, gives text. Expressions are in what ECMAScript and python-statemachine's loader have in common, so truth values are 0 and 1.
-An event carries its verdicts as data: `_event.data.g == 'passed'`. An event that the table refuses changes nothing.
+Expressions use what ECMAScript and python-statemachine's loader have in common, so truth values are 0 and 1. An event carries its verdicts as data:
+`_event.data.g == 'passed'`. An event that the table refuses changes nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,10 @@ from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.
 SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
-#: The namespace of what SCXML has no word for: domains.
+#: The namespace for domains, for which SCXML has no word.
 NAMESPACE = "urn:dsa:machine"
-#: What python-statemachine's own classes mean by these names: states and events that are called so get another name, and
-#: so does whatever begins with `_`, which is Python's and the library's own.
+#: Names of python-statemachine's own classes: states and events with these names get another one, and
+#: so do names that begin with `_`, which belong to Python and the library.
 TAKEN = frozenset({
     "activate_initial_state", "active_listeners", "add_event", "add_from_attributes", "add_inherited", "add_listener",
     "add_state", "allow_event_without_transition", "allowed_events", "atomic_configuration_update", "bind_events_to",
@@ -34,7 +34,7 @@ TAKEN = frozenset({
 })  # fmt: skip
 #: The loader reads these words as operators and constants, in texts too.
 _WORDS = frozenset({"v", "null", "true", "false"})
-#: Names of verdicts that the loader or the engine around it means something else by.
+#: Names of guards that mean something else to the loader or the engine.
 _OTHER_DATA = _WORDS | frozenset({
     *kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target", "transition", "self", "delay",
     "internal", "send_id", "args", "kwargs", "trigger_data", "error", "key", "cache_key", "on_error",
@@ -73,7 +73,7 @@ class _Document:
 
     @property
     def _start(self) -> str:
-        """Return the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
+        """Return the id of the initial state. A state around all that are not final starts and ends the timers of `*`."""
         start = start_of(self._machine)
         around = timers_of(self._machine, STAR) and start not in self._machine.final_states
         return self._ids.give("", "any state") if around else self._id(start)
@@ -84,7 +84,7 @@ class _Document:
         first = start if start in {node.name for node in nodes} else nodes[0].name
         yield f'  <state id="{self._ids.give("", "any state")}" initial={quoteattr(self._id(first))}>'
         yield "    <onentry>"
-        yield from (f"      {_started(what, self._timer(what))}" for what in timers)
+        yield from (f"      {_start_timer(what, self._timer(what))}" for what in timers)
         yield "    </onentry>"
         yield "    <onexit>"
         yield from (f'      <cancel sendid="{self._timer(what)}"/>' for what in timers)
@@ -100,8 +100,10 @@ class _Document:
         for variable in machine.variables:
             name, value = self._variable(variable.name), self._value(self._initial[variable.name])
             yield f"    <data id={quoteattr(name)} expr={quoteattr(value)} dsa:domain={quoteattr(self._domain(variable.name))}/>"
-        kept = {name for leaf in machine.leaves for a in self._leaves.arrows(leaf) for name in sequential(a.updates)[0]}
-        for name in sorted(kept):
+        old_names = {
+            name for leaf in machine.leaves for a in self._leaves.arrows(leaf) for name in sequential(a.updates)[0]
+        }
+        for name in sorted(old_names):
             yield f'    <data id="{self._data.give("old_", name)}" expr="0" dsa:domain="scratch"/>'
         for name in self._flags.values():
             yield f'    <data id="{name}" expr="0" dsa:domain="0..1"/>'
@@ -139,10 +141,10 @@ class _Document:
         yield from (f"{indent}{name}{initial}>", *lines, f"{indent}</{tag}>")
 
     def _inside(self, node: Node, indent: str) -> Iterator[str]:
-        if node.timers or node.dropped:
+        if node.timers or node.drops:
             yield f"{indent}<onentry>"
-            yield from (f"{indent}  {_started(what, self._timer(what))}" for what in node.timers)
-            yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.dropped)
+            yield from (f"{indent}  {_start_timer(what, self._timer(what))}" for what in node.timers)
+            yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.drops)
             yield f"{indent}</onentry>"
         if node.timers:
             yield f"{indent}<onexit>"
@@ -174,34 +176,34 @@ class _Document:
         yield f"{indent}</transition>"
 
     def _content(self, arrow: LeafTransition) -> Iterator[str]:
-        kept, updates = sequential(arrow.updates)
-        for name in kept:
+        old_names, updates = sequential(arrow.updates)
+        for name in old_names:
             yield f'<assign location="{self._data.give("old_", name)}" expr="{self._variable(name)}"/>'
         for name, value in updates:
-            yield from self._assign(self._variable(name), value, frozenset(kept))
+            yield from self._assign(self._variable(name), value, frozenset(old_names))
         for effect, waits in arrow.flags:
             yield f'<assign location="{self._flags[effect]}" expr="{int(waits)}"/>'
         if arrow.again:
             again = timer(*arrow.key)  # type: ignore[arg-type]  # only a timer's own row starts it again
             yield f'<cancel sendid="{self._timer(again)}"/>'
-            yield _started(again, self._timer(again))
+            yield _start_timer(again, self._timer(again))
         for item in arrow.row.effects:
-            sent = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
-            yield f'<send event="{sent.replace(" ", ".")}" target="#_parent"/>'
+            event = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
+            yield f'<send event="{event.replace(" ", ".")}" target="#_parent"/>'
 
-    def _assign(self, location: str, value: expr.Expr, kept: frozenset[str]) -> Iterator[str]:
+    def _assign(self, location: str, value: expr.Expr, old_names: frozenset[str]) -> Iterator[str]:
         if isinstance(value, expr.Boolean):
             yield f'<assign location="{location}" expr="{int(value.value)}"/>'
         elif isinstance(value, expr.Name) and self._is_condition(value):
-            yield f'<assign location="{location}" expr="{self._data.give("old_" if value.name in kept else "v_", value.name)}"/>'
+            yield f'<assign location="{location}" expr="{self._data.give("old_" if value.name in old_names else "v_", value.name)}"/>'
         elif self._is_condition(value):
-            yield f"<if cond={quoteattr(self._write(value, kept))}>"
+            yield f"<if cond={quoteattr(self._write(value, old_names))}>"
             yield f'  <assign location="{location}" expr="1"/>'
             yield "<else/>"
             yield f'  <assign location="{location}" expr="0"/>'
             yield "</if>"
         else:
-            yield f"<assign location={quoteattr(location)} expr={quoteattr(self._write(value, kept))}/>"
+            yield f"<assign location={quoteattr(location)} expr={quoteattr(self._write(value, old_names))}/>"
 
     def _is_condition(self, node: expr.Expr) -> bool:
         if isinstance(node, expr.Name):
@@ -209,10 +211,10 @@ class _Document:
             return isinstance(domain, expr.BooleanDomain)
         return not isinstance(node, expr.Integer | expr.Symbol | expr.Arithmetic | expr.Negate)
 
-    def _write(self, whole: expr.Expr, kept: frozenset[str] = frozenset()) -> str:
-        return SYNTAX.write(whole, lambda node: self._leaf(node, kept))
+    def _write(self, whole: expr.Expr, old_names: frozenset[str] = frozenset()) -> str:
+        return SYNTAX.write(whole, lambda node: self._leaf(node, old_names))
 
-    def _leaf(self, node: Leaf, kept: frozenset[str]) -> str:
+    def _leaf(self, node: Leaf, old_names: frozenset[str]) -> str:
         match node:
             case expr.Symbol(value):
                 return f"'{self._symbols.give('', value)}'"
@@ -220,8 +222,8 @@ class _Document:
                 name = self._guards.give("g" if guard.startswith("_") else "", guard)
                 return f"(_event.data.{name} == '{outcome}')"
             case expr.Name(name, "variable"):
-                spelled = self._data.give("old_" if name in kept else "v_", name)
-                return f"({spelled} == 1)" if self._is_condition(node) else spelled
+                identifier = self._data.give("old_" if name in old_names else "v_", name)
+                return f"({identifier} == 1)" if self._is_condition(node) else identifier
             case expr.Name(name, _):
                 return f"({self._flags[name]} == 1)"
 
@@ -231,5 +233,5 @@ class _Document:
         return str(int(value))
 
 
-def _started(what: Timer, event: str) -> str:
+def _start_timer(what: Timer, event: str) -> str:
     return f'<send event="{event}" id="{event}" delay="{what.duration_ms}ms"/>'

@@ -1,7 +1,7 @@
-"""Names and expressions as other tools write them: every export shares it.
+"""Spelling: identifiers and expressions in the syntax of other tools, for every export.
 
-Takes names and expression trees, gives text. Every identifier is made here, from a prefix and the name, so that no user's name
-is a reserved word of a target or clashes with what an export itself declares.
+`Identifiers` makes every identifier from a prefix and a name, so no user's name is a reserved word of a target or clashes with what an export itself
+declares. `Syntax` writes expression trees.
 """
 
 import re
@@ -25,33 +25,33 @@ from dsa.expr import (
     Or,
     Symbol,
     Verdict,
-    simplified,
+    simplify,
 )
 
 _LONGEST = 60
 
 
 class ExportError(DsaError, ValueError):
-    """Raised when a machine cannot be written for a tool at these parameter values; the message says why."""
+    """Raised for an unknown format, or a machine that a tool cannot take at these parameter values; the message says why."""
 
 
 class Identifiers:
-    """Gives every name an identifier of letters, digits and `_`, the same one each time; `a.b` and `a_b` get different ones."""
+    """A map from names to identifiers of letters, digits and `_`; `a.b` and `a_b` get different ones."""
 
-    def __init__(self, reserved: Collection[str] = ()) -> None:
-        self._used = set(reserved)
-        self._given: dict[tuple[str, str], str] = {}
+    def __init__(self, keywords: Collection[str] = ()) -> None:
+        self._identifiers = set(keywords)
+        self._by_name: dict[tuple[str, str], str] = {}
 
     def give(self, prefix: str, name: str) -> str:
-        """Return the identifier of a name; names are told apart by prefix and name."""
+        """Return the identifier for a prefix and a name, always the same one."""
         key = (prefix, name)
-        if key not in self._given:
-            wanted = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]
-            while wanted in self._used:
-                wanted += "_"
-            self._used.add(wanted)
-            self._given[key] = wanted
-        return self._given[key]
+        if key not in self._by_name:
+            identifier = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]
+            while identifier in self._identifiers:
+                identifier += "_"
+            self._identifiers.add(identifier)
+            self._by_name[key] = identifier
+        return self._by_name[key]
 
 
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
@@ -59,9 +59,9 @@ _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
 
 @attrs.frozen
 class Syntax:
-    """How a target writes expressions; `signs` has the comparisons that it writes in its own way.
+    """The syntax of a target's expressions; `signs` has its own signs of comparisons.
 
-    `negation` stands before its operand; or it is a comparison with a place for the operand: `{} == false`.
+    `negation` comes before its operand; or it is a comparison with a place for the operand: `{} == false`.
     """
 
     conjunction: str
@@ -73,12 +73,12 @@ class Syntax:
 
     def write(self, expr: Expr, leaf: Callable[[Leaf], str]) -> str:
         """Write an expression; `leaf` writes names, verdicts and enumeration values, so that anything may stand around them."""
-        return self._text(simplified(expr), leaf)[0]
+        return self._text(simplify(expr), leaf)[0]
 
     def _text(self, expr: Expr, leaf: Callable[[Leaf], str]) -> tuple[str, int]:
-        def within(operand: Expr, needed: int) -> str:
+        def within(operand: Expr, least_level: int) -> str:
             text, level = self._text(operand, leaf)
-            return f"({text})" if level < needed else text
+            return f"({text})" if level < least_level else text
 
         match expr:
             case Boolean(value):

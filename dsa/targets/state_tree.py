@@ -1,12 +1,10 @@
-"""A machine as arrows between leaves, each with the whole condition under which `step` takes its row: what statechart tools run.
+"""The state tree: a machine as statechart tools run it, with nested states and their timers, and transitions between leaves.
 
-Takes a machine, gives arrows at its parameter values. What is outstanding is kept in one flag for each effect that has answers; an
-arrow's condition reads them, its verdicts and the variables, so a tool that takes any arrow whose condition is true, and ignores an event for
-which there is none, does what `step` does (S3 to S7, S11).
+`Leaves` returns the transitions at the machine's parameter values, each with the whole condition under which `step` takes its row. One flag for each
+effect with answers says whether it is outstanding; conditions read these flags, the verdicts and the variables. A tool that takes any transition whose
+condition is true, and ignores events without one, does what `step` does (S3 to S7, S11).
 
-The states of a machine as a tree, with the timers of each: what statechart tools nest.
-
-Takes a machine, gives frozen nodes. The tree is entered at the machine's start only: arrows lead to leaves.
+`tree` returns the states as frozen nodes. Only the start enters the tree from above: transitions lead to leaves.
 """
 
 from collections.abc import Iterator
@@ -14,14 +12,14 @@ from collections.abc import Iterator
 import attrs
 
 from dsa.declarations import OUTSIDE, STAR, STAY, TIMER_PREFIX, Assign, Cancel, Transition, parse_duration
-from dsa.expr import FALSE, TRUE, Expr, Leaf, Name, all_of, any_of, constant, negated, simplified, substituted
+from dsa.expr import FALSE, TRUE, Expr, Leaf, Name, all_of, any_of, constant, negation, simplify, substitute
 from dsa.ground_system import ground
 from dsa.machine import Machine, sources_left
 from dsa.semantics import Reason
 from dsa.system import closed_system, in_domain
 from dsa.targets.closed import ranges_of, require_numbers
 from dsa.targets.spelling import ExportError
-from dsa.targets.statechart import EventKey, supplied
+from dsa.targets.statechart import EventKey, leaf_rows
 
 #: The greatest whole number up to which a double has them all.
 _EXACT = 2**53 - 1
@@ -31,8 +29,8 @@ _EXACT = 2**53 - 1
 class LeafTransition:
     """One row in one leaf.
 
-    `key` is the event, or the timer with its source. `target` is the leaf entered, None where nothing is left. `flags` are the
-    outstanding effects' new values where they change; `again` says that the row's own timer starts anew without its source being left.
+    `key` is the event, or the timer with its source. `target` is the leaf entered, None if no state is left. `flags` are the
+    new values of effects' flags that change. `again` says that the row's own timer starts again although its source is not left.
     """
 
     leaf: str
@@ -47,16 +45,16 @@ class LeafTransition:
 
     @property
     def comment(self) -> str:
-        """Name the table line: `line 40: idle | specification | generating`."""
+        """Return the line and the row: `line 40: idle | specification | generating`."""
         return f"{f'line {self.row.span.line}' if self.row.span else f'row {self.number + 1}'}: {self.row}"
 
 
 class Leaves:
     """The arrows of a machine, leaf by leaf.
 
-    A condition has only what it needs: that an update stays in its domain, that no other row is enabled, that no effect is
-    emitted twice is asked where some run, as far as names and domains tell, could go wrong there; and `else` is the order in
-    which arrows are tried, unless a row before it may be refused.
+    A condition has only what it needs. It requires that an update stays in its domain, that no other row is enabled and that no effect is
+    emitted twice only if names and domains do not exclude it; and `else` is the order in which arrows are tried, unless a row
+    before it may be refused.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -65,77 +63,77 @@ class Leaves:
         self._places = {id(row): place for place, row in enumerate(machine.transitions)}
         system = closed_system(machine)
         if system.left_out:
-            raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
+            raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
         whole = ground(system)
         self._ranges = ranges_of(whole.fields)
         self._taken = {(system.locations[c.source].state, c.occurrence.source, c.row) for c in system.commands}
         self._doubts: set[tuple[str, int, Reason]] = {
             (system.locations[fault.location].state, row, fault.reason)
             for fault in system.faults
-            if fault.rows and whole.grounded(fault.condition) != FALSE
+            if fault.rows and whole.ground_condition(fault.condition) != FALSE
             for row in fault.rows
         }
 
     def require_exact(self, tool: str) -> None:
-        """Raise ExportError where a number may lie outside those that ECMAScript counts with exactly."""
+        """Raise ExportError if a number may lie outside the exact whole numbers of ECMAScript."""
         arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
-        met = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
-        require_numbers(self._ranges, met, tool, -_EXACT, _EXACT)
+        expressions = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
+        require_numbers(self._ranges, expressions, tool, -_EXACT, _EXACT)
 
     def arrows(self, leaf: str) -> Iterator[LeafTransition]:
         """Yield the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
-        for key, rows in supplied(self._machine, leaf):
+        for key, rows in leaf_rows(self._machine, leaf):
             for row in sorted(rows, key=lambda row: row.is_else):
                 if (leaf, key[0], self._places[id(row)]) in self._taken:
                     yield self._arrow(leaf, key, row, rows)
 
     def _arrow(self, leaf: str, key: EventKey, row: Transition, rows: tuple[Transition, ...]) -> LeafTransition:
         machine, number = self._machine, self._places[id(row)]
-        entered = leaf if row.target == STAY else machine.entered(row.target)
+        target_leaf = leaf if row.target == STAY else machine.entry_leaf(row.target)
         updates = tuple(_updates(machine, row))
-        twice, flags = _flags(machine, row, key, entered)
-        parts = [_waited(machine, key), *self._enabled(leaf, row, rows)]
+        twice, flags = _flags(machine, row, key, target_leaf)
+        parts = [_is_pending(machine, key), *self._enabling_conditions(leaf, row, rows)]
         if (leaf, number, "out_of_domain") in self._doubts:
             parts += [in_domain(self._domains[name], value) for name, value in updates]
         if (leaf, number, "emitted_twice") in self._doubts:
             parts += twice
         condition = self._with_values(all_of(parts))
-        changed = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
-        target = None if row.target == STAY else entered
-        again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, entered))
-        return LeafTransition(leaf, key, row, number, condition, changed, flags, target, again)
+        changes = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
+        target = None if row.target == STAY else target_leaf
+        again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, target_leaf))
+        return LeafTransition(leaf, key, row, number, condition, changes, flags, target, again)
 
-    def _enabled(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
-        """Yield when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""
+    def _enabling_conditions(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
+        """Yield the conditions under which a row, and no other, is enabled, unless the order in which arrows are tried implies them."""
         plain = [other for other in rows if not other.is_else]
-        ordered = not any(
+        is_by_order = not any(
             (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
         )
-        otherwise = negated(any_of(simplified(other.condition) for other in plain))
-        yield simplified(row.condition)
-        if row.is_else and not ordered:
+        otherwise = negation(any_of(simplify(other.condition) for other in plain))
+        yield simplify(row.condition)
+        if row.is_else and not is_by_order:
             yield otherwise
         if (leaf, self._places[id(row)], "ambiguous") in self._doubts:
             for other in rows:
                 if other is not row:
-                    condition = simplified(other.condition)
-                    yield negated(all_of([otherwise, condition]) if other.is_else else condition)
+                    condition = simplify(other.condition)
+                    yield negation(all_of([otherwise, condition]) if other.is_else else condition)
 
     def _with_values(self, expr: Expr) -> Expr:
-        """Put the parameters' values in."""
+        """Replace the parameters by their values."""
         constants = self._machine.constants
 
         def leaf(node: Leaf) -> Expr:
             return constant(constants[node.name]) if isinstance(node, Name) and node.kind == "parameter" else node
 
-        return substituted(expr, leaf)
+        return substitute(expr, leaf)
 
 
 _REASONS: tuple[Reason, ...] = ("ambiguous", "out_of_domain", "emitted_twice")
 
 
-def _waited(machine: Machine, key: EventKey) -> Expr:
-    """Return that an answer is waited for (S7)."""
+def _is_pending(machine: Machine, key: EventKey) -> Expr:
+    """Return the condition that the effect of an answer is outstanding (S7)."""
     source, event = key
     origin = OUTSIDE if source is not None else machine.event_named[event].origin
     return TRUE if origin == OUTSIDE else Name(origin, "pending")
@@ -144,13 +142,13 @@ def _waited(machine: Machine, key: EventKey) -> Expr:
 def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
     initial = {variable.name: variable.initial for variable in machine.variables}
     for update in row.updates:
-        yield update.variable, simplified(update.value if isinstance(update, Assign) else initial[update.variable])
+        yield update.variable, simplify(update.value if isinstance(update, Assign) else initial[update.variable])
 
 
 def _flags(
-    machine: Machine, row: Transition, key: EventKey, entered: str
+    machine: Machine, row: Transition, key: EventKey, target_leaf: str
 ) -> tuple[list[Expr], tuple[tuple[str, bool], ...]]:
-    """Return when no effect is emitted twice, and which flags a row sets (S7)."""
+    """Return the conditions that no effect is emitted twice, and the flags that a row sets (S7)."""
     source, event = key
     now: dict[str, Expr] = {effect: Name(effect, "pending") for effect in machine.answers}
     if source is None and machine.event_named[event].origin != OUTSIDE:
@@ -160,17 +158,17 @@ def _flags(
         if isinstance(item, Cancel):
             now |= dict.fromkeys(now if item.effect is None else {item.effect} & set(now), FALSE)
         elif item.effect in now:
-            free.append(negated(now[item.effect]))
+            free.append(negation(now[item.effect]))
             now[item.effect] = TRUE
-    if entered in machine.final_states:
+    if target_leaf in machine.final_states:
         now = dict.fromkeys(now, FALSE)
-    changed = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
-    return free, tuple((effect, value == TRUE) for effect, value in changed)
+    changes = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
+    return free, tuple((effect, value == TRUE) for effect, value in changes)
 
 
 @attrs.frozen
 class Timer:
-    """A timer of one source. `event` names it with its source, as no event of a machine is named."""
+    """A timer of one source. `event` is a unique name with its source; no event of a machine has such a name."""
 
     source: str
     duration: str
@@ -178,7 +176,7 @@ class Timer:
 
     @property
     def duration_ms(self) -> int:
-        """The duration."""
+        """The duration in milliseconds."""
         duration_ms = parse_duration(self.duration.removeprefix(TIMER_PREFIX))
         assert duration_ms is not None, "timers are read as durations"
         return duration_ms
@@ -186,7 +184,7 @@ class Timer:
 
 @attrs.frozen
 class Node:
-    """A state. `initial` is the child entered at the start, or the first one marked; `dropped` are the timers that end here.
+    """A state. `initial` is the child entered at the start, or the first one marked; `drops` are the timers that end here.
 
     `timers` start when it is entered and are dropped when it is left (S11). A final leaf drops those of everything around it.
     """
@@ -196,7 +194,7 @@ class Node:
     children: tuple["Node", ...]
     initial: str | None
     timers: tuple[Timer, ...]
-    dropped: tuple[Timer, ...] = ()
+    drops: tuple[Timer, ...] = ()
 
 
 def timer(source: str, duration: str) -> Timer:
@@ -211,8 +209,8 @@ def timers_of(machine: Machine, source: str) -> tuple[Timer, ...]:
 
 
 def tree(machine: Machine) -> tuple[Node, ...]:
-    """Return the states at the top level, those inside them within."""
-    start = machine.entered(machine.initial)
+    """Return the states at the top level, with their children."""
+    start = machine.entry_leaf(machine.initial)
     path = {start, *machine.ancestry(start)}
     return tuple(_node(machine, state.name, path) for state in machine.states if state.parent is None)
 
@@ -221,17 +219,17 @@ def _node(machine: Machine, name: str, path: set[str]) -> Node:
     inside = [state for state in machine.states if state.parent == name]
     first = [s for s in inside if s.name in path] or [s for s in inside if s.kind == "initial"] or inside
     is_final = name in machine.final_states
-    dropped: list[Timer] = []
+    drops: list[Timer] = []
     if is_final:
         around = name
         while around := around.rpartition(".")[0]:
-            dropped += timers_of(machine, around)
-        dropped += timers_of(machine, STAR)
+            drops += timers_of(machine, around)
+        drops += timers_of(machine, STAR)
     children = tuple(_node(machine, state.name, path) for state in inside)
     initial = first[0].name if first else None
-    return Node(name, is_final, children, initial, timers_of(machine, name), tuple(dropped))
+    return Node(name, is_final, children, initial, timers_of(machine, name), tuple(drops))
 
 
 def start_of(machine: Machine) -> str:
     """Return the state at the top level in which a run begins."""
-    return machine.entered(machine.initial).partition(".")[0]
+    return machine.entry_leaf(machine.initial).partition(".")[0]

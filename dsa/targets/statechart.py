@@ -1,17 +1,15 @@
-"""A machine as a python-statemachine class: the second, independent engine, and the way into its ecosystem.
+"""Statecharts: a machine as a python-statemachine class, which is a second, independent engine and the way into its ecosystem.
 
-Takes a machine; gives a `StateChart` subclass, and `StatechartRun`, which feeds it occurrences and answers with the
-values of `dsa.semantics.step`. It must not call `step`: which row is taken, and which state is entered, is
-python-statemachine's choice.
+`statechart` returns a `StateChart` subclass. `StatechartRun` sends it occurrences, and answers with the values of `dsa.semantics.step`. It must not call
+`step`: python-statemachine chooses the row and the state.
 
-The class is flat: one state per leaf, with the rows that S3 and S11 supply to it. Its own hierarchy would not be as
-faithful: there an outer transition is taken when every inner one's condition is false (S3: inner rows replace
-outer ones), and a final child ends its parent only (here it ends the run).
+The class is flat: one state per leaf, with the rows that S3 and S11 give it. Nested states would be less faithful: python-statemachine takes an outer
+transition if every inner condition is false (in S3, inner rows replace outer ones), and a final child ends only its parent (here it ends the run).
 
-Why each strict flag is set: an exception in a callback must escape instead of becoming an event, an event that
-nothing handles must raise, the state must not change before the row's own code has agreed to it, and a target equal to
-the current state leaves and re-enters it (S11; `=` is a transition without target). Ids are made here, because
-states or events named `model`, `send` or `states` would overwrite the library's own attributes.
+The strict flags have these reasons: an exception in a callback must escape instead of becoming an event; an event without a row must raise; the
+state must not change before the row's own code has agreed; and a target equal to the current state leaves and re-enters it (S11; `=` is a
+transition without target). The ids are made here, because states or events named `model`, `send` or `states` would overwrite the
+library's own attributes.
 """
 
 import re
@@ -57,7 +55,7 @@ def statechart(machine: Machine) -> "type[StateChart]":
     initial = semantics.start(machine).state
     states: dict[str, dict[str, Any]] = {}
     for leaf, state_id in names.items():
-        transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in supplied(machine, leaf)}
+        transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in leaf_rows(machine, leaf)}
         final = leaf in machine.final_states
         states[state_id] = {"name": leaf, "initial": leaf == initial, "final": final, "on": transitions}
     class_name = re.sub(r"\W", "_", machine.name) or "machine"
@@ -65,7 +63,7 @@ def statechart(machine: Machine) -> "type[StateChart]":
 
 
 def state_ids(machine: Machine) -> dict[str, str]:
-    """Return the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
+    """Return the id of each leaf in the class: `s3_review_draft`, unique by its number, and never a reserved name."""
     return {leaf: f"s{index}_{_identifier(leaf)}" for index, leaf in enumerate(machine.leaves)}
 
 
@@ -80,14 +78,14 @@ def _identifier(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
+def leaf_rows(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
     """Return the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
     if leaf in machine.final_states:
         return []
     events = ((event, machine.rows_for(leaf, event)) for event in machine.event_named)
-    found: list[tuple[EventKey, tuple[Transition, ...]]] = [((None, event), rows) for event, rows in events if rows]
-    found.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed(leaf))
-    return found
+    result: list[tuple[EventKey, tuple[Transition, ...]]] = [((None, event), rows) for event, rows in events if rows]
+    result.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed_timers(leaf))
+    return result
 
 
 def _transitions(
@@ -96,16 +94,16 @@ def _transitions(
     """Return the definitions of one leaf's transitions for one event, in table order."""
     definitions = []
     for row in rows:
-        entered = leaf if row.target == STAY else machine.entered(row.target)
-        code = _RowCode(machine, row, rows, leaf, entered)
-        target = None if row.target == STAY else names[entered]
-        definitions.append({"target": target, "validators": code.admit, "cond": code.enabled, "on": code.take})
+        target_leaf = leaf if row.target == STAY else machine.entry_leaf(row.target)
+        code = _RowCode(machine, row, rows, leaf, target_leaf)
+        target = None if row.target == STAY else names[target_leaf]
+        definitions.append({"target": target, "validators": code.admit, "cond": code.is_met, "on": code.take})
     return definitions
 
 
 @attrs.define(eq=False)
 class Memory:
-    """What an instance of the class remembers: python-statemachine's state id, the values, what is outstanding, the order of timers.
+    """The memory of an instance of the class: python-statemachine's state id, the values, the outstanding effects, the order of timers.
 
     `row`, `effects` and `cancelled` are those of the last row taken.
     """
@@ -135,71 +133,73 @@ class _RowCode:
     row: Transition
     rows: tuple[Transition, ...]
     leaf: str
-    entered: str
+    target_leaf: str
 
     def admit(self, model: Memory, occurrence: semantics.Occurrence) -> None:
-        """Refuse what is late, then what has other verdicts than these rows read (S4)."""
+        """Refuse a late occurrence, then one with other verdicts than these rows read (S4)."""
         if why := _late(self.machine, model, occurrence):
             raise RowRefusedError("late", why)
         if why := semantics.early(model.precedence, occurrence.source, occurrence.event):
             raise RowRefusedError("early", why)
-        needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
-        if needed != given:
+        required_guards, actual_guards = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
+        if required_guards != actual_guards:
             raise OccurrenceError(
-                f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
+                f"'{occurrence.event}' needs verdicts of ({', '.join(required_guards)}), not of ({', '.join(actual_guards)})"
             )
 
-    def enabled(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
-        """Return whether this row's condition is true here, with `else` as S3 has it."""
-        return self._is_enabled(self.row, self._known(model, occurrence))
+    def is_met(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
+        """Return whether this row's condition is true here, with `else` as in S3."""
+        return self._is_enabled(self.row, self._valuation(model, occurrence))
 
     def take(self, model: Memory, occurrence: semantics.Occurrence) -> None:
         """Update the memory, or raise and change nothing; the engine moves to the target after this returns."""
-        known = self._known(model, occurrence)
+        valuation = self._valuation(model, occurrence)
         # The engine stops at the first row whose condition is true; S4 asks that it be the only one.
-        rivals = tuple(row for row in self.rows if self._is_enabled(row, known))
+        rivals = tuple(row for row in self.rows if self._is_enabled(row, valuation))
         if len(rivals) > 1:
             raise RowRefusedError("ambiguous", f"{len(rivals)} rows are enabled at once", rivals)
-        values = self._updated(model.values, known)
-        outstanding, cancelled = self._waiting(model.outstanding)
+        values = self._values_after(model.values, valuation)
+        outstanding, cancelled = self._effects_after(model.outstanding)
         model.values, model.outstanding, model.row = values, outstanding, self.row
-        model.precedence = self._ordered(model.precedence)
+        model.precedence = self._precedence_after(model.precedence)
         model.effects = tuple(item.effect for item in self.row.effects if isinstance(item, Emit))
         model.cancelled = cancelled
 
-    def _waiting(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
-        answered = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
-        now, dropped = [effect for effect in before if effect != answered], list[str]()
+    def _effects_after(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the outstanding effects after the row, and those it dropped. This is S7 again, for a second engine."""
+        origin = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
+        now, drops = [effect for effect in before if effect != origin], list[str]()
         for item in self.row.effects:
             if isinstance(item, Cancel):
-                gone = [effect for effect in now if item.effect in (None, effect)]
-                now, dropped = [effect for effect in now if effect not in gone], dropped + gone
+                cancellations = [effect for effect in now if item.effect in (None, effect)]
+                now, drops = [effect for effect in now if effect not in cancellations], drops + cancellations
             elif item.effect in now:
                 raise RowRefusedError("emitted_twice", f"{item.effect} is still outstanding", (self.row,))
             elif item.effect in self.machine.answers:
                 now.append(item.effect)
-        if self.entered in self.machine.final_states:
-            now, dropped = [], dropped + [effect for effect in now if effect in before]
-        return frozenset(now), tuple(sorted(set(dropped)))
+        if self.target_leaf in self.machine.final_states:
+            now, drops = [], drops + [effect for effect in now if effect in before]
+        return frozenset(now), tuple(sorted(set(drops)))
 
-    def _ordered(self, before: Precedence) -> Precedence:
-        """Return the order of timers after the row: S11 written once more, as a second engine's."""
-        old, new = set(self.machine.armed(self.leaf)), set(self.machine.armed(self.entered))
-        left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.entered)
-        lasting = {timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)}
+    def _precedence_after(self, before: Precedence) -> Precedence:
+        """Return the order of timers after the row. This is S11 again, for a second engine."""
+        old, new = set(self.machine.armed_timers(self.leaf)), set(self.machine.armed_timers(self.target_leaf))
+        left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.target_leaf)
+        remaining = {
+            timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)
+        }
         pairs = ((u, t) for t in new for u in new if duration_ms(self.machine, u) < duration_ms(self.machine, t))
-        return frozenset((u, t) for u, t in pairs if t not in lasting or (u in lasting and (u, t) in before))
+        return frozenset((u, t) for u, t in pairs if t not in remaining or (u in remaining and (u, t) in before))
 
-    def _known(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
+    def _valuation(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
 
-    def _is_enabled(self, row: Transition, known: Environment) -> bool:
-        if row.is_else and any(holds(other.condition, known) for other in self.rows if not other.is_else):
+    def _is_enabled(self, row: Transition, valuation: Environment) -> bool:
+        if row.is_else and any(holds(other.condition, valuation) for other in self.rows if not other.is_else):
             return False
-        return holds(row.condition, known)
+        return holds(row.condition, valuation)
 
-    def _updated(self, before: tuple[Value, ...], known: Environment) -> tuple[Value, ...]:
+    def _values_after(self, before: tuple[Value, ...], valuation: Environment) -> tuple[Value, ...]:
         """Return the values after the updates, all of which read the values before (S5)."""
         updates = {update.variable: update for update in self.row.updates}
         after: list[Value] = []
@@ -208,7 +208,7 @@ class _RowCode:
             if update is None:
                 value = before[index]
             elif isinstance(update, Assign):
-                value = evaluate(update.value, known)
+                value = evaluate(update.value, valuation)
             else:
                 value = self.machine.initial_values[index]
             domain = self.machine.values_of[variable.name]
@@ -230,9 +230,9 @@ def _late(machine: Machine, memory: Memory, occurrence: semantics.Occurrence) ->
 
 
 class StatechartRun:
-    """A machine running on python-statemachine, from any configuration; mutable, for one thread.
+    """A run of a machine on python-statemachine, from any configuration; mutable, for one thread.
 
-    `send` answers like `dsa.semantics.step` at the run's configuration, and moves on when a row was taken.
+    `send` answers like `dsa.semantics.step` at the run's configuration, and moves on if a row is taken.
     """
 
     def __init__(self, machine: Machine, configuration: semantics.Configuration | None = None) -> None:
@@ -241,7 +241,7 @@ class StatechartRun:
         self._id_of_state = state_ids(machine)
         self._state_of_id = {state_id: leaf for leaf, state_id in self._id_of_state.items()}
         self._id_of_event = event_ids(machine)
-        self._rows = {leaf: dict(supplied(machine, leaf)) for leaf in machine.leaves}
+        self._rows = {leaf: dict(leaf_rows(machine, leaf)) for leaf in machine.leaves}
         self._place(configuration or semantics.start(machine))
 
     def _place(self, configuration: semantics.Configuration) -> None:
@@ -251,7 +251,7 @@ class StatechartRun:
 
     @property
     def configuration(self) -> semantics.Configuration:
-        """Where the run is; may be set to any configuration of the machine."""
+        """The run's configuration; it may be set to any of the machine."""
         state = self._state_of_id[self._chart.current_state_value]
         here = self._memory
         return semantics.Configuration(state, here.values, here.outstanding, here.precedence)
@@ -266,20 +266,20 @@ class StatechartRun:
         self._chart.current_state_value = self._id_of_state[configuration.state]
 
     def send(self, occurrence: semantics.Occurrence) -> semantics.Taken | semantics.Refusal:
-        """Let the engine take a row, or refuse and change nothing; raises OccurrenceError as `step` does."""
+        """Let the engine take a row, or refuse and change nothing. Raises OccurrenceError as `step` does."""
         semantics.require_known(self.machine, occurrence)
         event_id = self._id_of_event[occurrence.source, occurrence.event]
         try:
             self._chart.send(event_id, occurrence=occurrence)
-        except RowRefusedError as refused:
-            return self._refusal(refused.reason, refused.message, refused.rows)
+        except RowRefusedError as fault:
+            return self._refusal(fault.reason, fault.message, fault.rows)
         except self._chart.TransitionNotAllowed:
             return self._not_allowed(occurrence)
         assert self._memory.row is not None, "the engine took no row and did not say so"
         return semantics.Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
 
     def _not_allowed(self, occurrence: semantics.Occurrence) -> semantics.Refusal:
-        """Return which of S4's reasons lies behind the engine's TransitionNotAllowed."""
+        """Return the refusal, with its reason (S4), behind the engine's TransitionNotAllowed."""
         state = self.configuration.state
         if state in self.machine.final_states:
             return self._refusal("finished", f"{state} is final")
@@ -298,7 +298,7 @@ class StatechartRun:
 
 
 def statechart_module(machine: Machine, document: str) -> str:
-    """Write a Python module with the document in it, the machine, and the class."""
+    """Return a Python module with the document, the machine, and the class."""
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[._]+", machine.name) if part) or "Machine"
     is_free = name.isidentifier() and not iskeyword(name) and name not in {"DOCUMENT", "StatechartRun"}
     name = name if is_free else f"Machine{name}"
@@ -320,6 +320,6 @@ machine = loads(DOCUMENT)
 
 
 def _lines(text: str) -> str:
-    """Write a text as one literal for each of its lines."""
+    """Return a text as one literal for each of its lines."""
     pieces = "".join(f"\n    {piece!r}" for piece in text.splitlines(keepends=True))
     return f"({pieces}\n)" if pieces else "''"

@@ -1,7 +1,7 @@
-"""A Steps table as a picture, before any syntax: a box for each step, and what leads from one step to another.
+"""The step picture: a box for each step of a Steps machine, and arrows for what leads from one step to another.
 
-Takes a Steps machine, gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them. What the
-steps stand for, row by row, is another picture: that of `dsa.lang.expanded(machine)`.
+`step_picture` returns frozen values in table order, without any syntax; `mermaid` and `dot` write them. For the rows behind the steps, draw
+`dsa.lang.expand_steps(machine)`.
 """
 
 from collections.abc import Collection
@@ -13,15 +13,15 @@ from dsa.data_use import DEFAULT_GENERATOR
 from dsa.declarations import StepRow, Transition
 from dsa.expr import names, unparse
 from dsa.machine import Machine
-from dsa.targets.picture import wrapped
+from dsa.targets.picture import wrap_text
 
-#: Must have passed before; may be read; only comes before it, as the steps run one after the other.
+#: The relation of an earlier step: it must have passed; its artifact is used; it only comes before, as the steps run one after the other.
 StepRelation = Literal["requires", "uses", "then"]
 
 
 @attrs.frozen
 class StepBox:
-    """A step: its name, and one line for each thing that the table says of it."""
+    """A step: its name, and one line for each entry of its row."""
 
     name: str
     lines: tuple[str, ...]
@@ -31,7 +31,7 @@ class StepBox:
 
 @attrs.frozen
 class StepArrow:
-    """What leads from an earlier step to a later one; `names` are those under which the later step uses its artifact."""
+    """An arrow from an earlier step to a later one; `names` are those under which the later step uses its artifact."""
 
     source: str
     target: str
@@ -49,7 +49,7 @@ class StepPicture:
 
 
 def step_picture(machine: Machine) -> StepPicture:
-    """Lay out the steps of a Steps machine."""
+    """Return the picture of a Steps machine."""
     before: dict[str, str] = {}
     if _is_in_a_row(machine):
         before = {later.name: step.name for step, later in zip(machine.steps, machine.steps[1:], strict=False)}
@@ -62,9 +62,9 @@ def step_picture(machine: Machine) -> StepPicture:
 
 def reached_steps(machine: Machine, trace: Collection[int | Transition]) -> frozenset[str]:
     """Return the steps that a trace begins; `trace` holds rows, or the line numbers of steps."""
-    begun = {row.target.removeprefix("generating.") for row in trace if isinstance(row, Transition)}
+    targets = {row.target.removeprefix("generating.") for row in trace if isinstance(row, Transition)}
     return frozenset(
-        step.name for step in machine.steps if step.name in begun or (step.span and step.span.line in trace)
+        step.name for step in machine.steps if step.name in targets or (step.span and step.span.line in trace)
     )
 
 
@@ -74,23 +74,27 @@ def _is_in_a_row(machine: Machine) -> bool:
 
 
 def _step_box(step: StepRow, machine: Machine) -> StepBox:
-    said = [] if step.generator == DEFAULT_GENERATOR else [f"generator {step.generator}"]
-    said += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
-    said += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
-    said += ["optional"] if step.optional else []
+    texts = [] if step.generator == DEFAULT_GENERATOR else [f"generator {step.generator}"]
+    texts += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
+    texts += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
+    texts += ["optional"] if step.optional else []
     is_result = step.name == machine.result
-    said += ["result"] if is_result else []
-    return StepBox(step.name, tuple(line for text in said for line in wrapped(text)), step.optional, is_result)
+    texts += ["result"] if is_result else []
+    return StepBox(step.name, tuple(line for text in texts for line in wrap_text(text)), step.optional, is_result)
 
 
 def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:
-    """Return what leads to a step: one arrow from each step that it requires or uses."""
-    required = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
-    used: dict[str, tuple[str, ...]] = {}
+    """Return the arrows to a step, one from each step that it requires or uses."""
+    requirements = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
+    names_by_source: dict[str, tuple[str, ...]] = {}
     for name, source in step.uses:
-        used[source] = (*used.get(source, ()), name)
-    found = [StepArrow(source, step.name, "requires", used.get(source, ())) for source in required]
-    found += [StepArrow(source, step.name, "uses", said) for source, said in used.items() if source not in required]
-    if before is not None and before not in required and before not in used:
-        found.append(StepArrow(before, step.name, "then"))
-    return found
+        names_by_source[source] = (*names_by_source.get(source, ()), name)
+    arrows = [StepArrow(source, step.name, "requires", names_by_source.get(source, ())) for source in requirements]
+    arrows += [
+        StepArrow(source, step.name, "uses", use_names)
+        for source, use_names in names_by_source.items()
+        if source not in requirements
+    ]
+    if before is not None and before not in requirements and before not in names_by_source:
+        arrows.append(StepArrow(before, step.name, "then"))
+    return arrows

@@ -1,7 +1,7 @@
-"""A machine as a TLA+ module for TLC, and the configuration that goes with it.
+"""TLA+ modules: a machine for TLC, with its configuration file.
 
-Takes a machine, gives text. TLC's distinct states are the machine's configurations. Behaviours in TLA+ may stutter, so a step that
-changes nothing is not seen: what is said of fairness here takes that into account.
+TLC's distinct states are the machine's configurations. Behaviours in TLA+ may stutter, so a step that changes nothing is invisible; the fairness
+conditions here take that into account.
 """
 
 import re
@@ -21,16 +21,16 @@ from dsa.declarations import (
     expressions,
     show,
 )
-from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, Symbol, Value, all_of, negated, walk
+from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, Symbol, Value, all_of, negation, walk
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import after, at_start, happens
-from dsa.targets.closed import ClosedCommand, closed, happened_on, require_small, timer_text
+from dsa.targets.closed import ClosedCommand, closed_model, happened_on, require_small, timer_text
 from dsa.targets.spelling import Identifiers, Syntax
 
 _CONDITION = re.compile(r"[=#<>~]|/\\|\\/")
 _MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
-#: Modules that an export is built on, and words that TLC's parser takes no module's name from (tried out on all reserved words).
+#: Modules that an export extends, and words that TLC's parser does not accept as a module's name (tested with all reserved words).
 _OTHER_MODULES = frozenset(
     {"Integers", "Naturals", "ASSUMPTION", "AXIOM", "COROLLARY", "LEMMA", "PROPOSITION", "THEOREM"}
 )
@@ -51,13 +51,13 @@ def tla_config(machine: Machine) -> str:
 
 
 def tla_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Return which properties the module does not say, and why."""
+    """Return the properties that the module leaves out, and why."""
     claims = (_claim(number, item) for number, item in enumerate(machine.properties, 1))
     return tuple(f"{show(claim.item.form)}: {claim.words}" for claim in claims if claim.words)
 
 
 def is_module_name(name: str) -> bool:
-    """Return whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
+    """Return whether TLC accepts this name for a module; names that begin with WF_ or SF_ have a meaning in TLA+."""
     return _MODULE.fullmatch(name) is not None and name not in _OTHER_MODULES
 
 
@@ -69,7 +69,7 @@ def module_name(machine: Machine) -> str:
 
 @attrs.frozen
 class _TlaProperty:
-    """A property, how TLC is told of it (nothing when it is not), and why it cannot be said, if so."""
+    """A property, its keyword in TLC's configuration (empty if it is not there), and why the module leaves it out, if so."""
 
     number: int
     item: Property
@@ -89,7 +89,7 @@ def _claim(number: int, item: Property) -> _TlaProperty:
             return _TlaProperty(
                 number,
                 item,
-                words="that an effect fails, or never answers, is no part of the module; dsa check judges it",
+                words="that an effect fails, or never answers, is not a part of the module; dsa check judges it",
             )
         case LeadsTo(is_weak=True):
             return _TlaProperty(number, item, words="only strong fairness is written; dsa check judges it")
@@ -106,39 +106,39 @@ def _claim(number: int, item: Property) -> _TlaProperty:
 class _TlaModule:
     def __init__(self, machine: Machine, module: str | None) -> None:
         self._name = module or module_name(machine)
-        self._laid = laid = closed(machine)
-        require_small(laid, "TLC")
-        self._spelled = Identifiers().give
-        self._places = [f'"{laid.label(place)}"' for place in range(len(laid.locations))]
+        self._model = model = closed_model(machine)
+        require_small(model, "TLC")
+        self._spell = Identifiers().give
+        self._places = [f'"{model.label(place)}"' for place in range(len(model.locations))]
         self._claims = [_claim(number, item) for number, item in enumerate(machine.properties, 1)]
 
     def lines(self) -> Iterator[str]:
-        laid, machine = self._laid, self._laid.machine
+        model, machine = self._model, self._model.machine
         yield f"---- MODULE {self._name} ----"
-        yield f"\\* {machine.name}, written by `dsa export --to tla` for {laid.made_for}; export it again for other values."
+        yield f"\\* {machine.name}, written by `dsa export --to tla` for {model.made_for}; export it again for other values."
         yield "EXTENDS Integers"
         yield ""
         for name, value in machine.constants.items():
-            yield f"{self._spelled('p_', name)} == {_value(value)}"
-        names = ["at", *(self._variable(field.name) for field in laid.fields)]
+            yield f"{self._spell('p_', name)} == {_value(value)}"
+        names = ["at", *(self._variable(field.name) for field in model.fields)]
         yield f"VARIABLES {', '.join(names)}"
         yield f"vars == <<{', '.join(names)}>>"
         yield ""
         yield "Init =="
         yield f"  /\\ at = {self._places[0]}"
-        for field in laid.fields:
-            yield f"  /\\ {self._variable(field.name)} = {_value(laid.initial[field.name])}"
+        for field in model.fields:
+            yield f"  /\\ {self._variable(field.name)} = {_value(model.initial[field.name])}"
         yield ""
-        for step in laid.steps:
+        for step in model.steps:
             yield from self._step(step)
         yield "Next =="
-        yield from (f"  \\/ Step{step.number}" for step in laid.steps)
+        yield from (f"  \\/ Step{step.number}" for step in model.steps)
         yield "  \\/ UNCHANGED vars \\* a run may end anywhere here: that it gets stuck is what `dsa check` reports"
         yield "Spec == Init /\\ [][Next]_vars"
         yield ""
         yield "InDomains =="
         yield f"  /\\ at \\in {_set(self._places)}"
-        for variable, field in zip(machine.variables, laid.fields, strict=True):
+        for variable, field in zip(machine.variables, model.fields, strict=True):
             yield f"  /\\ {self._variable(field.name)} \\in {_domain(variable, field)}"
         yield ""
         yield from self._properties()
@@ -150,17 +150,17 @@ class _TlaModule:
         yield f"Step{step.number} =="
         yield f"  /\\ at = {self._places[command.source]}"
         if step.condition != TRUE:
-            yield f"  /\\ {_closed(self.write(step.condition))}"
+            yield f"  /\\ {_parenthesize(self.write(step.condition))}"
         yield f"  /\\ at' = {self._places[command.target]}"
         for name, value in command.updates:
-            yield f"  /\\ {self._variable(name)}' = {_closed(self.write(value))}"
-        same = [self._variable(field.name) for field in self._laid.fields if field.name not in command.after]
+            yield f"  /\\ {self._variable(name)}' = {_parenthesize(self.write(value))}"
+        same = [self._variable(field.name) for field in self._model.fields if field.name not in command.after]
         if same:
             yield f"  /\\ UNCHANGED <<{', '.join(same)}>>"
         yield ""
 
     def _variable(self, name: str) -> str:
-        return self._spelled("v_", name)
+        return self._spell("v_", name)
 
     def write(self, expr: Expr) -> str:
         """Write an expression over a configuration."""
@@ -173,18 +173,18 @@ class _TlaModule:
             case Name(name, "variable"):
                 return self._variable(name)
             case Name(name, "parameter"):
-                return self._spelled("p_", name)
+                return self._spell("p_", name)
             case Name(name, "state" | "pending" as kind):
-                return self._spelled("in_" if kind == "state" else "pending_", name)
+                return self._spell("in_" if kind == "state" else "pending_", name)
             case _:
                 raise AssertionError("what happens is decided at a step")
 
     # -- properties ---------------------------------------------------------------------------------------------------
 
     def _properties(self) -> Iterator[str]:
-        said = [claim for claim in self._claims if not claim.words]
-        yield from self._atoms(claim.item.form for claim in said)
-        if any(isinstance(claim.item.form, LeadsTo) for claim in said):
+        claims = [claim for claim in self._claims if not claim.words]
+        yield from self._atoms(claim.item.form for claim in claims)
+        if any(isinstance(claim.item.form, LeadsTo) for claim in claims):
             yield from self._progress()
         for claim in self._claims:
             place = f"line {claim.item.span.line}: " if claim.item.span else ""
@@ -200,76 +200,76 @@ class _TlaModule:
     def _formula(self, form: Form) -> str:
         match form:
             case Always(condition):
-                return self._never(condition, wanted=False)
+                return self._never(condition, is_forbidden=False)
             case Never(condition) | Possible(condition):
-                return self._never(condition, wanted=True)
-            case UnchangedClaim(trigger, compared):
-                return f"[][{self._unchanged(trigger, compared)}]_vars"
+                return self._never(condition, is_forbidden=True)
+            case UnchangedClaim(trigger, values):
+                return f"[][{self._unchanged_formula(trigger, values)}]_vars"
             case LeadsTo(cause, goal, fair):
                 claim = f"({self.write(cause)}) ~> ({self.write(goal)})"
-                assumed = ["Progress", *(self._fair(name) for name in fair)]
-                return f"({_all(assumed)}) => ({claim})"
+                assumptions = ["Progress", *(self._fair(name) for name in fair)]
+                return f"({_all(assumptions)}) => ({claim})"
             case _:
                 raise AssertionError("every other form is said in words")
 
-    def _never(self, condition: Expr, *, wanted: bool) -> str:
-        """Return that a condition is never true (`wanted`), or never false, at any moment."""
+    def _never(self, condition: Expr, *, is_forbidden: bool) -> str:
+        """Return the formula that a condition is never true (`is_forbidden`), or never false, at any moment."""
         if not happens(condition):
             text = self.write(condition)
-            return f"~({text})" if wanted else text
-        laid = self._laid
-        bad = condition if wanted else negated(condition)
-        moments = ((step, after(laid.system, step.command, bad)) for step in laid.steps)
+            return f"~({text})" if is_forbidden else text
+        model = self._model
+        bad = condition if is_forbidden else negation(condition)
+        moments = ((step, after(model.system, step.command, bad)) for step in model.steps)
         parts = [f"~({self._taken(step, here)})" for step, here in moments if here != FALSE]
-        if laid.ground.grounded(at_start(laid.system, bad)) != FALSE:
+        if model.ground.ground_condition(at_start(model.system, bad)) != FALSE:
             parts.append("FALSE \\* at the start already")
         return "".join(f"\n  /\\ {part}" for part in parts) or "TRUE"
 
     def _taken(self, step: ClosedCommand, condition: Expr = TRUE) -> str:
-        """Say, of a configuration, that a step can be taken with which something is true."""
+        """Return the condition that a step can be taken with `condition` true."""
         whole = all_of([step.condition, condition])
         here = f"at = {self._places[step.command.source]}"
-        return here if whole == TRUE else f"{here} /\\ {_closed(self.write(whole))}"
+        return here if whole == TRUE else f"{here} /\\ {_parenthesize(self.write(whole))}"
 
-    def _unchanged(self, trigger: Expr, compared: tuple[Expr, ...]) -> str:
-        found = ((step, after(self._laid.system, step.command, trigger)) for step in self._laid.steps)
+    def _unchanged_formula(self, trigger: Expr, values: tuple[Expr, ...]) -> str:
+        moments = ((step, after(self._model.system, step.command, trigger)) for step in self._model.steps)
         steps = [
-            f"Step{step.number}" if here == TRUE else f"(Step{step.number} /\\ {_closed(self.write(here))})"
-            for step, here in found
+            f"Step{step.number}" if here == TRUE else f"(Step{step.number} /\\ {_parenthesize(self.write(here))})"
+            for step, here in moments
             if here != FALSE
         ]
         if not steps:
             return "TRUE"
-        same = _all(f"({self.write(expr)})' = ({self.write(expr)})" for expr in compared)
+        same = _all(f"({self.write(expr)})' = ({self.write(expr)})" for expr in values)
         return f"({_any(steps)}) => ({same})"
 
     def _progress(self) -> Iterator[str]:
-        """What must end ends some time (S12). A step that changes nothing is not seen, so where one could be taken, waiting is allowed."""
-        laid = self._laid
-        yield "\\* Every outstanding effect is answered or cancelled, every armed timer fires or is dropped (S12)."
+        """Yield the formula that what must end does end (S12). A step that changes nothing is invisible, so waiting is allowed where one could be taken."""
+        model = self._model
+        yield "\\* Every outstanding effect is answered or cancelled, every armed timer fires or is dropped."
         yield "Progress =="
-        for promise in laid.promises:
-            ending = [step for step in laid.steps if promise in step.command.ended]
-            yield f"  /\\ {self._some_time(ending, laid.keeping(promise))} \\* {timer_text(promise)}"
+        for promise in model.promises:
+            ending = [step for step in model.steps if promise in step.command.endings]
+            yield f"  /\\ {self._some_time(ending, model.promise_locations(promise))} \\* {timer_text(promise)}"
         yield "  /\\ TRUE"
         yield ""
 
-    def _some_time(self, ending: list[ClosedCommand], waiting: tuple[int, ...]) -> str:
+    def _some_time(self, ending: list[ClosedCommand], waiting_places: tuple[int, ...]) -> str:
         steps = _any(f"Step{step.number}" for step in ending)
-        idle = [(step, self._laid.is_idle(step)) for step in ending]
+        idle = [(step, self._model.is_idle(step)) for step in ending]
         unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]
         if not ending:
             return "TRUE"
         if not unseen:
             return f"WF_vars({steps})"
-        places = _set(self._places[place] for place in waiting)
+        places = _set(self._places[place] for place in waiting_places)
         waits_not = _any([f"at \\notin {places}", *unseen])
         return f"([]<>({waits_not}) \\/ []<><<{steps}>>_vars)"
 
     def _fair(self, name: str) -> str:
-        """What is possible again and again happens again and again; unseen where it changes nothing."""
-        steps = [s for s in self._laid.steps if happened_on(s.command.occurrence, s.command.effects, name)]
-        idle = [(step, self._laid.is_idle(step)) for step in steps]
+        """Return the formula that what is possible again and again happens again and again; it is invisible where it changes nothing."""
+        steps = [s for s in self._model.steps if happened_on(s.command.occurrence, s.command.effects, name)]
+        idle = [(step, self._model.is_idle(step)) for step in steps]
         unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]
         taken = _any(f"Step{step.number}" for step in steps)
         if not steps:
@@ -281,14 +281,14 @@ class _TlaModule:
 
     def _atoms(self, forms: Iterable[Form]) -> Iterator[str]:
         """Define the states and pending effects that formulas name."""
-        found = (node for form in forms for expr in expressions(form) for node in walk(expr))
-        for node in dict.fromkeys(n for n in found if isinstance(n, Name) and n.kind in {"state", "pending"}):
-            places = self._laid.inside(node.name) if node.kind == "state" else self._laid.pending(node.name)
+        nodes = (node for form in forms for expr in expressions(form) for node in walk(expr))
+        for node in dict.fromkeys(n for n in nodes if isinstance(n, Name) and n.kind in {"state", "pending"}):
+            places = self._model.inside(node.name) if node.kind == "state" else self._model.pending(node.name)
             yield f"{self._leaf(node)} == at \\in {_set(self._places[place] for place in places)}"
         yield ""
 
 
-def _closed(text: str) -> str:
+def _parenthesize(text: str) -> str:
     """Put a condition into parentheses: TLA+ refuses `a' = b < c`."""
     return f"({text})" if _CONDITION.search(text) else text
 

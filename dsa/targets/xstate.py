@@ -1,7 +1,7 @@
-"""A machine as a JavaScript module for XState 5: `createMachine` with guards and assignments as functions.
+"""XState modules: a machine as JavaScript for XState 5, a `createMachine` with guards and assignments as functions.
 
-Takes a machine, gives text. Effects are actions named as in the table, without implementation: `machine.provide({ actions })` binds them.
-An event carries its verdicts: `{ type: 'verdict', verdicts: { g: 'passed' } }`. An event that the table refuses changes nothing.
+Effects are actions with the names of the table, without an implementation: `machine.provide({ actions })` binds them. An event carries its verdicts:
+`{ type: 'verdict', verdicts: { g: 'passed' } }`. An event that the table refuses changes nothing.
 """
 
 import json
@@ -40,11 +40,11 @@ class _XStateModule:
         yield "import { assign, cancel, createMachine, raise } from 'xstate';"
         yield ""
         yield "export const machine = createMachine({"
-        yield f"  id: {_quoted(machine.name.replace('.', '_'))},"
+        yield f"  id: {_quote(machine.name.replace('.', '_'))},"
         yield f"  context: {self._start()},"
-        yield f"  initial: {_quoted(self._state(start_of(machine)))},"
+        yield f"  initial: {_quote(self._state(start_of(machine)))},"
         if everywhere := timers_of(machine, STAR):
-            yield f"  entry: [{', '.join(map(_started, everywhere))}],"
+            yield f"  entry: [{', '.join(map(_start_timer, everywhere))}],"
         yield "  states: {"
         for node in tree(machine):
             yield from self._node(node, "    ")
@@ -68,20 +68,20 @@ class _XStateModule:
     def _node(self, node: Node, indent: str) -> Iterator[str]:
         yield f"{indent}{_key(self._state(node.name))}: {{"
         inner = indent + "  "
-        yield f"{inner}id: {_quoted(self._state(node.name))},"
+        yield f"{inner}id: {_quote(self._state(node.name))},"
         if node.is_final:
             yield f"{inner}type: 'final',"
         if not node.children:
-            yield f"{inner}tags: [{_quoted(node.name)}],"
+            yield f"{inner}tags: [{_quote(node.name)}],"
         if (end := self._machine.ends.get(node.name)) is not None:
             yield f"{inner}// end when {unparse(end)}"
         if node.timers:
-            yield f"{inner}entry: [{', '.join(map(_started, node.timers))}],"
-            yield f"{inner}exit: [{', '.join(map(_dropped, node.timers))}],"
-        if node.dropped:
-            yield f"{inner}entry: [{', '.join(map(_dropped, node.dropped))}],"
+            yield f"{inner}entry: [{', '.join(map(_start_timer, node.timers))}],"
+            yield f"{inner}exit: [{', '.join(map(_cancel_timer, node.timers))}],"
+        if node.drops:
+            yield f"{inner}entry: [{', '.join(map(_cancel_timer, node.drops))}],"
         if node.initial is not None:
-            yield f"{inner}initial: {_quoted(self._state(node.initial))},"
+            yield f"{inner}initial: {_quote(self._state(node.initial))},"
             yield f"{inner}states: {{"
             for child in node.children:
                 yield from self._node(child, inner + "  ")
@@ -98,9 +98,9 @@ class _XStateModule:
         if not by_event:
             return
         yield f"{indent}on: {{"
-        for event, found in by_event.items():
+        for event, arrows in by_event.items():
             yield f"{indent}  {_key(event)}: ["
-            for arrow in found:
+            for arrow in arrows:
                 yield f"{indent}    // {arrow.comment}"
                 yield f"{indent}    {{ {', '.join(self._arrow(arrow))} }},"
             yield f"{indent}  ],"
@@ -110,16 +110,16 @@ class _XStateModule:
         if arrow.condition != TRUE:
             yield f"guard: ({self._read(arrow.condition)}) => {self._write(arrow.condition)}"
         if arrow.target is not None:
-            yield f"target: {_quoted(f'#{self._state(arrow.target)}')}"
+            yield f"target: {_quote(f'#{self._state(arrow.target)}')}"
             if arrow.target == arrow.leaf:
                 yield "reenter: true"
         if actions := list(self._actions(arrow)):
             yield f"actions: [{', '.join(actions)}]"
 
     def _read(self, condition: Expr) -> str:
-        """Name what a condition reads."""
-        said = [isinstance(node, Verdict) for node in walk(condition) if isinstance(node, Name | Verdict)]
-        parts = ["context: c"] * (not all(said)) + ["event: e"] * any(said)
+        """Return the parameters that a condition needs."""
+        is_verdict = [isinstance(node, Verdict) for node in walk(condition) if isinstance(node, Name | Verdict)]
+        parts = ["context: c"] * (not all(is_verdict)) + ["event: e"] * any(is_verdict)
         return f"{{ {', '.join(parts)} }}" if parts else ""
 
     def _actions(self, arrow: LeafTransition) -> Iterator[str]:
@@ -132,13 +132,13 @@ class _XStateModule:
             yield f"assign(({read}) => ({{ {', '.join(parts)} }}))"
         if arrow.again:
             again = timer(*arrow.key)  # type: ignore[arg-type]  # only a timer's own row starts it again
-            yield from (_dropped(again), _started(again))
+            yield from (_cancel_timer(again), _start_timer(again))
         for item in arrow.row.effects:
             if isinstance(item, Cancel):
-                which = "null" if item.effect is None else _quoted(item.effect)
+                which = "null" if item.effect is None else _quote(item.effect)
                 yield f"{{ type: 'cancel', params: {{ effect: {which} }} }}"
             else:
-                yield f"{{ type: {_quoted(item.effect)} }}"
+                yield f"{{ type: {_quote(item.effect)} }}"
 
     def _write(self, expr: Expr) -> str:
         return SYNTAX.write(expr, self._leaf)
@@ -146,9 +146,9 @@ class _XStateModule:
     def _leaf(self, node: Leaf) -> str:
         match node:
             case Symbol(value):
-                return _quoted(value)
+                return _quote(value)
             case Verdict(guard, outcome):
-                return f"(e.verdicts?.[{_quoted(guard)}] === {_quoted(outcome)})"
+                return f"(e.verdicts?.[{_quote(guard)}] === {_quote(outcome)})"
             case Name(name, "variable"):
                 return f"c.{self._variable(name)}"
             case Name(name, _):
@@ -156,26 +156,26 @@ class _XStateModule:
 
 
 def _event(name: str) -> str:
-    """Return an event's type: its name, unless XState or JavaScript means something by it."""
+    """Return an event's type: its name, unless the name is special in XState or JavaScript."""
     return f"event {name}" if name.startswith("xstate.") or name == "__proto__" else name
 
 
-def _started(what: Timer) -> str:
-    event = _quoted(what.event)
+def _start_timer(what: Timer) -> str:
+    event = _quote(what.event)
     return f"raise({{ type: {event} }}, {{ id: {event}, delay: {what.duration_ms} }})"
 
 
-def _dropped(what: Timer) -> str:
-    return f"cancel({_quoted(what.event)})"
+def _cancel_timer(what: Timer) -> str:
+    return f"cancel({_quote(what.event)})"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + json.dumps(text)[1:-1] + "'"
 
 
 def _key(text: str) -> str:
-    return text if text.isidentifier() and text.isascii() else _quoted(text)
+    return text if text.isidentifier() and text.isascii() else _quote(text)
 
 
 def _value(value: Value) -> str:
-    return _quoted(value) if isinstance(value, str) else show_value(value)
+    return _quote(value) if isinstance(value, str) else show_value(value)

@@ -130,7 +130,9 @@ MakeImplementation = Callable[[], Implementation]
 def view_of(machine: Machine, configuration: Configuration) -> View:
     """Return everything that can be seen of a configuration."""
     values = dict(zip((variable.name for variable in machine.variables), configuration.values, strict=True))
-    timers = [show_occurrence(Occurrence(event, source=source)) for source, event in machine.armed(configuration.state)]
+    timers = [
+        show_occurrence(Occurrence(event, source=source)) for source, event in machine.armed_timers(configuration.state)
+    ]
     return View(configuration.state, values, configuration.outstanding, timers=timers)
 
 

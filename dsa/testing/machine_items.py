@@ -152,10 +152,10 @@ class PropertyItem(ClaimItem):
     def runtest(self) -> None:
         """Fail when it is violated, and when it could not be judged: what is unknown does not pass."""
         result = self.parent.report.properties[self._place]
-        if result.standing and self.parent.holds_check:
+        if result.blocking_codes and self.parent.holds_check:
             # The one fault fails `check`; the properties could not be judged for it, and do not fail too.
             pytest.skip(
-                f"not judged while {' and '.join(result.standing)} stands: see {self.parent.relative_path}::check"
+                f"not judged while {' and '.join(result.blocking_codes)} stands: see {self.parent.relative_path}::check"
             )
         if result.failed:
             raise ItemFailure(_failure_text(self.parent.relative_path, result))

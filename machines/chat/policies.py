@@ -88,7 +88,7 @@ def _after(machine: Machine, here: Configuration, occurrence: Occurrence) -> tup
         return None
     move, values = outcome
     after = Configuration(move.target, values, move.outstanding, move.precedence)
-    return {effect for _, effect, _ in move.started}, after
+    return {effect for _, effect, _ in move.starts}, after
 
 
 @answering("asked", "answered", "cut_off", reads={"message": read_message})

@@ -80,7 +80,7 @@ def occurrence_of(machine: Machine, state: str, percept: ScenarioStep) -> Occurr
     """Fill in what a percept leaves out: a guard not named has passed, a timer is the innermost armed one."""
     source, event = None, percept.event
     if event.startswith(TIMER_PREFIX):
-        armed = [owner for owner, timer in machine.armed(state) if timer == event]
+        armed = [owner for owner, timer in machine.armed_timers(state) if timer == event]
         source = (armed or [owner for owner, timer in machine.rows_from if timer == event])[0]
     rows = machine.rows_for(state, event) if source is None else machine.rows_from[source, event]
     return Occurrence(event, {**dict.fromkeys(read_guards(rows), "passed"), **dict(percept.verdicts)}, source)

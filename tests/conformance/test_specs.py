@@ -11,7 +11,7 @@ from dsa.checks.report import check
 from dsa.edge.document_files import load, shipped
 from dsa.errors import CODES
 from dsa.lang.cells import COLUMNS
-from dsa.lang.expression_parser import RESERVED
+from dsa.lang.expression_parser import KEYWORDS
 from dsa.semantics import Reason
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -34,7 +34,7 @@ def test_the_columns_of_a_section_are_those_of_the_page(kind: str):
     sections = {text.split("\n", 1)[0].partition(":")[0].lower(): text for text in TABLE.split("\n### ")[1:]}
     written = dict(COLUMN_LINE.findall(sections[kind].split("\n#### ")[0]))
     columns = COLUMNS[kind]
-    expected = dict.fromkeys(columns.filled, "**") | dict.fromkeys(columns.required, "*")
+    expected = dict.fromkeys(columns.nonempty, "**") | dict.fromkeys(columns.mandatory, "*")
     assert written == expected | dict.fromkeys(columns.optional, "")
 
 
@@ -45,7 +45,7 @@ def test_the_page_lists_every_code_with_its_meaning():
 
 def test_the_page_lists_the_reserved_words():
     sentence = TABLE[TABLE.index("Reserved as a part:") :].split("\n", 1)[0]
-    assert set(re.findall(r"`(\w+)`", sentence)) == RESERVED
+    assert set(re.findall(r"`(\w+)`", sentence)) == KEYWORDS
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow"])

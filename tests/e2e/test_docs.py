@@ -46,7 +46,7 @@ from markdown_it import MarkdownIt
 import dsa.generators.generator_kinds
 import dsa.guards.guard_kinds
 from dsa.cli.main import program
-from dsa.lang import formatted
+from dsa.lang import format_document
 from dsa.runtime.content import _TYPES, ComponentKind
 
 ROOT = Path(__file__).parents[2]
@@ -308,7 +308,7 @@ def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
             raise AssertionError(f"{page.relative_to(ROOT)}:{block.line}: {fault}") from None
     for name in shown_whole(page):
         text = (tmp_path / name).read_text(encoding="utf-8")
-        assert formatted(text) == text, f"{page.relative_to(ROOT)}: {name} is not in canonical layout"
+        assert format_document(text) == text, f"{page.relative_to(ROOT)}: {name} is not in canonical layout"
 
 
 @pytest.mark.parametrize(

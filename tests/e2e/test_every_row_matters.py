@@ -172,7 +172,7 @@ def test_no_row_can_be_deleted_or_retargeted_unnoticed(name):
         scripts = [script for script, rows in taken.items() if number in rows]
         others = [*machine.transitions[:number], *machine.transitions[number + 1 :]]
         mutants = {f"{row} deleted": attrs.evolve(machine, transitions=tuple(others))}
-        now = machine.entered(row.target) if row.target != "=" else row.source
+        now = machine.entry_leaf(row.target) if row.target != "=" else row.source
         for target in machine.leaves:
             if target != now:
                 moved = (

@@ -6,7 +6,7 @@ import pytest
 from documents import NASTY, shipped_texts, slowest, texts
 from each_row import each_row
 
-from dsa.lang import dumps, formatted, loads, read_machine
+from dsa.lang import dumps, format_document, loads, read_machine
 from dsa.semantics import start
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -25,9 +25,9 @@ def require_sound(text: str) -> bool:
         assert 1 <= span.column <= span.end <= len(span.text) + 2, finding
         assert len(finding.message) < 1_000, finding
         assert len(finding.render()) < 4_000, finding
-    laid_out = formatted(text)
+    laid_out = format_document(text)
     if laid_out != text:
-        assert formatted(laid_out) == laid_out
+        assert format_document(laid_out) == laid_out
         assert read_machine(laid_out).machine == reading.machine
     if reading.machine is None:
         return False

@@ -10,7 +10,7 @@ from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.declarations import OUTSIDE, Assign
 from dsa.edge.document_files import load
 from dsa.expr import guards_read, show_value
-from dsa.lang import dumps, expanded
+from dsa.lang import dumps, expand_steps
 from dsa.machine import Machine, read_guards
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.system import closed_system, location_of
@@ -31,7 +31,7 @@ def possible(machine: Machine, here: Configuration):
         if rows or answers:
             yield from ((Occurrence(name, verdicts), answers) for verdicts in combined(machine, rows))
     behind = {then for _, then in here.precedence}
-    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
+    for source, timer in (each for each in machine.armed_timers(here.state) if each not in behind):
         rows = machine.rows_from[source, timer]
         yield from ((Occurrence(timer, verdicts, source), True) for verdicts in combined(machine, rows))
 
@@ -64,7 +64,7 @@ def walked(machine: Machine, most: int):
 
 
 def written(machine: Machine):
-    about = behaviour(expanded(machine))
+    about = behaviour(expand_steps(machine))
     return about, dumps(about), {name: show_value(value) for name, value in about.constants.items()}
 
 
@@ -76,7 +76,7 @@ def taken(machine: Machine, here: Configuration):
 
 def stuck(machine: Machine, here: Configuration) -> bool:
     """Return whether nothing is outstanding or armed, no run is finished here, and nothing from outside has a row."""
-    waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
+    waits = here.outstanding or machine.armed_timers(here.state) or here.state in machine.final_states
     return not waits and not taken(machine, here) and not is_end(machine, here)
 
 
@@ -87,7 +87,7 @@ def comes_to_rest(machine: Machine, known) -> bool:
     for here in known:
         commands = defaultdict(list)
         for command in system.commands_at[location_of(system, here)]:
-            commands[command.occurrence, command.row].append(command.ended)
+            commands[command.occurrence, command.row].append(command.endings)
         for occurrence, answer in taken(machine, here):
             (ended,) = commands[occurrence, numbers[id(answer.transition)]]
             if occurrence.source is not None or machine.event_named[occurrence.event].origin != OUTSIDE:
@@ -136,4 +136,4 @@ def is_guarded(machine: Machine) -> bool:
 
 def with_spec(name: str) -> Machine:
     machine = load(name)
-    return attrs.evolve(expanded(machine), properties=machine.properties)
+    return attrs.evolve(expand_steps(machine), properties=machine.properties)

@@ -23,7 +23,7 @@ from dsa.expr import (
     RangeDomain,
     Verdict,
     concrete,
-    negated,
+    negation,
 )
 from dsa.lang import dumps, loads
 from dsa.machine import Machine
@@ -118,7 +118,7 @@ def swap_effects(_machine, row, chance):
 
 def change_condition(machine, row, chance):
     told = [v for v in machine.variables if isinstance(v.domain, BooleanDomain)]
-    options = [TRUE, negated(row.condition)]
+    options = [TRUE, negation(row.condition)]
     options += [And((row.condition, Name(chance.choice(told).name, "variable")))] if told else []
     judging = [g for g in machine.guards if row.event in g.judges]
     options += [Verdict(g.name, chance.choice(g.outcomes)) for g in judging]

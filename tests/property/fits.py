@@ -29,7 +29,13 @@ def seen(machine: Machine, here: Configuration, names: list[str]):
     """What of a configuration must be the same."""
     values = dict(zip((v.name for v in machine.variables), here.values, strict=True))
     known = tuple((name, type(values[name]), values[name]) for name in names)
-    return here.state, here.state in machine.final_states, here.outstanding, known, frozenset(machine.armed(here.state))
+    return (
+        here.state,
+        here.state in machine.final_states,
+        here.outstanding,
+        known,
+        frozenset(machine.armed_timers(here.state)),
+    )
 
 
 def did(machine: Machine, here: Configuration, occurrence: Occurrence):
@@ -43,8 +49,8 @@ def did(machine: Machine, here: Configuration, occurrence: Occurrence):
 def restarted(machine: Machine, here: Configuration, taken: Taken) -> frozenset:
     """The timers that run from zero after a step."""
     ended = timers_ended(machine, here, taken)
-    before = machine.armed(here.state)
-    return frozenset(t for t in machine.armed(taken.configuration.state) if t in ended or t not in before)
+    before = machine.armed_timers(here.state)
+    return frozenset(t for t in machine.armed_timers(taken.configuration.state) if t in ended or t not in before)
 
 
 # -- the history ------------------------------------------------------------------------------------------------------
@@ -119,7 +125,7 @@ def faults(machine: Machine, here: Configuration, names: list[str]) -> list[tupl
             elif occurrence.event not in outside or result.reason != "invalid_state":
                 refused.setdefault((*what, result.reason), []).append(dict(occurrence.verdicts))
         is_over = at.state in machine.final_states or is_end(machine, at)
-        if not taken and not at.outstanding and not machine.armed(at.state) and not is_over:
+        if not taken and not at.outstanding and not machine.armed_timers(at.state) and not is_over:
             refused[None, None, "deadlock"] = comes[None, None] = [{}]
         seen_here = seen(machine, at, names)
         found.append(((seen_here[0], seen_here[2], seen_here[3]), comes, refused))

@@ -15,17 +15,23 @@ from hypothesis import HealthCheck, event, given, settings
 from repository import ROOT
 
 import dsa.kernel
-from dsa.checks.certificate.certificate_proofs import NoProofError, explored, require_few_cases, require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, certify_proofs, certify_verdicts, spelled
+from dsa.checks.certificate.certificate_proofs import NoProofError, explore_claim, require_few_cases, require_same_steps
+from dsa.checks.certificate.certificate_writer import (
+    FAULTLESS,
+    Certifier,
+    certify_proofs,
+    certify_verdicts,
+    kernel_claim,
+)
 from dsa.checks.mutation import row_mutants
-from dsa.checks.proof.prover import judged, prove
+from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.checks.table_faults import definition4
 from dsa.declarations import AtMost, ExpectedCount, Probability
 from dsa.edge.document_files import read_document, shipped
 from dsa.expr import EnumDomain, evaluate
-from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
-from dsa.lang import expanded, read_machine
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
+from dsa.lang import expand_steps, read_machine
 from dsa.machine import Machine
 from dsa.semantics import Configuration
 from dsa.system import closed_system
@@ -50,7 +56,9 @@ def agree(machine: Machine, most: int = MOST) -> str:
         return "a fault is reachable"
     claim.explore()
     assert {key.partition(" :flag")[0] for key in claim.keys} == {told(machine, here) for here in expected}
-    accepts(text, {"form": STUCK, "parts": [], "at": at}, is_true=not any(stuck(machine, here) for here in expected))
+    accepts(
+        text, {"form": NO_DEADLOCK, "parts": [], "at": at}, is_true=not any(stuck(machine, here) for here in expected)
+    )
     accepts(text, {"form": REST, "parts": [], "at": at}, is_true=comes_to_rest(machine, expected))
     for declared in machine.properties:
         property_agrees(machine, declared.form, text, at)
@@ -72,16 +80,16 @@ def told(machine: Machine, here: Configuration) -> str:
 
 def accepts(text: str, claim: dict, *, is_true: bool) -> None:
     if is_true:
-        explored(text, claim, MOST * 10)
+        explore_claim(text, claim, MOST * 10)
     else:
         with pytest.raises(NoProofError, match="refuses"):
-            explored(text, claim, MOST * 10)
+            explore_claim(text, claim, MOST * 10)
 
 
 def guarded_and_same_steps(machine: Machine, text: str, at: dict) -> None:
     """See that the kernel knows Definition 4 where every row keeps it, and that the compiled step takes its table of steps."""
     if all(found.severity != "error" for found in definition4(machine)):
-        explored(text, {"form": GUARDED, "parts": []}, MOST * 10)
+        explore_claim(text, {"form": DEFINITION_4, "parts": []}, MOST * 10)
     claim = Claim(text, {"form": TABLE, "parts": [], "at": at, "proofs": []})
     try:
         require_few_cases(machine, claim, MOST * 10)
@@ -93,13 +101,13 @@ def guarded_and_same_steps(machine: Machine, text: str, at: dict) -> None:
 
 def property_agrees(machine, form, text, at):
     if isinstance(form, ODDS):
-        assert spelled(form) is None
+        assert kernel_claim(form) is None
         return
     if isinstance(form, AtMost) and evaluate(form.bound, machine.constants) < 0:
         return  # no number of moments is below 0; the observers only look where E is true
-    verdict = judged(closed_system(machine), form, MOST * 10).verdict
+    verdict = judge_at(closed_system(machine), form, MOST * 10).verdict
     if verdict in {"HOLDS", "VIOLATED"}:
-        accepts(text, spelled(form) | {"at": at}, is_true=verdict == "HOLDS")
+        accepts(text, kernel_claim(form) | {"at": at}, is_true=verdict == "HOLDS")
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
@@ -273,7 +281,7 @@ def readable():
 
 @pytest.mark.parametrize("machine", list(readable()))
 def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
-    agree(attrs.evolve(expanded(machine), properties=machine.properties))
+    agree(attrs.evolve(expand_steps(machine), properties=machine.properties))
 
 
 @pytest.mark.parametrize(
@@ -315,12 +323,14 @@ def test_every_verdict_of_the_shipped_machines_is_accepted_by_the_kernel_alone(n
     certifier, proofs, verdicts = Certifier(about, text), prove(machine), check(machine)
     certify_proofs(certifier, proofs)
     certify_verdicts(certifier, verdicts)
-    made = certifier.certified()
+    made = certifier.draft()
     explored_at = [exploration.parameters for exploration in verdicts.explorations]
-    owed = [FAULTLESS, STUCK, *([REST] if proofs.rest else [])]
+    owed = [FAULTLESS, NO_DEADLOCK, *([REST] if proofs.rest else [])]
     held = [p.text for p in verdicts.properties if p.verdict == "HOLDS" and not isinstance(p.claim.form, ODDS)]
-    claimed = Counter([*owed, GUARDED, *(p.text for p in proofs.properties if p.verdict == "PROVED")])
-    claimed += Counter([GUARDED, *[TABLE] * 2 * len(explored_at), *[FAULTLESS, STUCK, *held] * len(explored_at)])
+    claimed = Counter([*owed, DEFINITION_4, *(p.text for p in proofs.properties if p.verdict == "PROVED")])
+    claimed += Counter(
+        [DEFINITION_4, *[TABLE] * 2 * len(explored_at), *[FAULTLESS, NO_DEADLOCK, *held] * len(explored_at)]
+    )
     assert Counter(claim["form"].format(*claim["parts"]) for claim in made.certificate["claims"]) == claimed
     other = {(p.text, f"it is {p.verdict}") for p in proofs.properties if p.verdict != "PROVED" and p.is_asked}
     other |= {(p.text, f"it is {p.verdict}") for p in verdicts.properties if p.verdict != "HOLDS"}

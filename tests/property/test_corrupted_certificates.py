@@ -14,10 +14,10 @@ from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, wr
 
 from dsa.checks.certificate.certificate_proofs import require_same_steps
 from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.proof.prover import judged, prove
+from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError
-from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
 from dsa.lang import dumps, read_machine
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -30,7 +30,7 @@ def certificate_of(name: str) -> dict:
     certifier = Certifier(about, text)
     certify_proofs(certifier, prove(machine))
     certify_verdicts(certifier, check(machine))
-    return certifier.certified().certificate
+    return certifier.draft().certificate
 
 
 def places(value, path=()):
@@ -120,7 +120,7 @@ def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
 
 def read_forms(text: str, claim: dict) -> list:
     """Return the properties that a claim spells, or what the kernel knows by a text."""
-    if claim["form"] in {FAULTLESS, STUCK, REST, GUARDED, TABLE}:
+    if claim["form"] in {FAULTLESS, NO_DEADLOCK, REST, DEFINITION_4, TABLE}:
         return [claim["form"]]
     said = claim["form"].format(*claim["parts"])
     read = read_machine(f"{text}\n## Properties\n\n- {said}\n", "certificate").machine
@@ -131,16 +131,16 @@ def is_true(machine: Machine, form, claim: dict) -> bool:
     """Judge a claim by other code than the kernel's, at the machine's parameter values."""
     if form == TABLE:  # of this machine, whose code is here
         return require_same_steps(machine, Claim(dumps(behaviour(machine)), claim)) is None
-    if form == GUARDED:
+    if form == DEFINITION_4:
         return is_guarded(machine)
     known = walked(machine, 20_000)
     if not isinstance(known, set):
         return False
-    if form == STUCK:
+    if form == NO_DEADLOCK:
         return not any(stuck(machine, here) for here in known)
     if form == REST:
         return comes_to_rest(machine, known)
-    return form == FAULTLESS or judged(closed_system(machine), form, 20_000).verdict == "HOLDS"
+    return form == FAULTLESS or judge_at(closed_system(machine), form, 20_000).verdict == "HOLDS"
 
 
 def valuations(machine: Machine, at):

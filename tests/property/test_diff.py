@@ -37,11 +37,11 @@ def require_parting_is_real(old, new, here, parting):
             r.outcome
             if not isinstance(r.outcome, Taken)
             else (r.outcome.effects, r.outcome.cancelled, r.outcome.configuration),
-            r.said,
+            r.words,
         )
         for r in (parting.old, parting.new)
     ]
-    timers = (parting.old.started, parting.new.started, parting.old.ends, parting.new.ends)
+    timers = (parting.old.timers_started, parting.new.timers_started, parting.old.ends, parting.new.ends)
     assert told[0] != told[1] or len(set(timers[:2])) + len(set(timers[2:])) > 2
 
 
@@ -54,10 +54,10 @@ def require_right(old, new, chance, runs, seen):
         return
     found = compare(pair, pair.start, LIMITS)
     assert found.verdict == ("EQUAL" if apart is None else "DIFFERENT")
-    if found.parting is not None:
-        steps = len(found.parting.way) + (found.parting.occurrence is not None)
+    if found.divergence is not None:
+        steps = len(found.divergence.way) + (found.divergence.occurrence is not None)
         assert steps == apart
-        require_parting_is_real(old, new, pair.start, found.parting)
+        require_parting_is_real(old, new, pair.start, found.divergence)
     if same_control(changes(old, new)):
         assert found.verdict == "EQUAL"
         seen["same control"] += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dsa.docs.pages import Library, MarkedText, draft, marked
+from dsa.docs.pages import Library, MarkedText, draft, read_markers
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 END = "<!-- /dsa -->"
@@ -54,7 +54,7 @@ def outside(page: MarkedText) -> list[str]:
 @SLOW
 @given(pages(lines), st.text("ab\n<>!-` ", max_size=12))
 def test_nothing_outside_blocks_changes(text, content):
-    page = marked(text, "p.md")
+    page = read_markers(text, "p.md")
     new = page.with_contents([content for _ in page.blocks])
     found = re.split(_AFTER_LINE, new)
     added, shift = len(content.split("\n")) + 2, 0
@@ -78,4 +78,4 @@ def test_page_that_was_written_is_fresh(text):
         assert (second.faults, second.is_stale) == ((), False)
         second.write()
         assert path.read_bytes() == written
-        assert outside(marked(written.decode(), "p.md")) == outside(marked(text, "p.md"))
+        assert outside(read_markers(written.decode(), "p.md")) == outside(read_markers(text, "p.md"))

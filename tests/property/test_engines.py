@@ -12,7 +12,7 @@ import pytest
 from example_machines import chain, dual_state, jugs
 from hypothesis import assume, event, given, settings
 
-from dsa.checks.observers import observed
+from dsa.checks.observers import observer_of
 from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
 from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.declarations import ExpectedCount, Probability, Variable
@@ -71,7 +71,7 @@ def asked(machine: Machine) -> tuple[Ground, list[GroundWatch]] | None:
     """Return what the first property asks that needs a search: a system that remembers enough, and what to look out for."""
     for claim in machine.properties:
         if not isinstance(claim.form, Probability | ExpectedCount):
-            found = observed(closed_system(machine), claim.form, machine.constants)
+            found = observer_of(closed_system(machine), claim.form, machine.constants)
             if evaluate(found.at_start, machine.constants) is True:
                 continue  # broken before anything happens, so no search is made; what counts may be out of its domain
             system = ground(found.system)

@@ -61,7 +61,7 @@ def plainly(machine: Machine) -> Plainly | None:
                 distance[result.configuration] = distance[here] + 1
                 order.append(result.configuration)
         transitions += accepted
-        waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
+        waits = here.outstanding or machine.armed_timers(here.state) or here.state in machine.final_states
         if not accepted and not waits and not is_over:
             stuck.setdefault(here.state, distance[here])
         if len(order) > MOST:
@@ -101,7 +101,7 @@ def test_exploring_agrees_with_the_reference(way: Way, machine: Machine):
     assert found.rows == expected.rows
     assert found.states == {here.state for here in expected.distance}
     assert found.complete
-    reached = list(found.reached())
+    reached = list(found.all_configurations())
     assert set(reached) == set(expected.distance)
     assert [expected.distance[here] for here in reached] == sorted(expected.distance.values())
     assert {here.state: expected.distance[here] for here in found.deadlocks} == expected.stuck

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dsa.lang import formatted, loads, read_machine
+from dsa.lang import format_document, loads, read_machine
 from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read, split_row
 
@@ -61,7 +61,7 @@ def table_lines_of(text):
 @SLOW
 @given(documents())
 def test_prose_and_other_tables_stay_byte_for_byte(text):
-    laid_out = formatted(text)
+    laid_out = format_document(text)
     before, after = _LINE.findall(text), _LINE.findall(laid_out)
     assert len(before) == len(after)
     ours = table_lines_of(text)
@@ -74,8 +74,8 @@ def test_prose_and_other_tables_stay_byte_for_byte(text):
 @SLOW
 @given(documents())
 def test_laying_out_twice_changes_nothing_more(text):
-    laid_out = formatted(text)
-    assert formatted(laid_out) == laid_out
+    laid_out = format_document(text)
+    assert format_document(laid_out) == laid_out
 
 
 @SLOW
@@ -83,7 +83,7 @@ def test_laying_out_twice_changes_nothing_more(text):
 def test_cells_that_are_not_expressions_keep_their_text(text):
     """Notes, targets and updates are never rewritten, only moved."""
     kept = {"note", "target", "update", "domain", "x"}
-    for old, new in zip(_cells(text), _cells(formatted(text)), strict=True):
+    for old, new in zip(_cells(text), _cells(format_document(text)), strict=True):
         assert [c for c in old if c[0] in kept] == [c for c in new if c[0] in kept]
 
 
@@ -108,8 +108,8 @@ def test_a_document_means_the_same_when_its_tables_are_squeezed_and_laid_out(tex
     machine = read_machine(text).machine
     assert machine is not None
     if read_machine(squeezed).machine is not None:
-        assert loads(formatted(squeezed)) == machine
-    assert loads(formatted(text)) == machine
+        assert loads(format_document(squeezed)) == machine
+    assert loads(format_document(text)) == machine
 
 
 READER = MarkdownIt("commonmark").enable("table")

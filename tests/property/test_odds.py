@@ -12,7 +12,7 @@ from odds_documents import chain, closed_form
 
 from dsa.checks.mutation import row_mutants
 from dsa.checks.odds.chain_solver import DecisionChain
-from dsa.checks.odds.retry_target import NoLimitError, limit, varied
+from dsa.checks.odds.retry_target import NoLimitError, limit, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
 from dsa.declarations import OUTSIDE
 from dsa.expr import OUTCOMES
@@ -31,7 +31,7 @@ def occurrences(machine, configuration, first):
         return []
     if configuration.outstanding:
         return [(event, None) for effect in sorted(configuration.outstanding) for event in machine.answers[effect]]
-    if timers := machine.armed(state):
+    if timers := machine.armed_timers(state):
         return [(event, source) for source, event in timers]
     outside = [
         event.name for event in machine.events if event.origin == OUTSIDE and machine.rows_for(state, event.name)
@@ -97,7 +97,7 @@ def agrees(machine, passes):
         return False
     ended, left = expected
     found = odds(machine, passes={guard.name: [passes] for guard in machine.guards})
-    assert found.known
+    assert found.is_known
     reckoned = {}
     for end, bounds in found.ends:
         reckoned[end.state] = reckoned.get(end.state, 0.0) + bounds.low
@@ -143,14 +143,14 @@ def test_no_value_gives_more_than_the_ceiling(base):
         passes = {guard.name: [0.5] for guard in base.guards}
         asked = question(mutant.machine, passes=passes, fatals={guard.name: [0.1] for guard in base.guards})
         try:
-            at_infinity = limit(asked.system, varied(base).parameters, asked.success)
+            at_infinity = limit(asked.system, varied_parameter(base).parameters, asked.success)
         except NoLimitError:
             continue
         if not at_infinity.is_ceiling or asked.chain().is_chosen:
             continue
         ceiling, before = attrs.evolve(asked, system=at_infinity.system).success_at(), 0.0
         for value in range(5):
-            here = asked.at(varied(base).at(value))
+            here = asked.at(varied_parameter(base).at(value))
             if any(bounds.high > 0 for end, bounds in here.ends if end.kind == "refused"):
                 break  # a table with a fault
             assert before - 1e-12 <= here.success.low <= ceiling + 1e-12, mutant
@@ -199,7 +199,7 @@ def test_storm_finds_the_same(form, n, rmax, p, q, tmp_path):
     ends = {}
     for end, bounds in found.ends:
         ends[end.state.split(".")[0]] = ends.get(end.state.split(".")[0], 0.0) + bounds.low
-    ours = [ends["succeeded"], ends["failed"], ends["escalated"], found.effect("query_llm").expected.low]
+    ours = [ends["succeeded"], ends["failed"], ends["escalated"], found.effect("query_llm").average.low]
     assert ours == pytest.approx(precise, abs=1e-9)
 
 

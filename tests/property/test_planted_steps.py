@@ -25,7 +25,7 @@ from dsa.cli.main import program
 from dsa.compiled_step import _StepWriter
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
-from dsa.lang import dumps, expanded
+from dsa.lang import dumps, expand_steps
 from dsa.semantics import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
@@ -77,7 +77,7 @@ class OneGroup(Claim):
 
 def table_of(machine, group):
     at = {name: show_value(value) for name, value in machine.constants.items()}
-    text = dumps(behaviour(expanded(machine)))
+    text = dumps(behaviour(expand_steps(machine)))
     return OneGroup(text, {"form": TABLE, "parts": [], "at": at, "proofs": []}, group)
 
 
@@ -139,14 +139,14 @@ def test_a_fault_in_any_generated_line_is_refused(name, share, monkeypatch):
 #: Each a function, a text in it, and what stands there instead.
 FAULTS = {
     "rows are looked for under another name": (
-        "CompiledStep.move", "(place.state, given.event) if source", "(given.event, place.state) if source"),
+        "CompiledStep.move", "(place.state, occurrence.event) if source", "(occurrence.event, place.state) if source"),
     "timers are taken for events": ("CompiledStep.move", "if source is None", "if source is not None"),
     "what is not taken is late": (
-        "CompiledStep.move", "or self._refused(place, given)", 'or Refusal("late", place, "", (), ())'),
+        "CompiledStep.move", "or self._refusal(place, occurrence)", 'or Refusal("late", place, "", (), ())'),
     "the reference is asked with nothing outstanding": (
-        "CompiledStep._refused", "place.values, place.outstanding", "place.values, frozenset()"),
+        "CompiledStep._refusal", "place.values, place.outstanding", "place.values, frozenset()"),
     "the reference is asked about the first values": (
-        "CompiledStep._refused", "place.state, place.values", "place.state, start(self.machine).values"),
+        "CompiledStep._refusal", "place.state, place.values", "place.state, start(self.machine).values"),
     "verdicts are not in what is remembered": (
         "CompiledStep.step", "source, occurrence.verdicts, ", "source, "),
     "values are not in what is remembered": (
@@ -162,18 +162,18 @@ FAULTS = {
     "outer rows are not found": (
         "_Groups._rows", "self._machine.rows_for(leaf, event)", "self._machine.rows_from.get((leaf, event), ())"),
     "all timers are armed everywhere": (
-        "_Groups._rows", "if (event, timer) in self._machine.armed(leaf) else ()", ""),
+        "_Groups._rows", "if (event, timer) in self._machine.armed_timers(leaf) else ()", ""),
     "groups are kept by their event": (
         "_Groups.__missing__", "name = rows[0].source, rows[0].event", "name = rows[0].event"),
     "an effect may be emitted twice": ("_move", "if twice is not None:", "if False:"),
     "another target": ("_move", "target=target", "target=before"),
-    "the children are not entered": ("_move", "else machine.entered(row.target)", "else row.target"),
+    "the children are not entered": ("_move", "else machine.entry_leaf(row.target)", "else row.target"),
     "the answer is still outstanding": (
-        "_move", "shared.setdefault(after, after)", "after | ({origin} - {OUTSIDE} & {origin}) if origin else after"),
-    "what was outstanding stays": ("_move", "shared.setdefault(after, after)", "after | outstanding"),
+        "_move", "pool.setdefault(after, after)", "after | ({origin} - {OUTSIDE} & {origin}) if origin else after"),
+    "what was outstanding stays": ("_move", "pool.setdefault(after, after)", "after | outstanding"),
     "no effect is asked for": ("_move", "effects=effects", "effects=()"),
     "effects in another order": ("_move", "effects=effects", "effects=effects[::-1]"),
-    "no effect begins": ("_move", "started=_started(machine, effects, after)", "started=()"),
+    "no effect begins": ("_move", "starts=_starts(machine, effects, after)", "starts=()"),
     "timers stay": ("_move", "timers=timers,", "timers=(),"),
     "the order of timers stays": (
         "_move", "precedence_after(machine, here.precedence, timers, target)", "here.precedence"),
@@ -181,8 +181,8 @@ FAULTS = {
         "_StepWriter._take", "{moves.key}", "{moves.key.replace('c.precedence', 'frozenset()')}"),
     "a timer may fire early": (
         "_StepWriter._body", "if any(then == {timer} for _, then in c.precedence): return None", "pass"),
-    "timers start again": ("timers_after", "if source not in kept]", "]"),
-    "rmax has no effect": ("_StepWriter._renamed", "self._value(self._machine.constants[name])", "'1000'"),
+    "timers start again": ("timers_after", "if source not in remaining]", "]"),
+    "rmax has no effect": ("_StepWriter._rename", "self._value(self._machine.constants[name])", "'1000'"),
 }  # fmt: skip
 
 

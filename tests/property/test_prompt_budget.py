@@ -59,7 +59,7 @@ def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, 
     if isinstance(prompt, PromptTooLong):
         newest = tuple(("", feedback) for _, feedback in context.feedback_history[-1:])
         least = attrs.evolve(context, feedback_history=newest, current_artifact=None)
-        assert prompt.tokens > prompt.allowed == tokens
+        assert prompt.tokens > prompt.limit == tokens
         assert count(render(template, least)) + 2 * count(BESIDE) > tokens, "an error although there is room"
         return
     assert count(prompt) <= tokens

@@ -129,9 +129,9 @@ def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) 
             else:
                 assert naive.watched(machine, form, moments) == "violated"
                 assert len(trace.steps) >= len(judged.trace.steps)
-        if judged.passing is not None:
+        if judged.passing_run is not None:
             event(f"passing {type(form).__name__}")
-            moments = naive.run(machine, [taken.occurrence for taken in judged.passing.steps])
+            moments = naive.run(machine, [taken.occurrence for taken in judged.passing_run.steps])
             assert not naive.promises(machine, moments[-1].after)
             assert naive.watched(machine, form, moments) != "violated"
 
@@ -152,7 +152,7 @@ def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.
     for claim in machine.properties:
         assert is_monitor(claim.form) == isinstance(claim.form, naive.TRACED)
         if is_monitor(claim.form):
-            said = monitor(claim.form, run, ended=here.state in machine.final_states)
+            said = monitor(claim.form, run, is_complete=here.state in machine.final_states)
             event(f"{type(claim.form).__name__} {said.verdict}")
             assert said.verdict == naive.watched(machine, claim.form, known)
 
@@ -188,8 +188,8 @@ def features(machine: Machine) -> dict[str, bool]:
         "literals with other names": bool(values & {*machine.leaves, *machine.event_named, *machine.effect_named}),
         "strong fairness": any(form.fair and not form.is_weak for form in promised),
         "weak fairness": any(form.is_weak for form in promised),
-        "even if it fails": any(form.doubted("fails") for form in promised),
-        "even if it never answers": any(form.doubted("never answers") for form in promised),
+        "even if it fails": any(form.doubtful_effects("fails") for form in promised),
+        "even if it never answers": any(form.doubtful_effects("never answers") for form in promised),
     }
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from dsa.checks.observers import observed
+from dsa.checks.observers import observer_of
 from dsa.checks.proof.liveness import ObligationProof, ReachabilityProof
 from dsa.checks.proof.proof_session import ProofSession
-from dsa.checks.proof.prover import Proof, ProofReport, _Prover, judged, prove
+from dsa.checks.proof.prover import Proof, ProofReport, _Prover, judge_at, prove
 from dsa.checks.search.exploration import explore
 from dsa.declarations import EverywherePossible, LeadsTo, Possible
 from dsa.expr import Interval, Value, concrete
@@ -66,7 +66,7 @@ def check_report(machine: Machine) -> ProofReport:
     for proof in report.properties:
         if proof.verdict == "VIOLATED":
             there = machine.at(dict(proof.values))
-            assert judged(closed_system(there), proof.form, 200_000).verdict == "VIOLATED"
+            assert judge_at(closed_system(there), proof.form, 200_000).verdict == "VIOLATED"
     return report
 
 
@@ -76,16 +76,16 @@ def check_ranks(machine: Machine) -> None:
     for claim in machine.properties:
         form = claim.form
         if isinstance(form, LeadsTo):
-            evidence = ObligationProof(session, form, observed(session.system, form)).evidence()
+            evidence = ObligationProof(session, form, observer_of(session.system, form)).evidence()
         elif isinstance(form, Possible | EverywherePossible):
-            found = observed(session.system, EverywherePossible(form.condition))
+            found = observer_of(session.system, EverywherePossible(form.condition))
             evidence = ReachabilityProof(session, found, everywhere=isinstance(form, EverywherePossible)).evidence()
         else:
             continue
         event(f"{type(form).__name__} ranked: {evidence is not None}")
         for values in some_valuations(machine) if evidence else []:
             system = closed_system(machine.at(values))
-            assert judged(system, form, 20_000).verdict in {"HOLDS", "UNKNOWN"}, (form, values)
+            assert judge_at(system, form, 20_000).verdict in {"HOLDS", "UNKNOWN"}, (form, values)
 
 
 def check_obligations(report: ProofReport, there: Machine) -> None:
@@ -109,7 +109,7 @@ def check_obligations(report: ProofReport, there: Machine) -> None:
 def check_properties(report: ProofReport, there: Machine) -> None:
     proved = [proof.form for proof in report.properties if proof.verdict == "PROVED" and proof.form is not None]
     for form in proved:
-        found = judged(closed_system(there), form, 20_000)
+        found = judge_at(closed_system(there), form, 20_000)
         assert found.verdict in {"HOLDS", "UNKNOWN"}, (form, there.constants, found)
 
 

@@ -161,7 +161,7 @@ def test_any_ledger_of_any_machine_and_any_that_is_nearly_one(data, seed):
 def a_sensible_event(chance, run):
     """An event that the state has rows for, most of them such as the outstanding effects give."""
     machine, state = run.machine, run.configuration.state
-    timers = [Occurrence(event, source=source) for source, event in machine.armed(state)]
+    timers = [Occurrence(event, source=source) for source, event in machine.armed_timers(state)]
     origins = compiled_step(machine).origins
     events = [each for each in accepted_events(machine, state) if origins.get(each) in {"outside", *run.keys}]
     if not events or chance.random() < 0.05:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
 from dsa.expr import Environment, Name, evaluate, unparse
-from dsa.lang import digest, dumps, expanded, loads
+from dsa.lang import digest, dumps, expand_steps, loads
 from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope
 from dsa.lang.markdown import Cell
 from dsa.machine import Machine
@@ -43,7 +43,7 @@ def test_a_document_means_the_same_when_written_anew(text):
     if machine is None:
         pytest.skip("a spec is not a machine")
     assert loads(dumps(machine)) == machine
-    whole = expanded(machine)
+    whole = expand_steps(machine)
     assert loads(dumps(whole)) == whole
     assert whole.transitions == machine.transitions
 
@@ -88,7 +88,7 @@ def test_an_expression_written_and_read_is_the_same(data):
         expr = draw_one(data.draw, vocabulary, 3)
         assert reread(unparse(expr), skeleton.machine, with_moments=with_moments) == expr
         assert reread(unparse(expr, alone=True), skeleton.machine, with_moments=with_moments) == expr
-        assert reread(unparse(expr, closed=True), skeleton.machine, with_moments=with_moments) == expr
+        assert reread(unparse(expr, is_closed=True), skeleton.machine, with_moments=with_moments) == expr
 
 
 def as_python(text: str) -> str:

@@ -59,6 +59,6 @@ def test_a_run_is_the_fold_of_step_and_its_commands_keep_the_world_in_step(data)
         assert run.configuration == configuration
         assert run.keys.keys() == configuration.outstanding
         assert world.effects == {key: effect for effect, key in run.keys.items()}
-        assert world.timers == (set() if run.is_finished else set(machine.armed(configuration.state)))
+        assert world.timers == (set() if run.is_finished else set(machine.armed_timers(configuration.state)))
     text = "\n".join(dump_line(entry) for entry in run.ledger)
     assert replay(machine, load_lines(text)) == run

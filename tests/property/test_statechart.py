@@ -81,7 +81,7 @@ def walk(machine, seed, count):
 
 def _is_likely(machine, here: Configuration, source, event) -> bool:
     if source is not None:
-        return (source, event) in machine.armed(here.state)
+        return (source, event) in machine.armed_timers(here.state)
     origin = machine.event_named[event].origin
     return bool(machine.rows_for(here.state, event)) and (origin == "outside" or origin in here.outstanding)
 
@@ -107,7 +107,7 @@ LARGE_HERE = ("chat", "coding")
 def test_every_machine_here_agrees_wherever_it_can_be(name):
     machine = ALL[name]
     run = StatechartRun(machine)
-    for here in explore(machine, max_states=2_000).reached():
+    for here in explore(machine, max_states=2_000).all_configurations():
         for occurrence in _everything(machine, here):
             run.configuration = here
             both(machine, run, here, occurrence)
@@ -115,7 +115,7 @@ def test_every_machine_here_agrees_wherever_it_can_be(name):
 
 def _everything(machine, here: Configuration):
     """Return every event and armed timer, each with every combination of the verdicts that its rows read."""
-    keys = [(None, event) for event in machine.event_named] + list(machine.armed(here.state))
+    keys = [(None, event) for event in machine.event_named] + list(machine.armed_timers(here.state))
     for source, event in keys:
         rows = machine.rows_from[source, event] if source else machine.rows_for(here.state, event)
         guards = read_guards(rows)

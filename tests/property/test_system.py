@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracle import possible, reached
 
 from dsa.declarations import expressions
-from dsa.expr import Environment, evaluate, holds, simplified
+from dsa.expr import Environment, evaluate, holds, simplify
 from dsa.ground_system import ground
 from dsa.machine import Machine, environment, read_guards
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
@@ -111,10 +111,10 @@ def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(machine
 def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
     machine = data.draw(machines(claims=False))
     for row in machine.transitions:
-        small = simplified(row.condition)
+        small = simplify(row.condition)
         for here in reached(machine, 5):
             known = environment(machine, here.values)
             for said in product(*(machine.guard_named[guard].outcomes for guard in read_guards((row,)))):
                 there = {**known, **dict(zip(read_guards((row,)), said, strict=True))}
                 assert evaluate(small, there) == evaluate(row.condition, there)
-        assert small == simplified(small)
+        assert small == simplify(small)

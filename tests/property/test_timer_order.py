@@ -42,15 +42,15 @@ def duration(machine: Machine, timer) -> int:
 @settings(max_examples=150, deadline=None)
 @given(timed_machines(), st.data())
 def test_the_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine, data) -> None:
-    here, begun = start(machine), dict.fromkeys(machine.armed(start(machine).state), 0)
+    here, begun = start(machine), dict.fromkeys(machine.armed_timers(start(machine).state), 0)
     for moment in range(1, 16):
-        timers = {timer: when for timer, when in begun.items() if timer in machine.armed(here.state)}
+        timers = {timer: when for timer, when in begun.items() if timer in machine.armed_timers(here.state)}
         expected = {
             (u, t) for u in timers for t in timers
             if duration(machine, u) < duration(machine, t) and timers[u] <= timers[t]
         }  # fmt: skip
         assert here.precedence == expected
-        for source, name in machine.armed(here.state):
+        for source, name in machine.armed_timers(here.state):
             answer = step(machine, here, Occurrence(name, source=source))
             is_behind = any(t == (source, name) for _, t in expected)
             assert (isinstance(answer, Refusal) and answer.reason == "early") == is_behind
@@ -64,7 +64,7 @@ def test_the_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine,
 def test_what_is_rung_in_the_order_of_deadlines_is_never_early(machine: Machine, data) -> None:
     """The clock reads late, stands still, is put back (then the reading before counts), and nobody is there for days."""
     here, reading, number = start(machine), 0, count()
-    due = [(duration(machine, timer), next(number), timer) for timer in machine.armed(here.state)]
+    due = [(duration(machine, timer), next(number), timer) for timer in machine.armed_timers(here.state)]
     rung = 0
     for _ in range(25):
         jump = data.draw(st.sampled_from((0, 1, 40, 100, 249, 251, 1_000, 90_000, 400_000, -5_000)))
@@ -78,7 +78,7 @@ def test_what_is_rung_in_the_order_of_deadlines_is_never_early(machine: Machine,
         taken = step(machine, here, occurrence)
         assert isinstance(taken, Taken), taken
         begun = started_by(machine, here.state, taken)
-        armed = set(machine.armed(taken.configuration.state))
+        armed = set(machine.armed_timers(taken.configuration.state))
         due = [(at, place, timer) for at, place, timer in due if timer in armed - begun]
         due += [(reading + duration(machine, timer), next(number), timer) for timer in sorted(begun)]
         here = taken.configuration

@@ -158,7 +158,7 @@ def test_a_timer_is_found_by_its_source():
 
 
 def test_results_are_remembered_and_no_more_than_the_limit(monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 1)
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 1)
     machine = dual_state()
     act = compiled_step(machine).step
     first = act(start(machine), Occurrence("specification"))

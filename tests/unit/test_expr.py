@@ -104,7 +104,7 @@ def test_parentheses_are_written_where_the_structure_needs_them(expr, text):
     ],
 )
 def test_what_stands_among_other_words_is_closed(expr, closed, alone):
-    assert unparse(expr, closed=True) == closed
+    assert unparse(expr, is_closed=True) == closed
     assert unparse(expr, alone=True) == alone
 
 

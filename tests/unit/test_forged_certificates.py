@@ -15,7 +15,7 @@ from each_row import each_row
 from dsa import kernel
 from dsa.cli.main import program
 from dsa.cli.verify import canonical
-from dsa.kernel import established, read
+from dsa.kernel import read, verify_claim
 from dsa.lang import loads
 
 FOLDER = Path(__file__).parents[1] / "golden" / "forged"
@@ -31,62 +31,68 @@ class Forged:
     sentence: str
 
 
-BARE = "whatever the values are: nothing may be brought for it"
+BARE = "this claim is about every row at all values, so it takes no evidence"
 FORGED = {
     # multipliers of fractions show any path impossible
     "dual_state": {
-        "proved_at_most_0_effects": Forged(REFUSED, "query_llm is asked for", "this is no expression: :flag <= 1"),
-        "proved_at_most_0_retries": Forged(REFUSED, "retries rise", "this is no expression: retries > 0"),
-        "proved_possible": Forged(REFUSED, "no state has this", "this is no expression: :flag <= 1"),
+        "proved_at_most_0_effects": Forged(REFUSED, "query_llm is asked for", "this is not an expression: :flag <= 1"),
+        "proved_at_most_0_retries": Forged(REFUSED, "retries rise", "this is not an expression: retries > 0"),
+        "proved_possible": Forged(REFUSED, "no state has this", "this is not an expression: :flag <= 1"),
         "proved_rest": Forged(
             REFUSED,
             "true, but the evidence shows nothing",
-            "this is no expression: :flag <= 1",
+            "this is not an expression: :flag <= 1",
         ),
         # what is no expression of the language, and not false in Python
-        "braces_always": Forged(REFUSED, "not a property", "'{' in '{retries < 0}' is no name that may stand there"),
-        "parens_never": Forged(REFUSED, "not a property", "')' in '()' is no name that may stand there"),
-        "list_always": Forged(REFUSED, "not a property", "this is no expression: false, true"),
+        "braces_always": Forged(
+            REFUSED, "not a property", "'{' in '{retries < 0}' is not a name that is allowed there"
+        ),
+        "parens_never": Forged(REFUSED, "not a property", "')' in '()' is not a name that is allowed there"),
+        "list_always": Forged(REFUSED, "not a property", "this is not an expression: false, true"),
         "number_always": Forged(REFUSED, "not a property", "'1' is not a condition"),
-        "braces_possible": Forged(REFUSED, "not a property", "'{' in '{false}' is no name that may stand there"),
-        "braces_only_after": Forged(REFUSED, "not a property", "'{' in '{false}' is no name that may stand there"),
-        "braces_always_for_all": Forged(REFUSED, "not a property", "'{' in '{false}' is no name that may stand there"),
+        "braces_possible": Forged(REFUSED, "not a property", "'{' in '{false}' is not a name that is allowed there"),
+        "braces_only_after": Forged(REFUSED, "not a property", "'{' in '{false}' is not a name that is allowed there"),
+        "braces_always_for_all": Forged(
+            REFUSED, "not a property", "'{' in '{false}' is not a name that is allowed there"
+        ),
         "between_in_a_part": Forged(
             REFUSED,
             "not a property: what is counted needs parentheses",
-            "this is no expression: query_llm and false",
+            "this is not an expression: query_llm and false",
         ),
         "number_unchanged": Forged(ACCEPTED, "a number never changes", "on verdict: 0 unchanged: rmax = 3"),
         # parameter values
-        "value_in_wide_digits": Forged(REFUSED, "not a number of the language", "'１' is no value of rmax"),
-        "value_with_white_space": Forged(REFUSED, "not a number of the language", "' 0_0 ' is no value of rmax"),
+        "value_in_wide_digits": Forged(REFUSED, "not a number of the language", "'１' is not a value of rmax"),
+        "value_with_white_space": Forged(REFUSED, "not a number of the language", "' 0_0 ' is not a value of rmax"),
         "value_of_no_parameter": Forged(
             REFUSED, "a value of a name that the machine has not", "it names other values than those of parameters"
         ),
         "value_below_the_domain": Forged(REFUSED, "rmax is at least 0", "rmax = -1 lies outside its domain"),
-        "value_not_a_number": Forged(REFUSED, "NaN is not valid JSON", "nan is no value of rmax"),
+        "value_not_a_number": Forged(REFUSED, "NaN is not valid JSON", "nan is not a value of rmax"),
         "number_of_5000_digits": Forged(
-            REFUSED, "more than is read", "this is no expression: retries < 9999999999999999999999999999999999999"
+            REFUSED, "more than is read", "this is not an expression: retries < 9999999999999999999999999999999999999"
         ),
         # the certificate itself
         "machine_twice": Forged(REFUSED, "two machines in one certificate", "a name stands twice in an object"),
         "claims_none": Forged(REFUSED, "it claims nothing", "it claims nothing"),
     },
     # dual_state with one retry too many
-    "broken": {"broken_no_fault": Forged(REFUSED, "retries leave their domain", "this is no expression: :flag <= 1")},
+    "broken": {
+        "broken_no_fault": Forged(REFUSED, "retries leave their domain", "this is not an expression: :flag <= 1")
+    },
     # its final states are end.failed and end.target, which rows and properties call by their last part
     "short": {
         "short_never_failed": Forged(
-            REFUSED, "end.failed is reached", "'failed' in 'failed' is no name that may stand there"
+            REFUSED, "end.failed is reached", "'failed' in 'failed' is not a name that is allowed there"
         ),
         "short_never_target": Forged(
-            REFUSED, "end.target is reached", "'target' in 'target' is no name that may stand there"
+            REFUSED, "end.target is reached", "'target' in 'target' is not a name that is allowed there"
         ),
         "short_at_most": Forged(
-            REFUSED, "both are reached", "'failed' in 'failed or target' is no name that may stand there"
+            REFUSED, "both are reached", "'failed' in 'failed or target' is not a name that is allowed there"
         ),
         "short_leads_to": Forged(
-            REFUSED, "go may end in end.failed", "'failed' in 'not failed' is no name that may stand there"
+            REFUSED, "go may end in end.failed", "'failed' in 'not failed' is not a name that is allowed there"
         ),
         "short_never_full": Forged(REFUSED, "end.failed is reached", "end.failed, ok, g.failed: not never end.failed"),
     },
@@ -167,12 +173,12 @@ def test_claim_of_more_configurations_than_are_gone_through_is_refused(monkeypat
     text = canonical(loads(machine))[1]
     claim = {"form": "always {}", "parts": ["x <= n"], "at": {"n": "999999999999"}, "proofs": []}
     with pytest.raises(AssertionError, match="it goes through more than 2,000 configurations"):
-        established(text, claim)
+        verify_claim(text, claim)
 
 
 def test_a_machine_that_cannot_be_printed_is_refused():
     for heading in ("# cnt\rcertified  always false", "# \ud800"):
-        with pytest.raises(AssertionError, match="its machine has what cannot be printed"):
+        with pytest.raises(AssertionError, match="its machine has characters that cannot be printed"):
             read(json.dumps({"machine": heading, "digest": "x", "claims": [1]}))
 
 

@@ -52,14 +52,18 @@ def test_rules_that_no_value_enables_are_dropped_and_decided_conditions_folded()
     events = [grounded.system.commands[rule.command].occurrence.event for rule in grounded.rules]
     assert "never" not in events
     assert sorted(events) == ["next", "next", "swap", "up"]
-    faults = [grounded.grounded(fault.condition) for fault in grounded.system.faults if fault.reason == "out_of_domain"]
+    faults = [
+        grounded.ground_condition(fault.condition)
+        for fault in grounded.system.faults
+        if fault.reason == "out_of_domain"
+    ]
     assert set(faults) <= {FALSE}
 
 
 def test_a_value_of_another_enumeration_can_leave_the_domain() -> None:
     machine = loads(LAMPS).at(wanted="off")
     grounded = ground(closed_system(machine))
-    faults = [f for f in grounded.system.faults if grounded.grounded(f.condition) != FALSE]
+    faults = [f for f in grounded.system.faults if grounded.ground_condition(f.condition) != FALSE]
     assert {fault.reason for fault in faults} >= {"out_of_domain"}
 
 
@@ -78,5 +82,5 @@ def test_conditions_as_python(source: str, python: str) -> None:
     text = LAMPS.replace("| a      | never | level > low + 3 |", f"| a      | never | {source} |")
     machine = loads(text)
     grounded = ground(closed_system(machine))
-    condition = grounded.grounded(machine.transitions[-1].condition)
+    condition = grounded.ground_condition(machine.transitions[-1].condition)
     assert python_source(condition, {"front": "x", "lit": "y", "level": "z", "back": "w"}) == python

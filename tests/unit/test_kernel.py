@@ -20,7 +20,7 @@ from dsa.checks.certificate.certificate_writer import Certifier, behaviour, cert
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.edge.document_files import load
-from dsa.kernel import CONDITION, GUARDED, NUMBER, REST, STUCK, TABLE, Claim, KernelParser, verify
+from dsa.kernel import CONDITION, DEFINITION_4, NO_DEADLOCK, NUMBER, REST, TABLE, Claim, KernelParser, verify
 from dsa.lang import dumps, loads
 
 SOURCE = Path(dsa.kernel.__file__)
@@ -35,7 +35,7 @@ def certificate(machine=DUAL_STATE) -> dict:
     certifier = Certifier(about, dumps(about))
     certify_proofs(certifier, prove(machine))
     certify_verdicts(certifier, check(machine))
-    return certifier.certified().certificate
+    return certifier.draft().certificate
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def test_it_runs_alone(tmp_path, good):
     assert code == 0
     assert told.splitlines() == list(verify(json.dumps(good)))
     assert told.startswith(f"# dual_state {hashlib.sha256(TEXT.encode()).hexdigest()}\nno fault: for all values\n")
-    for said in STUCK, GUARDED, REST, "at most rmax + 1 query_llm":
+    for said in NO_DEADLOCK, DEFINITION_4, REST, "at most rmax + 1 query_llm":
         assert f"{said}: for all values\n" in told
-    for said in STUCK, "at most rmax + 1 query_llm":
+    for said in NO_DEADLOCK, "at most rmax + 1 query_llm":
         assert f"{said}: rmax = 3\n" in told
     needs = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
     assert [line for line in told.splitlines() if TABLE in line] == [f"{needs}{TABLE}: rmax = {n}" for n in "3030"]
@@ -178,12 +178,12 @@ OFF_TEXT = dumps(behaviour(OFF_BY_ONE))
 def test_nothing_about_runs_of_the_off_by_one_table_is_certified():
     """Its workflow state is set by guards, and its generated step does what the rows say, wrong as they are."""
     made = certificate(OFF_BY_ONE)
-    assert {claim["form"] for claim in made["claims"]} == {GUARDED, TABLE}
+    assert {claim["form"] for claim in made["claims"]} == {DEFINITION_4, TABLE}
 
 
 def test_the_certificate_of_the_right_table_does_not_fit_the_off_by_one_table(good):
     for claim in good["claims"]:
-        if claim["form"] == GUARDED:
+        if claim["form"] == DEFINITION_4:
             continue  # it carries no evidence, and is true of both
         with pytest.raises(REFUSED):
             list(verify(with_machine(good | {"claims": [claim]}, OFF_TEXT), partial(require_same_steps, DUAL_STATE)))
@@ -209,7 +209,7 @@ def test_no_lemmas_certify_the_off_by_one_table(form, share):
     for one, other in islice(product(LEMMAS, repeat=2), 0, None, share):
         everywhere = {key: [one] for key in ("idle", "generating query_llm")} | {"validating execute_guard": [other]}
         with pytest.raises(NoProofError):
-            Prover(OFF_TEXT, LOCATIONS).proved(claim | {"lemmas": everywhere})
+            Prover(OFF_TEXT, LOCATIONS).prove_claim(claim | {"lemmas": everywhere})
 
 
 def test_no_proofs_certify_the_off_by_one_table(good):

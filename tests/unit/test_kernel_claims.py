@@ -9,7 +9,7 @@ from kernel_tables import table
 from dsa.checks.certificate.certificate_proofs import NoProofError, Prover, require_same_steps
 from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.edge.document_files import load
-from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim
 from dsa.lang import dumps, loads
 
 #: How the kernel refuses: it says why, or trips over what is no certificate.
@@ -84,7 +84,7 @@ def test_a_rank_that_falls_without_end_shows_nothing(number):
     growing += table("Transitions", "source; event; if; update; effects; target", *rows)
     ranks = {key: [[number, ""]] for key in ("s", "a ask")}
     with pytest.raises(NoProofError):
-        Prover(growing, frozenset(ranks)).proved({"form": REST, "parts": [], "ranks": ranks})
+        Prover(growing, frozenset(ranks)).prove_claim({"form": REST, "parts": [], "ranks": ranks})
 
 
 def test_two_promises_that_are_kept_in_turn_end_nothing():
@@ -132,8 +132,8 @@ def test_a_machine_is_stuck_where_nothing_can_happen(row, is_stuck):
     text = STAYS + table("Transitions", "source; event; if; update; effects; target", row)
     at = {"p": "2", "r": "2"}
     attempts = (
-        lambda: Claim(text, {"form": STUCK, "parts": [], "proofs": [], "at": at}).explore(),
-        lambda: Prover(text, frozenset({"a", "b"})).proved({"form": STUCK, "parts": []}),
+        lambda: Claim(text, {"form": NO_DEADLOCK, "parts": [], "proofs": [], "at": at}).explore(),
+        lambda: Prover(text, frozenset({"a", "b"})).prove_claim({"form": NO_DEADLOCK, "parts": []}),
     )
     for attempt in attempts:
         if is_stuck:
@@ -177,7 +177,7 @@ JUDGED += table("States", "state; kind", "a; initial", "b; ")
 )  # fmt: skip
 def test_workflow_state_is_set_by_guards_that_passed(rows, is_guarded):
     text = JUDGED + table("Transitions", "source; event; if; update; effects; target", *rows)
-    claim = Claim(text, {"form": GUARDED, "parts": [], "proofs": []})
+    claim = Claim(text, {"form": DEFINITION_4, "parts": [], "proofs": []})
     if is_guarded:
         claim.explore()
     else:

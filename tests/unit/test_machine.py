@@ -76,7 +76,7 @@ def test_bounds_and_initial_values_follow_the_parameters():
 def test_states_nest_by_their_dots():
     states = (State("a", "initial"), State("a.b", "initial"), State("a.b.c", "initial"), State("d", "final"))
     machine = Machine("m", (), states, "a")
-    assert machine.entered("a") == "a.b.c"
+    assert machine.entry_leaf("a") == "a.b.c"
     assert machine.leaves == ("a.b.c", "d")
     assert machine.parents == {"a", "a.b"}
     assert list(machine.ancestry("a.b.c")) == ["a.b.c", "a.b", "a", "*"]

@@ -70,7 +70,7 @@ def reason(answer):
 def test_s1_a_run_starts_in_the_innermost_initial_state_with_nothing_outstanding():
     made = machine("busy | go | | | | =").at(limit=1)
     assert start(made) == at("idle")
-    assert made.entered("busy") == "busy.inner.deep"
+    assert made.entry_leaf("busy") == "busy.inner.deep"
     assert hash(start(made)) == hash(at("idle"))
 
 
@@ -264,8 +264,12 @@ def test_s11_a_timer_is_armed_in_its_source_and_all_states_inside():
     made = machine(
         "busy | after 30s | | | | done", "busy.inner | after 30s | | | | busy.other", "* | after 1h | | | | idle"
     )
-    assert made.armed("busy.inner.deep") == (("busy.inner", "after 30s"), ("busy", "after 30s"), ("*", "after 1h"))
-    assert made.armed("done") == ()
+    assert made.armed_timers("busy.inner.deep") == (
+        ("busy.inner", "after 30s"),
+        ("busy", "after 30s"),
+        ("*", "after 1h"),
+    )
+    assert made.armed_timers("done") == ()
     assert reason(step(made, at("idle"), Occurrence("after 30s", source="busy"))) == "late"
     assert step(made, at("idle"), Occurrence("after 1h", source="*")).configuration.state == "idle"
 

@@ -8,11 +8,11 @@ from example_machines import dual_state
 
 from dsa.errors import TraceError
 from dsa.semantics import Occurrence
-from dsa.trace import follow, recorded
+from dsa.trace import follow, to_record
 from dsa.trace_format import from_text, to_itf, to_jsonl
 
 RUN = [Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"})]
-TRACE = recorded(follow(dual_state(), RUN), "dual_state", 1)
+TRACE = to_record(follow(dual_state(), RUN), "dual_state", 1)
 
 
 @pytest.mark.parametrize("written", [to_jsonl(TRACE), to_itf(TRACE)], ids=["jsonl", "itf"])
@@ -62,7 +62,7 @@ def test_events_alone_are_a_trace():
     ('{"event": "e", "changed": {"x": 1.5}}', 1, "'changed' maps names to numbers"),
     ('{"event": "e", "effects": "x"}', 1, "'effects' is a list of names"),
     ('{"machine": "m", "loop": 2}\n{"event": "e"}', 1, "'loop' is a number of steps, 0 to 1"),
-    ('{"states": []}', None, "'states' is no list of states"),
+    ('{"states": []}', None, "'states' is not a list of states"),
     ('{"states": [{"mbt::actionTaken": "e", "x": {"#bigint": "y"}}]}', None, "'#bigint' is a number"),
 ])  # fmt: skip
 def test_what_is_no_trace_is_told_with_its_line(text, line, message):

@@ -7,7 +7,7 @@ from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.expr import evaluate, names, simplified
+from dsa.expr import evaluate, names, simplify
 from dsa.lang.cells import condition
 from dsa.lang.expression_parser import Findings
 from dsa.lang.markdown import Cell
@@ -20,7 +20,7 @@ def read(text: str):
     """Read a condition; its names stay as they are written."""
     found = condition(Cell(text, "t.md", 1, 1, text), Findings())
     assert found is not None
-    return simplified(found[1])
+    return simplify(found[1])
 
 
 @each_row(

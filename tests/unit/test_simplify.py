@@ -17,9 +17,9 @@ from dsa.expr import (
     all_of,
     any_of,
     constant,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
 )
 
 A, B = Name("a", "variable"), Name("b", "variable")
@@ -50,25 +50,25 @@ SMALL = compare("n", "<", 3)
     ],
 )
 def test_folds(expr, small) -> None:
-    assert simplified(expr) == small
+    assert simplify(expr) == small
 
 
 def test_a_chain_becomes_comparisons() -> None:
     chain = Compare(Integer(0), (("<=", var("n")), ("<", var("m"))))
-    assert simplified(chain) == And((compare(constant(0), "<=", var("n")), compare("n", "<", var("m"))))
+    assert simplify(chain) == And((compare(constant(0), "<=", var("n")), compare("n", "<", var("m"))))
 
 
 def test_what_contradicts_itself_is_false() -> None:
-    assert all_of([A, B, negated(A)]) == FALSE
+    assert all_of([A, B, negation(A)]) == FALSE
     assert all_of([A, B, Not(And((A, B)))]) == FALSE
     assert all_of([A, Not(Or((And((A, B)), A)))]) == FALSE
     assert all_of([A, Not(Or((B, SMALL)))]) != FALSE
-    assert any_of([SMALL, negated(SMALL)]) == TRUE
+    assert any_of([SMALL, negation(SMALL)]) == TRUE
 
 
 def test_substitution_folds_what_it_decides() -> None:
     expr = Or((And((A, SMALL)), B))
     values = {"a": TRUE, "n": Integer(5), "b": B}
-    assert substituted(expr, lambda node: values[node.name]) == B
+    assert substitute(expr, lambda node: values[node.name]) == B
     values["n"] = Integer(2)
-    assert substituted(expr, lambda node: values[node.name]) == Boolean(value=True)
+    assert substitute(expr, lambda node: values[node.name]) == Boolean(value=True)

@@ -4,7 +4,7 @@ import pytest
 
 from dsa.declarations import Assign, Cancel, Emit, Revoke, Transition
 from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Integer, Name, Or, Verdict
-from dsa.trace import ROW_COLUMNS, escaped, table_lines, transition_cells
+from dsa.trace import ROW_COLUMNS, escape_cell, table_lines, transition_cells
 
 X = Name("x", "variable")
 Y = Name("y", "variable")
@@ -67,7 +67,7 @@ def test_updates_and_effects_are_joined_in_the_order_written():
 
 
 def test_a_pipe_in_a_cell_is_escaped_and_counted_in_the_width():
-    rows = [[escaped("x|y"), ""]]
+    rows = [[escape_cell("x|y"), ""]]
     assert table_lines(("a", "long"), rows) == ["| a    | long |", "| ---- | ---- |", "| x\\|y |      |"]
 
 

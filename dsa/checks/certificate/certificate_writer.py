@@ -1,8 +1,7 @@
-"""Certificates: what a verdict rests on, written so that `dsa.kernel` accepts it without believing us.
+"""Certificates: what a verdict rests on, written so that `dsa.kernel` can check it without trusting us.
 
-Takes a machine, its canonical text, and the verdicts that `check` and `prove` gave; gives a JSON value, and what is left out of it with
-the reason. Everything is tried on the kernel while it is written: what the kernel would refuse is left out. Needs z3 for claims about
-all values.
+Takes a machine, its canonical text, and the verdicts of `check` and `prove`; gives a JSON value, and what is left out of it with the reason.
+Everything is tried on the kernel while it is written, and what the kernel would refuse is left out. Claims about all values need z3.
 """
 
 import hashlib
@@ -12,27 +11,33 @@ from typing import Any
 import attrs
 
 from dsa import declarations, kernel
-from dsa.checks.certificate.certificate_proofs import NoProofError, Prover, explored, guarded, require_few_cases
-from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING
+from dsa.checks.certificate.certificate_proofs import (
+    NoProofError,
+    Prover,
+    explore_claim,
+    guard_claim,
+    require_few_cases,
+)
+from dsa.checks.observers import COUNT, HISTORY, NOW, OBLIGATION, OPEN
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, Lemma, RankEvidence
 from dsa.checks.proof.prover import Proof, ProofReport
 from dsa.checks.report import CheckReport
 from dsa.declarations import Effect, Event
-from dsa.expr import Expr, Leaf, Name, Value, negated, show_value, substituted, unparse
-from dsa.kernel import GUARDED, REST, STUCK, TABLE
+from dsa.expr import Expr, Leaf, Name, Value, negation, show_value, substitute, unparse
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE
 from dsa.machine import Machine, minima
 from dsa.system import Location, Promise, System
 from dsa.trace import show_values
 
 #: A claim as the kernel reads it.
 Claim = dict[str, Any]
-#: What a certificate says of locations, by the kernel's names.
+#: The lemmas of locations, by the kernel's names for these.
 Lemmas = dict[str, list[str]]
 #: What the kernel calls a machine of which no configuration that is reached is faulty.
 FAULTLESS = "no fault"
 #: What the kernel calls what observers remember.
-_GHOSTS = {SEEN: ":flag", WAITING: ":flag", NOW: ":flag", OPEN: ":flag", COUNT: ":count"}
-#: Configurations beyond so many are not explored again by the kernel, which is slow.
+_GHOSTS = {HISTORY: ":flag", OBLIGATION: ":flag", NOW: ":flag", OPEN: ":flag", COUNT: ":count"}
+#: The most configurations that the kernel, which is slow, explores again.
 MOST_CONFIGURATIONS = 20_000
 
 _ODDS = "odds are not certified"
@@ -40,7 +45,7 @@ _ODDS = "odds are not certified"
 
 @attrs.frozen
 class CertificateDraft:
-    """A certificate, and what it does not say: texts with reasons."""
+    """A certificate, and what it leaves out: texts with reasons."""
 
     certificate: dict[str, Any]
     left_out: tuple[tuple[str, str], ...]
@@ -79,59 +84,59 @@ class Certifier:
         self._prover: Prover | None = None
 
     def hold(self, form: declarations.Form | str, values: Mapping[str, Value]) -> bool:
-        """Claim something at values of all parameters: a property, or what the kernel knows of every machine by a text."""
+        """Claim something at values of all parameters: a property, or, as a text, one of the kernel's claims about every machine."""
 
         def write(claim: Claim) -> Claim:
-            return explored(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
+            return explore_claim(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
 
         return self._add(form, write, values)
 
     def fits(self, values: Mapping[str, Value]) -> bool:
         """Return whether the kernel can explore everything at values of all parameters, and finds no fault there."""
         try:
-            explored(self._text, {"form": FAULTLESS, "parts": [], "at": self._at(values)}, MOST_CONFIGURATIONS)
+            explore_claim(self._text, {"form": FAULTLESS, "parts": [], "at": self._at(values)}, MOST_CONFIGURATIONS)
         except NoProofError:
             return False
         return True
 
-    def guarded(self) -> bool:
-        """Claim Definition 4 (S9), which needs no evidence: it is looked at wherever the rows lead, whatever the values are."""
-        return self._add(GUARDED, lambda claim: guarded(self._text, claim, MOST_CONFIGURATIONS))
+    def claim_definition4(self) -> bool:
+        """Claim Definition 4 (S9), which needs no evidence: the kernel checks it wherever the rows lead, whatever the values are."""
+        return self._add(DEFINITION_4, lambda claim: guard_claim(self._text, claim, MOST_CONFIGURATIONS))
 
     def same_steps(self, values: Mapping[str, Value]) -> bool:
-        """Claim that the generated step is the table at values of all parameters; whoever verifies it compares the two."""
+        """Claim that the generated step is the table at values of all parameters; a verifier compares the two."""
 
         def write(claim: Claim) -> Claim:
-            written = claim | {"at": self._at(values), "proofs": []}
-            require_few_cases(self._machine.at(values), kernel.Claim(self._text, written))
-            return written
+            full_claim = claim | {"at": self._at(values), "proofs": []}
+            require_few_cases(self._machine.at(values), kernel.Claim(self._text, full_claim))
+            return full_claim
 
         return self._add(TABLE, write, values)
 
     def prove(self, form: declarations.Form | str, system: System, evidence: Evidence) -> bool:
         """Claim something for all parameter values; the lemmas that show the machine free of faults go into every such claim."""
         if isinstance(evidence, ExhaustiveEvidence):
-            held = [self.hold(form, dict(values)) for values in evidence.valuations]
-            return all(held)
+            results = [self.hold(form, dict(values)) for values in evidence.valuations]
+            return all(results)
         keys = [_key(place) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
-        known = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
-        given = {"lemmas": known}
+        all_lemmas = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
+        additions = {"lemmas": all_lemmas}
         if isinstance(evidence, RankEvidence):
-            given["ranks"] = _ranks(keys, evidence)
+            additions["ranks"] = _ranks(keys, evidence)
         if self._prover is None:
             self._prover = Prover(self._text, frozenset(keys))
         prover = self._prover
-        is_proved = self._add(form, lambda claim: prover.proved(claim | given))
+        is_proved = self._add(form, lambda claim: prover.prove_claim(claim | additions))
         if is_proved and form == FAULTLESS:
             self._faultless = lemmas
         return is_proved
 
-    def leave_out(self, said: str, why: str) -> None:
-        """Say that something is not certified."""
-        self._left_out.append((said, why))
+    def leave_out(self, text: str, why: str) -> None:
+        """Record that something is not certified."""
+        self._left_out.append((text, why))
 
-    def certified(self) -> CertificateDraft:
+    def draft(self) -> CertificateDraft:
         """Return what was certified."""
         digest = hashlib.sha256(self._text.encode()).hexdigest()
         return CertificateDraft(
@@ -144,14 +149,14 @@ class Certifier:
     def _add(
         self, form: declarations.Form | str, write: Callable[[Claim], Claim], values: Mapping[str, Value] | None = None
     ) -> bool:
-        claim, said = spelled(form), form if isinstance(form, str) else declarations.show(form)
+        claim, text = kernel_claim(form), form if isinstance(form, str) else declarations.show(form)
         if claim is None:
-            self.leave_out(said, _ODDS)
+            self.leave_out(text, _ODDS)
             return False
         try:
             self._claims.append(write(claim))
         except NoProofError as why:
-            self.leave_out(said, f"at {show_values(values.items())}, {why}" if values else str(why))
+            self.leave_out(text, f"at {show_values(values.items())}, {why}" if values else str(why))
             return False
         return True
 
@@ -162,7 +167,7 @@ def _key(place: Location) -> str:
     return " ".join([place.state, *sorted(place.outstanding), *sorted(waits)])
 
 
-def spelled(form: declarations.Form | str) -> Claim | None:
+def kernel_claim(form: declarations.Form | str) -> Claim | None:
     """Return a claim as the kernel reads it; None for the two forms that speak of odds."""
     match form:
         case str():
@@ -180,14 +185,18 @@ def spelled(form: declarations.Form | str) -> Claim | None:
         case declarations.UnchangedClaim(trigger, expressions):
             return {"form": "on {}: {} unchanged", "parts": [unparse(trigger), ", ".join(map(unparse, expressions))]}
         case declarations.LeadsTo(cause, goal, fair, is_weak, doubts):
-            assuming = f" assuming {'weakly ' if is_weak else ''}fair {{}}" if fair else ""
+            assumption = f" assuming {'weakly ' if is_weak else ''}fair {{}}" if fair else ""
             parts = [unparse(cause), unparse(goal), *([", ".join(fair)] if fair else [])]
             parts += [", ".join(map(str, doubts))] if doubts else []
-            return {"form": f"{{}} leads to {{}}{assuming}{' even if {}' if doubts else ''}", "parts": parts}
+            return {"form": f"{{}} leads to {{}}{assumption}{' even if {}' if doubts else ''}", "parts": parts}
         case declarations.AtMost(bound, counted, None):
             return {"form": "at most {} {}", "parts": [unparse(bound), unparse(counted, alone=True)]}
         case declarations.AtMost(bound, counted, (opens, closes)):
-            parts = [unparse(bound), unparse(counted, alone=True), *(unparse(e, closed=True) for e in (opens, closes))]
+            parts = [
+                unparse(bound),
+                unparse(counted, alone=True),
+                *(unparse(e, is_closed=True) for e in (opens, closes)),
+            ]
             return {"form": "at most {} {} between {} and {}", "parts": parts}
     return None
 
@@ -197,58 +206,58 @@ def _claim(form: str, *parts: Expr) -> Claim:
 
 
 def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Inductive | RankEvidence) -> Lemmas:
-    """Write lemmas down; what a bound says, which the kernel wants to know at every moment, is one everywhere."""
-    found: Lemmas = {key: [] for key in keys}
+    """Return the lemmas by location; the kernel needs a bound at every moment, so a bound is a lemma everywhere."""
+    lemmas: Lemmas = {key: [] for key in keys}
     for lemma in evidence.lemmas:
-        found[keys[lemma.location]].append(_spoken(lemma.condition))
+        lemmas[keys[lemma.location]].append(_kernel_text(lemma.condition))
     if isinstance(form, declarations.AtMost):
-        counted = f":count <= {unparse(form.bound)}"
-        for here in found.values():
-            here.append(counted if form.between is None else f"not :flag or {counted}")
-    return found
+        limit = f":count <= {unparse(form.bound)}"
+        for here in lemmas.values():
+            here.append(limit if form.between is None else f"not :flag or {limit}")
+    return lemmas
 
 
 def _ranks(keys: Sequence[str], evidence: RankEvidence) -> dict[str, list[list[str]]]:
-    awaited = evidence.awaited or (None,) * len(keys)
-    ranks = zip(keys, evidence.ranks, awaited, strict=True)
-    return {key: _levels([*map(_spoken, parts)], promise) for key, parts, promise in ranks}
+    promises = evidence.expectations or (None,) * len(keys)
+    ranks = zip(keys, evidence.ranks, promises, strict=True)
+    return {key: _levels([*map(_kernel_text, parts)], promise) for key, parts, promise in ranks}
 
 
-def _levels(parts: Sequence[str], awaited: Promise | Fair | None) -> list[list[str]]:
+def _levels(parts: Sequence[str], promise: Promise | Fair | None) -> list[list[str]]:
     levels = [[part, ""] for part in parts]
-    if isinstance(awaited, Fair):
-        return [*levels, ["0", f"fair {awaited.name}"]]
-    if awaited is not None:
-        return [*levels, ["0", awaited if isinstance(awaited, str) else " ".join(awaited)]]
+    if isinstance(promise, Fair):
+        return [*levels, ["0", f"fair {promise.name}"]]
+    if promise is not None:
+        return [*levels, ["0", promise if isinstance(promise, str) else " ".join(promise)]]
     return levels or [["0", ""]]
 
 
-def _spoken(expr: Expr) -> str:
+def _kernel_text(expr: Expr) -> str:
     def leaf(node: Leaf) -> Expr:
         if not isinstance(node, Name):
             return node
-        told = Name(_GHOSTS.get(node.name, node.name), node.kind)
-        return negated(told) if node.name == NOW else told
+        ghost = Name(_GHOSTS.get(node.name, node.name), node.kind)
+        return negation(ghost) if node.name == NOW else ghost
 
-    return unparse(substituted(expr, leaf))
+    return unparse(substitute(expr, leaf))
 
 
-#: The obligations that one claim says together: that no fault is reachable.
+#: The obligations that make up one claim: that no fault is reachable.
 _FAULTLESS = ("start", "determinism", "completeness", "domains", "emission")
 
 
 def certify_proofs(certifier: Certifier, report: ProofReport) -> None:
     """Claim all that was proved for all parameter values; without parameters, all values are one exploration."""
-    owed = {proof.name: proof for proof in report.obligations}
-    faultless = [owed[name] for name in _FAULTLESS]
-    broken = next((proof for proof in faultless if proof.evidence is None), None)
-    if broken is None:
+    obligations = {proof.name: proof for proof in report.obligations}
+    faultless = [obligations[name] for name in _FAULTLESS]
+    failure = next((proof for proof in faultless if proof.evidence is None), None)
+    if failure is None:
         _certify_evidence(certifier, report, [proof.evidence for proof in faultless if proof.evidence is not None])
     else:
-        for _, proof in _claimed(report):
-            certifier.leave_out(proof.text, f"not while this is {broken.verdict}: {broken.text}")
-    if owed["definition4"].verdict == "PROVED":
-        certifier.guarded()
+        for _, proof in _other_claims(report):
+            certifier.leave_out(proof.text, f"not while this is {failure.verdict}: {failure.text}")
+    if obligations["definition4"].verdict == "PROVED":
+        certifier.claim_definition4()
     for proof in (*report.obligations, *report.properties):
         if proof.verdict != "PROVED":
             certifier.leave_out(proof.text, f"it is {proof.verdict}" if proof.is_asked else _ODDS)
@@ -261,7 +270,7 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
     explorable = not report.machine.parameters and certifier.fits({})
     together = ExhaustiveEvidence(((),), 0) if explorable else _together(faultless)
     is_faultless = certifier.prove(FAULTLESS, report.system, together)
-    for form, proof in _claimed(report):
+    for form, proof in _other_claims(report):
         evidence = together if isinstance(together, ExhaustiveEvidence) else proof.evidence
         if not is_faultless:
             certifier.leave_out(proof.text, f"{FAULTLESS} is not certified, and this rests on it")
@@ -269,10 +278,10 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
             certifier.prove(form, report.system, evidence)
 
 
-def _claimed(report: ProofReport) -> list[tuple[declarations.Form | str, Proof]]:
+def _other_claims(report: ProofReport) -> list[tuple[declarations.Form | str, Proof]]:
     """Return what was proved beyond the machine being free of faults, as forms."""
     deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
-    forms = [(STUCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
+    forms = [(NO_DEADLOCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
     return [(form, proof) for form, proof in forms if form and proof and proof.evidence is not None]
 
 
@@ -287,11 +296,11 @@ def _together(evidence: Iterable[Evidence]) -> Evidence:
 
 
 def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
-    """Claim what every machine owes, and all that holds, at the parameter values that a check explored."""
+    """Claim what every machine owes, and every property that holds, at the parameter values that a check explored."""
     for exploration in report.explorations:
         certifier.hold(FAULTLESS, exploration.parameters)
-        certifier.hold(STUCK, exploration.parameters)
-    certifier.guarded()
+        certifier.hold(NO_DEADLOCK, exploration.parameters)
+    certifier.claim_definition4()
     for result in report.properties:
         if result.verdict == "HOLDS" and result.claim is not None:
             for values in result.values:

@@ -1,13 +1,10 @@
-"""What two documents declare otherwise: everything but rows, compared by meaning.
+"""Differences between two documents: rows and declarations, compared by meaning.
 
-Takes two machines, gives `DocumentChange` values. Order, notes and the spelling of expressions make no difference. A change is one of *control* when a run
-could go another way by it; of *content* when guards, generators or effects do their work otherwise under the same control; of *claims* when only what
-is claimed of the machine changes.
-
-Which transitions two machines have otherwise: rows compared by what they mean, not by how or where they are written.
-
-Takes two machines, gives `DocumentChange` values with the lines of both documents. A condition or an update is the same when it is after constants are
-folded and operands sorted; a target, when the same leaf is entered. Whether other rows come to the same is not asked here: that is for `dsa.checks.diff.equivalence`.
+Takes two machines, gives `DocumentChange` values with the lines of both documents. Order, notes and the spelling of expressions make no difference: a
+condition or an update is the same when it is the same after constants are folded and operands sorted, and a target when the same leaf is entered. A
+change is one of *control* when a run could go another way because of it; of *content* when guards, generators or effects work differently under the
+same control; of *claims* when only what is claimed of the machine changes. Whether different rows lead to the same behaviour is a question for
+`dsa.checks.diff.equivalence`.
 """
 
 from collections import Counter
@@ -41,7 +38,7 @@ from dsa.expr import (
     Or,
     guards_read,
     show_value,
-    simplified,
+    simplify,
     unparse,
     unparse_domain,
 )
@@ -55,7 +52,7 @@ Kind = Literal["added", "removed", "changed"]
 
 @attrs.frozen
 class Detail:
-    """One field that reads otherwise: its column, and its text in the old and in the new document."""
+    """One field that differs: its column, and its text in the old and in the new document."""
 
     field: str
     old: str
@@ -83,27 +80,27 @@ class _Declaration:
     fields: Mapping[str, str]
 
 
-_Things = dict[str, _Declaration]
+_Declarations = dict[str, _Declaration]
 
 
 def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     """Yield every change but those of rows, control first."""
-    for aspect, what, mine, theirs in _compared(old, new):
+    for aspect, what, mine, theirs in _declarations(old, new):
         yield from _changes(aspect, what, mine, theirs)
     yield from _claims(old, new)
 
 
-def _compared(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things, _Things]]:
+def _declarations(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Declarations, _Declarations]]:
     yield "control", "initial state", _initial(old), _initial(new)
     yield "control", "state", _states(old), _states(new)
     yield "control", "parameter", _parameters(old), _parameters(new)
     yield "control", "variable", _variables(old), _variables(new)
     yield "control", "event", _events(old), _events(new)
-    yield "control", "guard", _judging(old.guards), _judging(new.guards)
+    yield "control", "guard", _guard_control(old.guards), _guard_control(new.guards)
     both = {guard.name for guard in old.guards} & {guard.name for guard in new.guards}
-    yield "content", "guard", _bound(old, both), _bound(new, both)
-    named = {effect.name for effect in (*old.effects, *new.effects)}
-    yield "content", "effect", _effects(old, named), _effects(new, named)
+    yield "content", "guard", _guard_bindings(old, both), _guard_bindings(new, both)
+    effect_names = {effect.name for effect in (*old.effects, *new.effects)}
+    yield "content", "effect", _effects(old, effect_names), _effects(new, effect_names)
     yield "content", "generator", _generators(old), _generators(new)
     yield "content", "step", _steps(old.steps), _steps(new.steps)
     yield "content", "cases", _cases(old), _cases(new)
@@ -111,7 +108,7 @@ def _compared(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things
     yield "content", "document", _document(old), _document(new)
 
 
-def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Iterator[DocumentChange]:
+def _changes(aspect: Aspect, what: str, mine: _Declarations, theirs: _Declarations) -> Iterator[DocumentChange]:
     for name in dict.fromkeys([*mine, *theirs]):
         old, new = mine.get(name), theirs.get(name)
         if old is None or new is None:
@@ -122,7 +119,7 @@ def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Itera
 
 
 def _fields(old: _Declaration | None, new: _Declaration | None) -> tuple[Detail, ...]:
-    """Return the fields that differ; of what was added or removed, those that say something."""
+    """Return the fields that differ; of what was added or removed, those that are not empty."""
     mine, theirs = (old.fields if old else {}), (new.fields if new else {})
     pairs = ((name, mine.get(name, ""), theirs.get(name, "")) for name in dict.fromkeys([*mine, *theirs]))
     return tuple(Detail(*pair) for pair in pairs if pair[1] != pair[2])
@@ -133,46 +130,46 @@ def _line(thing: _Declaration | None) -> int | None:
 
 
 def line_at(span: Span | None) -> int | None:
-    """Return a place's line; None where there is no text."""
+    """Return a place's line; None for a machine without a text."""
     return None if span is None else span.line
 
 
 # -- control ----------------------------------------------------------------------------------------------------------
 
 
-def _initial(machine: Machine) -> _Things:
+def _initial(machine: Machine) -> _Declarations:
     state = machine.state_named[machine.initial]
-    return {"": _Declaration(state.span, {"": machine.entered(machine.initial)})}
+    return {"": _Declaration(state.span, {"": machine.entry_leaf(machine.initial)})}
 
 
-def _states(machine: Machine) -> _Things:
+def _states(machine: Machine) -> _Declarations:
     return {
         state.name: _Declaration(
             state.span,
             {
                 "kind": state_kind(attrs.evolve(state, kind="")) or state.kind.removeprefix("initial"),
-                "enters": _entered(machine, state.name) if state.name in machine.parents else "",
+                "enters": _entered_leaf(machine, state.name) if state.name in machine.parents else "",
             },
         )
         for state in machine.states
     }
 
 
-def _entered(machine: Machine, parent: str) -> str:
+def _entered_leaf(machine: Machine, parent: str) -> str:
     """Return the leaf that is entered with a parent; empty for one that nothing enters, which needs no initial child."""
     children = [state for state in machine.states if state.parent == parent]
     initial = next((state.name for state in children if state.kind == "initial"), "")
-    return _entered(machine, initial) if initial in machine.parents else initial
+    return _entered_leaf(machine, initial) if initial in machine.parents else initial
 
 
-def _parameters(machine: Machine) -> _Things:
+def _parameters(machine: Machine) -> _Declarations:
     return {
         p.name: _Declaration(p.span, {"domain": unparse_domain(p.domain), "default": show_value(p.default)})
         for p in machine.parameters
     }
 
 
-def _variables(machine: Machine) -> _Things:
+def _variables(machine: Machine) -> _Declarations:
     return {
         v.name: _Declaration(
             v.span, {"scope": v.scope, "domain": _domain(v.domain), "initial": unparse(canonical(v.initial))}
@@ -185,11 +182,11 @@ def _domain(domain: Domain) -> str:
     return unparse_domain(EnumDomain(tuple(sorted(domain.values))) if isinstance(domain, EnumDomain) else domain)
 
 
-def _events(machine: Machine) -> _Things:
+def _events(machine: Machine) -> _Declarations:
     return {event.name: _Declaration(event.span, {"from": event.origin}) for event in machine.events}
 
 
-def _judging(guards: Iterable[Guard]) -> _Things:
+def _guard_control(guards: Iterable[Guard]) -> _Declarations:
     return {
         guard.name: _Declaration(
             guard.span, {"judges": ", ".join(sorted(guard.judges)), "verdicts": ", ".join(sorted(guard.outcomes))}
@@ -201,7 +198,7 @@ def _judging(guards: Iterable[Guard]) -> _Things:
 # -- content ----------------------------------------------------------------------------------------------------------
 
 
-def _bound(machine: Machine, both: set[str]) -> _Things:
+def _guard_bindings(machine: Machine, both: set[str]) -> _Declarations:
     """Return what guards are bound to; one that only one document has is named as control already."""
     return {
         guard.name: _Declaration(
@@ -219,12 +216,12 @@ def _bound(machine: Machine, both: set[str]) -> _Things:
     }
 
 
-def _effects(machine: Machine, named: set[str]) -> _Things:
-    """Return what drivers are told of effects; that one is there or not is for rows to say."""
-    known = {effect.name: effect for effect in machine.effects}
+def _effects(machine: Machine, effect_names: set[str]) -> _Declarations:
+    """Return how drivers handle effects; whether an effect is used at all is a matter of rows."""
+    effects = {effect.name: effect for effect in machine.effects}
     return {
-        name: _Declaration(known[name].span if name in known else None, _policy(known.get(name)))
-        for name in sorted(named)
+        name: _Declaration(effects[name].span if name in effects else None, _policy(effects.get(name)))
+        for name in sorted(effect_names)
     }
 
 
@@ -239,11 +236,11 @@ def _policy(effect: Effect | None) -> dict[str, str]:
     }
 
 
-def _generators(machine: Machine) -> _Things:
+def _generators(machine: Machine) -> _Declarations:
     return {g.name: _Declaration(g.span, {"is": g.kind, "options": _options(g.options)}) for g in machine.generators}
 
 
-def _steps(steps: Iterable[StepRow]) -> _Things:
+def _steps(steps: Iterable[StepRow]) -> _Declarations:
     return {
         step.name: _Declaration(
             step.span,
@@ -258,14 +255,14 @@ def _steps(steps: Iterable[StepRow]) -> _Things:
     }
 
 
-def _cases(machine: Machine) -> _Things:
+def _cases(machine: Machine) -> _Declarations:
     return {
         cases.name: _Declaration(cases.span, {"": "; ".join(f"{case.call} = {case.expected}" for case in cases.cases)})
         for cases in machine.cases
     }
 
 
-def _prompts(machine: Machine) -> _Things:
+def _prompts(machine: Machine) -> _Declarations:
     return {
         p.name: _Declaration(
             p.span,
@@ -281,7 +278,7 @@ def _prompts(machine: Machine) -> _Things:
     }
 
 
-def _document(machine: Machine) -> _Things:
+def _document(machine: Machine) -> _Declarations:
     return {
         "": _Declaration(
             machine.span,
@@ -309,7 +306,7 @@ def _claims(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     yield from _changes("claims", "scenario", _scenarios(old.scenarios), _scenarios(new.scenarios))
 
 
-def _scenarios(scenarios: Iterable[Scenario]) -> _Things:
+def _scenarios(scenarios: Iterable[Scenario]) -> _Declarations:
     return {
         each.name: _Declaration(each.span, {"": "; ".join([show_values(each.parameters), *map(_percept, each.steps)])})
         for each in scenarios
@@ -320,42 +317,42 @@ def _percept(step: ScenarioStep) -> str:
     """Write a step of a scenario in one line."""
     action = step.action
     did = f"refused {action.reason or ''}".strip() if isinstance(action, RefusedAction) else ", ".join(map(str, action))
-    said = show_occurrence(Occurrence(step.event, step.verdicts))
+    input_text = show_occurrence(Occurrence(step.event, step.verdicts))
     uses = "" if step.dependencies is None else f" with {_options(step.dependencies)}"
-    return f"{said} -> {did} ({', '.join(filter(None, (step.state, show_values(step.values))))}){uses}"
+    return f"{input_text} -> {did} ({', '.join(filter(None, (step.state, show_values(step.values))))}){uses}"
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
 def canonical(expr: Expr) -> Expr:
-    """Return an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
-    return _ordered(simplified(expr))
+    """Return an expression of the same value everywhere, spelled in one way: operands whose order makes no difference are sorted."""
+    return _sorted_operands(simplify(expr))
 
 
-def _ordered(expr: Expr) -> Expr:
+def _sorted_operands(expr: Expr) -> Expr:
     match expr:
         case And(operands) | Or(operands):
-            return type(expr)(tuple(sorted(map(_ordered, operands), key=unparse)))
+            return type(expr)(tuple(sorted(map(_sorted_operands, operands), key=unparse)))
         case Not(operand):
-            return Not(_ordered(operand))
+            return Not(_sorted_operands(operand))
         case Arithmetic("+" | "*" as sign, left, right):
-            one, other = sorted((_ordered(left), _ordered(right)), key=unparse)
+            one, other = sorted((_sorted_operands(left), _sorted_operands(right)), key=unparse)
             return Arithmetic(sign, one, other)
         case Arithmetic(sign, left, right):
-            return Arithmetic(sign, _ordered(left), _ordered(right))
+            return Arithmetic(sign, _sorted_operands(left), _sorted_operands(right))
         case Compare(left, ((">" | ">=" as sign, right),)):
-            return _ordered(Compare(right, (("<" if sign == ">" else "<=", left),)))
+            return _sorted_operands(Compare(right, (("<" if sign == ">" else "<=", left),)))
         case Compare(left, (("==" | "!=" as sign, right),)):
-            first, second = sorted((_ordered(left), _ordered(right)), key=unparse)
+            first, second = sorted((_sorted_operands(left), _sorted_operands(right)), key=unparse)
             return Compare(first, ((sign, second),))
         case Compare(left, ((sign, right),)):
-            return Compare(_ordered(left), ((sign, _ordered(right)),))
+            return Compare(_sorted_operands(left), ((sign, _sorted_operands(right)),))
         case _:
             return expr
 
 
-#: What a row says, column by column, equal when it means the same.
+#: The meaning of a row, column by column; equal when the rows mean the same.
 _Meaning = tuple[object, ...]
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
 _PLACE = slice(0, 2)
@@ -372,11 +369,11 @@ class _Row:
         self.meaning: _Meaning = (
             row.source,
             ("after", row.duration_ms) if row.is_timer else row.event,
-            # S2: which guards are asked is said by those that stand there, also where their verdict decides nothing
+            # S2: the guards in the condition are run, also where their verdict decides nothing
             (row.is_else, canonical(row.condition), guards_read(row.condition)),
             tuple(updates),
             row.effects,
-            row.target if row.target == STAY else machine.entered(row.target),
+            row.target if row.target == STAY else machine.entry_leaf(row.target),
         )
 
     def alike(self, other: "_Row") -> int:
@@ -393,21 +390,23 @@ def changes(old: Machine, new: Machine) -> tuple[DocumentChange, ...]:
     return (*_row_changes(old, new), *declared_changes(old, new))
 
 
-def same_control(found: tuple[DocumentChange, ...]) -> bool:
+def same_control(document_changes: tuple[DocumentChange, ...]) -> bool:
     """Return whether no change is one of control: then both machines do the same, whatever the parameters' values."""
-    return all(change.aspect != "control" for change in found)
+    return all(change.aspect != "control" for change in document_changes)
 
 
 def _row_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     mine, theirs = ([_Row(machine, row) for row in machine.transitions] for machine in (old, new))
-    left, added = _without_same(mine, theirs), _without_same(theirs, mine)
-    matched: list[tuple[_Row, _Row]] = []
-    for match in (_same_place, _moved):
-        matched += _paired(left, added, match)
-    yield from (_changed(one, other) for one, other in sorted(matched, key=lambda pair: line_at(pair[0].row.span) or 0))
-    for row in (each.row for each in left):
+    old_rows, new_rows = _without_same(mine, theirs), _without_same(theirs, mine)
+    pairs: list[tuple[_Row, _Row]] = []
+    for match in (_same_place, _is_move):
+        pairs += _take_pairs(old_rows, new_rows, match)
+    yield from (
+        _row_change(one, other) for one, other in sorted(pairs, key=lambda pair: line_at(pair[0].row.span) or 0)
+    )
+    for row in (each.row for each in old_rows):
         yield DocumentChange("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
-    for row in (each.row for each in added):
+    for row in (each.row for each in new_rows):
         yield DocumentChange("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
 
 
@@ -425,34 +424,36 @@ def _same_place(one: _Row, other: _Row) -> bool:
     return one.meaning[_PLACE] == other.meaning[_PLACE]
 
 
-def _moved(one: _Row, other: _Row) -> bool:
+def _is_move(one: _Row, other: _Row) -> bool:
     """Return whether a row does the same for another source or another event."""
     return one.meaning[_DOES] == other.meaning[_DOES] and one.alike(other) == len(_COLUMNS) - 1
 
 
-def _paired(left: list[_Row], added: list[_Row], match: _Match) -> Iterator[tuple[_Row, _Row]]:
+def _take_pairs(old_rows: list[_Row], new_rows: list[_Row], match: _Match) -> Iterator[tuple[_Row, _Row]]:
     """Take the pairs that match out of both lists, those that have most in common first."""
-    pairs = [(one, other) for one in left for other in added if match(one, other)]
+    pairs = [(one, other) for one in old_rows for other in new_rows if match(one, other)]
     for one, other in sorted(pairs, key=lambda pair: -pair[0].alike(pair[1])):
-        if one in left and other in added:
-            left.remove(one)
-            added.remove(other)
+        if one in old_rows and other in new_rows:
+            old_rows.remove(one)
+            new_rows.remove(other)
             yield one, other
 
 
-def _changed(one: _Row, other: _Row) -> DocumentChange:
+def _row_change(one: _Row, other: _Row) -> DocumentChange:
     details = _cells(one.row, other.row)
     pairs = zip(_COLUMNS, one.meaning, other.meaning, strict=True)
-    meant = {column for column, mine, theirs in pairs if mine != theirs}
-    told = tuple(detail for detail in details if detail.field in meant)
-    if "target" in meant - {detail.field for detail in told}:  # the same parent enters another child
-        told = (*told, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
+    changed_columns = {column for column, mine, theirs in pairs if mine != theirs}
+    column_details = tuple(detail for detail in details if detail.field in changed_columns)
+    if "target" in changed_columns - {
+        detail.field for detail in column_details
+    }:  # the same parent enters another child
+        column_details = (*column_details, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
     old_line, new_line = line_at(one.row.span), line_at(other.row.span)
-    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, told)
+    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, column_details)
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:
-    """Return the cells that are written otherwise; of a row that only one document has, those that its name does not tell."""
+    """Return the cells that differ; of a row that only one document has, those that its name does not show."""
     mine, theirs = (transition_cells(row) if row else {} for row in (old, new))
     columns = _COLUMNS if old and new else ("if", "update", "effects")
     pairs = ((column, mine.get(column, ""), theirs.get(column, "")) for column in columns)

@@ -1,18 +1,13 @@
-"""What may come to a machine in a configuration, and what the machine makes of it: asked one configuration at a time.
+"""Equivalence: whether two machines do the same for ever from where they are, and if not, a shortest trace that distinguishes them.
 
-Takes a machine at its parameters' values; knows nothing of another one. What may come is what S12 and the closed system say: events from
-outside that have rows there, answers of what is outstanding (`E.failed` where some row names it), armed timers.
+Takes a `Pair` of machines at their parameters' values; gives a `Comparison`. As long as nothing distinguishes them, both are in the same
+configuration. So the search explores the configurations of one machine and compares at each: what may come, which guards are read, which
+row is taken or why it is refused, which effects follow in which order, which timers start, and where it leads. What may come is what S12
+and the closed system say: events from outside that have rows there, answers of outstanding effects (`E.failed` where some row names it),
+and armed timers.
 
-Two machines side by side in one configuration: what stands otherwise, what may come to either, and what each makes of it.
-
-Takes two machines at their parameters' values. Variables that only one of them has are its own affair: they take part in what it does, and
-are not compared. An event from outside that one has not heard of counts as one that it has no row for.
-
-Do two machines do the same from where they are, for ever; and if not, by what shortest trace are they told apart?
-
-Takes a `Pair` of machines at their parameters' values; gives a `Comparison`. As long as nothing tells them apart both stand in the same
-configuration, so this explores the configurations of one machine and asks at each: what may come, what is asked of guards, what
-is taken or refused, with which effects in which order, which timers start, where it leads.
+Variables that only one machine has take part in what it does and are not compared. An event from outside that one machine does not know counts as one
+that it has no row for. `prospect` looks for a fault that the new machine can reach and the old one cannot.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +22,7 @@ from dsa.compiled_step import compiled_step
 from dsa.declarations import OUTSIDE, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import OUTCOMES, BooleanDomain, EnumDomain, Outcome, Value, show_value
-from dsa.machine import ArmTimer, Machine, Precedence, preceding, read_guards, spelled_like, timers_after
+from dsa.machine import ArmTimer, Machine, Precedence, read_guards, spelled_like, timers_after, timers_before
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, start
 from dsa.system import MAX_COMBINATIONS
 
@@ -35,12 +30,12 @@ from dsa.system import MAX_COMBINATIONS
 Key = tuple[str, str | None]
 Timers = frozenset[tuple[str, str]]
 Place = TypeVar("Place")
-#: Where each place was come to from, and by what; None where the search began.
-Came = dict[Place, tuple[Place, Occurrence] | None]
+#: The place before each place, and the occurrence between them; None where the search began.
+Predecessors = dict[Place, tuple[Place, Occurrence] | None]
 
 
 class TooManyVerdictsError(Exception):
-    """Raised where more combinations of verdicts are possible than are looked at; its text says of which event."""
+    """Raised where an event has more combinations of verdicts than are tried; the message names the event."""
 
 
 @attrs.frozen
@@ -53,20 +48,20 @@ class Input:
 
 
 class Moves:
-    """One machine's moves. What does not depend on the variables' values is found once for each leaf and what is outstanding."""
+    """One machine's moves. What does not depend on the variables' values is computed once for each leaf and outstanding effects."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._step = compiled_step(machine).step
-        self._coming: dict[tuple[str, frozenset[str], Precedence], dict[Key, Input]] = {}
+        self._inputs: dict[tuple[str, frozenset[str], Precedence], dict[Key, Input]] = {}
         self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
 
-    def coming(self, here: Configuration) -> dict[Key, Input]:
+    def inputs(self, here: Configuration) -> dict[Key, Input]:
         """Return all that may come, in declared order; nothing in a final state."""
         place = (here.state, here.outstanding, here.precedence)
-        if place not in self._coming:
-            self._coming[place] = {} if here.state in self.machine.final_states else dict(self._may_come(here))
-        return self._coming[place]
+        if place not in self._inputs:
+            self._inputs[place] = {} if here.state in self.machine.final_states else dict(self._may_come(here))
+        return self._inputs[place]
 
     def _may_come(self, here: Configuration) -> Iterator[tuple[Key, Input]]:
         machine = self.machine
@@ -77,8 +72,8 @@ class Moves:
             comes = bool(rows) if event.origin == OUTSIDE else is_read and event.origin in here.outstanding
             if comes:
                 yield (event.name, None), Input(bool(rows), read_guards(rows), event.origin != OUTSIDE)
-        for source, timer in machine.armed(here.state):
-            if preceding(here.precedence, (source, timer)):
+        for source, timer in machine.armed_timers(here.state):
+            if timers_before(here.precedence, (source, timer)):
                 continue
             guards = read_guards(machine.rows_from[source, timer])
             yield (timer, source), Input(has_rows=True, guards=guards, must_be_taken=True)
@@ -86,8 +81,8 @@ class Moves:
     def ways(self, key: Key, guards: tuple[str, ...]) -> tuple[Occurrence, ...]:
         """Return an event with each combination of what the guards can say. Raises TooManyVerdictsError."""
         if (key, guards) not in self._ways:
-            said = [self.machine.guard_named[guard].outcomes for guard in guards]
-            self._ways[key, guards] = tuple(occurrences(key, guards, said))
+            choices = [self.machine.guard_named[guard].outcomes for guard in guards]
+            self._ways[key, guards] = tuple(occurrences(key, guards, choices))
         return self._ways[key, guards]
 
     def react(self, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
@@ -101,57 +96,57 @@ class Moves:
         """Return whether a run is finished here."""
         return is_over(self.machine, here)
 
-    def started(self, before: str, taken: Taken) -> Timers:
+    def timers_started(self, before: str, taken: Taken) -> Timers:
         """Return the timers that a row starts from zero: those of the states entered, and its own when it stays (S11)."""
         timers = timers_after(self.machine, before, taken.transition, taken.configuration.state)
         return frozenset((timer.source, timer.event) for timer in timers if isinstance(timer, ArmTimer))
 
 
-def occurrences(key: Key, guards: tuple[str, ...], said: list[tuple[Outcome, ...]]) -> Iterator[Occurrence]:
+def occurrences(key: Key, guards: tuple[str, ...], choices: list[tuple[Outcome, ...]]) -> Iterator[Occurrence]:
     """Yield an event with each combination of verdicts. Raises TooManyVerdictsError."""
     event, source = key
-    if prod(map(len, said)) > MAX_COMBINATIONS:
+    if prod(map(len, choices)) > MAX_COMBINATIONS:
         raise TooManyVerdictsError(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
-    for outcomes in product(*said):
+    for outcomes in product(*choices):
         yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source)
 
 
-def way_to(came: Mapping[Place, tuple[Place, Occurrence] | None], place: Place) -> tuple[Occurrence, ...]:
+def way_to(predecessors: Mapping[Place, tuple[Place, Occurrence] | None], place: Place) -> tuple[Occurrence, ...]:
     """Return what happened on the way to a place."""
     steps = []
-    before = came[place]
+    before = predecessors[place]
     while before is not None:
         place, occurrence = before
         steps.append(occurrence)
-        before = came[place]
+        before = predecessors[place]
     return tuple(reversed(steps))
 
 
 #: Where both machines are: the configurations of the old one and of the new one.
-Both = tuple[Configuration, Configuration]
-#: What is to be said of the old machine and of the new one.
-Words = tuple[str, str]
+ConfigurationPair = tuple[Configuration, Configuration]
+#: A text for the old machine and one for the new one.
+TextPair = tuple[str, str]
 
 
 @attrs.frozen
 class Reaction:
-    """What one machine makes of something, from where it was: the row it takes, or its refusal; or `said`, where words must do.
+    """How one machine reacts, from where it was: the row it takes, or its refusal; `words` where there is neither.
 
-    `started` are the timers that the row starts from zero, `ends` tells that the run is finished after it.
+    `timers_started` are the timers that the row starts from zero, `ends` is true when the run is finished after it.
     """
 
     here: Configuration
     outcome: Taken | Refusal | None = None
-    said: str = ""
-    started: Timers = frozenset()
+    words: str = ""
+    timers_started: Timers = frozenset()
     ends: bool = False
 
 
 @attrs.frozen
 class Arrival:
-    """One way in which something may come, as either machine is told of it.
+    """One way in which something may come, as an occurrence for each machine.
 
-    `is_strange`: one of them has no row for it, and need not have heard of it.
+    `is_strange`: one of them has no row for it, and need not declare it.
     """
 
     old: Occurrence
@@ -161,10 +156,13 @@ class Arrival:
 
 @attrs.frozen
 class InputPlan:
-    """All that may come to either machine; `apart` is something that tells them apart by coming, or by what is asked, with words for each."""
+    """All that may come to either machine.
+
+    `apart` is an arrival that distinguishes them, by coming to one alone or by its guards, with words for each.
+    """
 
     ways: tuple[Arrival, ...]
-    apart: tuple[Arrival, Words] | None = None
+    apart: tuple[Arrival, TextPair] | None = None
 
 
 class Pair:
@@ -178,7 +176,7 @@ class Pair:
         self._places = tuple((place, places[v.name]) for place, v in enumerate(old.variables) if v.name in places)
         in_order = all(place == there for place, there in self._places)
         self._is_in_order = in_order and len(old.variables) == len(new.variables) == len(self._places)
-        self._retyped = next(
+        self._type_change = next(
             ((old.variables[o], new.variables[n]) for o, n in self._places if _kind(old.variables[o]) != _kind(new.variables[n])),
             None,
         )  # fmt: skip
@@ -189,32 +187,32 @@ class Pair:
         self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], InputPlan] = {}
 
     @property
-    def start(self) -> Both:
+    def start(self) -> ConfigurationPair:
         """Where both begin."""
         return start(self.old.machine), start(self.new.machine)
 
-    # -- where they stand ---------------------------------------------------------------------------------------
+    # -- where they are -----------------------------------------------------------------------------------------
 
-    def shared(self, configuration: Configuration, *, of_new: bool) -> tuple[Value, ...]:
+    def common_values(self, configuration: Configuration, *, of_new: bool) -> tuple[Value, ...]:
         """Return the values of the variables that both machines have, in the old one's order."""
         return tuple(configuration.values[pair[of_new]] for pair in self._places)
 
-    def are_alike(self, here: Both) -> bool:
+    def are_alike(self, here: ConfigurationPair) -> bool:
         """Return whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
 
-        The order of timers is no part of it: it shows in what may come next.
+        The order of timers is not compared here: it shows in what may come next.
         """
         old, new = here
         if self._is_in_order:
             same = (old.state, old.outstanding, old.values) == (new.state, new.outstanding, new.values)
-            return same and self._retyped is None and not self._is_over_for_one(here)
+            return same and self._type_change is None and not self._is_over_for_one(here)
         return self.apart(here) is None
 
-    def _is_over_for_one(self, here: Both) -> bool:
+    def _is_over_for_one(self, here: ConfigurationPair) -> bool:
         old, new = here
         return old.state in self._finality and self.old.is_over(old) != self.new.is_over(new)
 
-    def apart(self, here: Both) -> Words | None:
+    def apart(self, here: ConfigurationPair) -> TextPair | None:
         """Return what is not the same where both are; None when all is."""
         old, new = here
         if old.state != new.state:
@@ -224,9 +222,9 @@ class Pair:
             words = f"{old.state} is not {kind}", f"{old.state} is {kind}"
             return words[self.old.is_over(old)], words[self.new.is_over(new)]
         if old.outstanding != new.outstanding:
-            return _waiting(old), _waiting(new)
-        if self._retyped is not None:
-            one, other = self._retyped
+            return _outstanding_text(old), _outstanding_text(new)
+        if self._type_change is not None:
+            one, other = self._type_change
             return f"{one.name} is {_kind(one)}", f"{other.name} is {_kind(other)}"
         for place, there in self._places:
             if old.values[place] != new.values[there]:
@@ -236,40 +234,42 @@ class Pair:
 
     # -- what may come there ------------------------------------------------------------------------------------
 
-    def plan(self, here: Both) -> InputPlan:
+    def plan(self, here: ConfigurationPair) -> InputPlan:
         """Return what may come where both are alike. Raises TooManyVerdictsError."""
         place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
         if place not in self._plans:
-            mine, theirs = self.old.coming(here[0]), self.new.coming(here[1])
-            found = [self._ways(key, mine.get(key), theirs.get(key)) for key in dict.fromkeys([*mine, *theirs])]
-            apart = next((plan.apart for plan in found if plan.apart is not None), None)
-            self._plans[place] = InputPlan(tuple(way for plan in found for way in plan.ways), apart)
+            mine, theirs = self.old.inputs(here[0]), self.new.inputs(here[1])
+            plans = [self._ways(key, mine.get(key), theirs.get(key)) for key in dict.fromkeys([*mine, *theirs])]
+            apart = next((plan.apart for plan in plans if plan.apart is not None), None)
+            self._plans[place] = InputPlan(tuple(way for plan in plans for way in plan.ways), apart)
         return self._plans[place]
 
     def _ways(self, key: Key, mine: Input | None, theirs: Input | None) -> InputPlan:
         """Return the ways in which one thing may come to either."""
-        there = [coming for coming in (mine, theirs) if coming is not None]
-        asking = [coming for coming in there if coming.has_rows]
-        guards = asking[0].guards if asking else ()
-        ways = tuple(self._told(key, guards, mine, theirs))
+        there = [event_input for event_input in (mine, theirs) if event_input is not None]
+        inputs_with_rows = [event_input for event_input in there if event_input.has_rows]
+        guards = inputs_with_rows[0].guards if inputs_with_rows else ()
+        ways = tuple(self._arrivals(key, guards, mine, theirs))
         if len(there) == 1 and there[0].must_be_taken:
-            said = self._missing(key)
-            return InputPlan((), (ways[0], ("", said) if theirs is None else (said, "")))
-        if len(asking) > 1 and asking[0].guards != asking[1].guards:
+            text = self._missing(key)
+            return InputPlan((), (ways[0], ("", text) if theirs is None else (text, "")))
+        if len(inputs_with_rows) > 1 and inputs_with_rows[0].guards != inputs_with_rows[1].guards:
             unsaid = Occurrence(key[0], (), key[1])
-            return InputPlan((), (Arrival(unsaid, unsaid), (_asks(asking[0]), _asks(asking[1]))))
+            return InputPlan((), (Arrival(unsaid, unsaid), (_asks(inputs_with_rows[0]), _asks(inputs_with_rows[1]))))
         return InputPlan(ways)
 
-    def _told(self, key: Key, guards: tuple[str, ...], mine: Input | None, theirs: Input | None) -> Iterator[Arrival]:
-        """Yield each combination of what the guards can say in either machine; a machine without rows for it is told of no verdicts."""
-        declared = (self.old.machine.guard_named, self.new.machine.guard_named)
-        said = [
-            tuple(o for o in OUTCOMES if any(guard in each and o in each[guard].outcomes for each in declared))
+    def _arrivals(
+        self, key: Key, guards: tuple[str, ...], mine: Input | None, theirs: Input | None
+    ) -> Iterator[Arrival]:
+        """Yield each combination of what the guards can say in either machine; a machine without rows for it gets no verdicts."""
+        guard_tables = (self.old.machine.guard_named, self.new.machine.guard_named)
+        choices = [
+            tuple(o for o in OUTCOMES if any(guard in each and o in each[guard].outcomes for each in guard_tables))
             for guard in guards
         ]
         silent = Occurrence(key[0], (), key[1])
-        has_rows = [coming is not None and coming.has_rows for coming in (mine, theirs)]
-        for occurrence in occurrences(key, guards, said):
+        has_rows = [event_input is not None and event_input.has_rows for event_input in (mine, theirs)]
+        for occurrence in occurrences(key, guards, choices):
             old, new = (occurrence if rows else silent for rows in has_rows)
             yield Arrival(old, new, is_strange=mine is None or theirs is None)
 
@@ -281,12 +281,12 @@ class Pair:
         effect = event.removesuffix(".failed")
         if effect != event and effect in self.old.machine.answers and effect in self.new.machine.answers:
             return f"no row names {event}: then the run stops, and can be resumed"
-        return f"{event} is no answer of what is outstanding"
+        return f"{event} is not an answer of an outstanding effect"
 
     # -- what they make of it -----------------------------------------------------------------------------------
 
-    def reactions(self, here: Both, way: Arrival, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
-        """Return what each makes of something, for telling it; `words` are said in place of what is not empty there."""
+    def reactions(self, here: ConfigurationPair, way: Arrival, words: TextPair = ("", "")) -> tuple[Reaction, Reaction]:
+        """Return how each machine reacts to an arrival, for reports; a text of `words` that is not empty takes the place of a reaction."""
         old = self._reaction(self.old, here[0], way.old, words[0])
         return old, self._reaction(self.new, here[1], way.new, words[1])
 
@@ -294,11 +294,11 @@ class Pair:
         outcome = None if words else moves.react(here, occurrence)
         if isinstance(outcome, Taken):
             is_final = moves.is_over(outcome.configuration)
-            return Reaction(here, outcome, "", moves.started(here.state, outcome), is_final)
+            return Reaction(here, outcome, "", moves.timers_started(here.state, outcome), is_final)
         return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
 
-    def tried(self, here: Both, way: Arrival) -> tuple[bool, Both | None]:
-        """Return whether both make the same of something, and where that leads; None when nothing is taken."""
+    def try_arrival(self, here: ConfigurationPair, way: Arrival) -> tuple[bool, ConfigurationPair | None]:
+        """Return whether both react in the same way, and where that leads; None when nothing is taken."""
         old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
         if isinstance(old, Taken) and isinstance(new, Taken):
             same = old.effects == new.effects and old.cancelled == new.cancelled and self._alike_after(here, old, new)
@@ -308,9 +308,9 @@ class Pair:
         unknown = "invalid_state" if way.is_strange else ""
         return (old.reason if old else unknown) == (new.reason if new else unknown), None
 
-    def _alike_after(self, here: Both, old: Taken, new: Taken) -> bool:
-        started = self.old.started(here[0].state, old) == self.new.started(here[1].state, new)
-        return started and self.are_alike((old.configuration, new.configuration))
+    def _alike_after(self, here: ConfigurationPair, old: Taken, new: Taken) -> bool:
+        same_timers = self.old.timers_started(here[0].state, old) == self.new.timers_started(here[1].state, new)
+        return same_timers and self.are_alike((old.configuration, new.configuration))
 
 
 def _kind(variable: Variable) -> str:
@@ -319,22 +319,22 @@ def _kind(variable: Variable) -> str:
     return "a name" if isinstance(variable.domain, EnumDomain) else "a number"
 
 
-def _waiting(here: Configuration) -> str:
+def _outstanding_text(here: Configuration) -> str:
     return f"outstanding: {', '.join(sorted(here.outstanding)) or 'nothing'}"
 
 
-def _asks(coming: Input) -> str:
-    return f"asks {', '.join(coming.guards)}" if coming.guards else "asks no guard"
+def _asks(event_input: Input) -> str:
+    return f"asks {', '.join(event_input.guards)}" if event_input.guards else "asks no guard"
 
 
 Verdict = Literal["EQUAL", "DIFFERENT", "UNKNOWN"]
-#: Once in so many configurations a search looks at the clock.
+#: A search checks the clock once in this many configurations.
 EVERY = 256
 
 
 @attrs.frozen
 class Divergence:
-    """Where two machines part: the `way` that both take alike, what comes then, and what each makes of it.
+    """Where two machines diverge: the `way` that both take alike, what comes then, and how each reacts to it.
 
     `occurrence` is None when they are not in the same configuration to begin with.
     """
@@ -347,19 +347,19 @@ class Divergence:
 
 @attrs.frozen
 class Comparison:
-    """EQUAL: in all `configurations` there are; DIFFERENT, by a shortest parting; UNKNOWN: a limit was met first, which `limit` names."""
+    """EQUAL: in all of the `configurations`; DIFFERENT: there is a shortest divergence; UNKNOWN: a limit was met first, which `limit` names."""
 
     verdict: Verdict
     configurations: int
-    parting: Divergence | None = None
+    divergence: Divergence | None = None
     limit: str = ""
 
 
-def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
+def compare(pair: Pair, here: ConfigurationPair, limits: SearchLimits) -> Comparison:
     """Compare two machines from where they are."""
     apart = pair.apart(here)
     if apart is not None:
-        old, new = (Reaction(one, said=said) for one, said in zip(here, apart, strict=True))
+        old, new = (Reaction(one, words=words) for one, words in zip(here, apart, strict=True))
         return Comparison("DIFFERENT", 1, Divergence((), None, old, new))
     search = _PairSearch(pair, here)
     try:
@@ -369,50 +369,54 @@ def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
 
 
 class _PairSearch:
-    """A breadth-first search that ends where the machines part."""
+    """A breadth-first search that ends where the machines diverge."""
 
-    def __init__(self, pair: Pair, here: Both) -> None:
+    def __init__(self, pair: Pair, here: ConfigurationPair) -> None:
         self._pair = pair
         self.order = [here]
-        self._came: Came[Both] = {here: None}
+        self._predecessors: Predecessors[ConfigurationPair] = {here: None}
 
     def run(self, limits: SearchLimits) -> Comparison:
         for count, here in enumerate(self.order):  # grows while it is walked
-            if stopped := met(limits, count, len(self.order)):
-                return Comparison("UNKNOWN", len(self.order), limit=stopped)
-            parting = self._parting(here)
-            if parting is not None:
-                return Comparison("DIFFERENT", len(self.order), parting)
+            if limit := limit_reached(limits, count, len(self.order)):
+                return Comparison("UNKNOWN", len(self.order), limit=limit)
+            divergence = self._divergence(here)
+            if divergence is not None:
+                return Comparison("DIFFERENT", len(self.order), divergence)
         return Comparison("EQUAL", len(self.order))
 
-    def _parting(self, here: Both) -> Divergence | None:
-        """Try all that may come, and note where it leads; return the first that tells the machines apart."""
+    def _divergence(self, here: ConfigurationPair) -> Divergence | None:
+        """Try all that may come, and record where it leads; return the first divergence."""
         pair, plan = self._pair, self._pair.plan(here)
         if plan.apart is not None:
             way, words = plan.apart
-            return Divergence(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way, words))
+            return Divergence(
+                way_to(self._predecessors, here), _fuller(way.old, way.new), *pair.reactions(here, way, words)
+            )
         for way in plan.ways:
-            same, there = pair.tried(here, way)
+            same, there = pair.try_arrival(here, way)
             if not same:
-                return Divergence(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way))
-            if there is not None and there not in self._came:
-                self._came[there] = (here, way.old)
+                return Divergence(
+                    way_to(self._predecessors, here), _fuller(way.old, way.new), *pair.reactions(here, way)
+                )
+            if there is not None and there not in self._predecessors:
+                self._predecessors[there] = (here, way.old)
                 self.order.append(there)
         return None
 
 
 def _fuller(old: Occurrence, new: Occurrence) -> Occurrence:
-    """Return the occurrence of the machine that asks for verdicts."""
+    """Return the occurrence that has verdicts."""
     return old if old.verdicts else new
 
 
-def met(limits: SearchLimits, count: int, found: int) -> str:
-    """Name the limit that a search has met after so many configurations of those found; empty when there is none."""
-    if found > limits.max_states:
+def limit_reached(limits: SearchLimits, count: int, total: int) -> str:
+    """Name the limit that a search has met after `count` of the `total` configurations found; empty when there is none."""
+    if total > limits.max_states:
         return f"the limit of {limits.max_states} configurations"
     if count % EVERY == 0:
-        limits.progress(found, 0)
-        if limits.expired():
+        limits.progress(total, 0)
+        if limits.is_expired():
             return "the time limit"
     return ""
 
@@ -427,7 +431,7 @@ Verdicts = tuple[tuple[str, Outcome], ...]
 
 @attrs.frozen
 class Trouble:
-    """A fault, and a shortest way to it: what is refused there, or, without an occurrence, that nothing goes on."""
+    """A fault, and a shortest way to it: what is refused there, or, without an occurrence, a configuration where nothing goes on."""
 
     way: tuple[Occurrence, ...]
     here: Configuration
@@ -442,25 +446,25 @@ class Trouble:
 
 @attrs.frozen
 class Prospect:
-    """What the new machine may come to: a trouble that the old one cannot come to, or none; `limit` when it cannot be said which."""
+    """A trouble that the new machine can reach and the old one cannot, or none; `limit` when that is not known."""
 
     trouble: Trouble | None = None
     limit: str = ""
 
 
-def prospect(pair: Pair, here: Both, limits: SearchLimits) -> Prospect:
-    """Look for a fault to which the new machine can come from where it is, and the old one cannot.
+def prospect(pair: Pair, here: ConfigurationPair, limits: SearchLimits) -> Prospect:
+    """Look for a fault that the new machine can reach from where it is, and the old one cannot.
 
     It is the same fault when state, values of the variables that both have, and what is outstanding are the same there, and the same
-    thing is refused for the same reason, whatever is said by guards that only one of them asks.
+    thing is refused for the same reason, whatever the verdicts of guards that only one of them reads.
     """
-    troubles, known, doubt = _Troubles(pair.new, here[1], limits), None, ""
+    troubles, old_faults, doubt = _Troubles(pair.new, here[1], limits), None, ""
     for trouble in troubles:
-        known = known or _OldFaults(pair, here[0], limits)
-        if not known.has(trouble):
-            if not known.limit:
+        old_faults = old_faults or _OldFaults(pair, here[0], limits)
+        if not old_faults.has(trouble):
+            if not old_faults.limit:
                 return Prospect(trouble)
-            doubt = known.limit
+            doubt = old_faults.limit
     return Prospect(limit=troubles.limit or doubt)
 
 
@@ -470,34 +474,36 @@ class _OldFaults:
     def __init__(self, pair: Pair, here: Configuration, limits: SearchLimits) -> None:
         self._pair = pair
         #: By what makes a fault the same, but verdicts: for each configuration the verdicts on which it is refused.
-        self._refused: dict[object, dict[Configuration, set[Verdicts]]] = {}
+        self._refusals: dict[object, dict[Configuration, set[Verdicts]]] = {}
         troubles = _Troubles(pair.old, here, limits)
         for trouble in troubles:
-            found = self._refused.setdefault(self._key(trouble, of_new=False), {}).setdefault(trouble.here, set())
-            found.add(trouble.verdicts)
+            verdicts = self._refusals.setdefault(self._key(trouble, of_new=False), {}).setdefault(trouble.here, set())
+            verdicts.add(trouble.verdicts)
         self.limit = troubles.limit
 
     def has(self, trouble: Trouble) -> bool:
         """Return whether a fault of the new machine is one of the old machine too."""
-        found = self._refused.get(self._key(trouble, of_new=True), {})
-        said = dict(trouble.verdicts)
+        verdict_sets = self._refusals.get(self._key(trouble, of_new=True), {})
+        verdicts = dict(trouble.verdicts)
         ways = [
-            way for way in self._ways(trouble) if all(said.get(guard, outcome) == outcome for guard, outcome in way)
+            way for way in self._ways(trouble) if all(verdicts.get(guard, outcome) == outcome for guard, outcome in way)
         ]
-        return bool(ways) and any(refused.issuperset(ways) for refused in found.values())
+        return bool(ways) and any(verdict_set.issuperset(ways) for verdict_set in verdict_sets.values())
 
     def _ways(self, trouble: Trouble) -> tuple[Verdicts, ...]:
         """Return the verdicts with which the same thing may come to the old machine where the fault is."""
         if trouble.occurrence is None:
             return ((),)
         key = (trouble.occurrence.event, trouble.occurrence.source)
-        coming = self._pair.old.coming(trouble.here).get(key)  # which looks at no values
-        return () if coming is None else tuple(way.verdicts for way in self._pair.old.ways(key, coming.guards))
+        event_input = self._pair.old.inputs(trouble.here).get(key)  # values of variables do not matter here
+        return (
+            () if event_input is None else tuple(way.verdicts for way in self._pair.old.ways(key, event_input.guards))
+        )
 
     def _key(self, trouble: Trouble, *, of_new: bool) -> object:
         here, occurrence, refusal = trouble.here, trouble.occurrence, trouble.refusal
         what = None if occurrence is None or refusal is None else (occurrence.event, occurrence.source, refusal.reason)
-        return here.state, here.outstanding, self._pair.shared(here, of_new=of_new), what
+        return here.state, here.outstanding, self._pair.common_values(here, of_new=of_new), what
 
 
 class _Troubles:
@@ -505,13 +511,13 @@ class _Troubles:
 
     def __init__(self, moves: Moves, here: Configuration, limits: SearchLimits) -> None:
         self._moves, self._here, self._limits = moves, here, limits
-        self._came: Came[Configuration] = {here: None}
+        self._predecessors: Predecessors[Configuration] = {here: None}
         self.limit = ""
 
     def __iter__(self) -> Iterator[Trouble]:
         order = [self._here]
         for count, here in enumerate(order):  # grows while it is walked
-            self.limit = met(self._limits, count, len(order))
+            self.limit = limit_reached(self._limits, count, len(order))
             if self.limit:
                 return
             try:
@@ -522,17 +528,17 @@ class _Troubles:
 
     def _at(self, here: Configuration, order: list[Configuration]) -> Iterator[Trouble]:
         moves, is_stuck = self._moves, not (self._moves.is_over(here) or here.outstanding)
-        for key, coming in moves.coming(here).items():
-            is_stuck = is_stuck and not coming.must_be_taken
-            for occurrence in moves.ways(key, coming.guards):
+        for key, event_input in moves.inputs(here).items():
+            is_stuck = is_stuck and not event_input.must_be_taken
+            for occurrence in moves.ways(key, event_input.guards):
                 outcome = moves.react(here, occurrence)
                 if isinstance(outcome, Taken):
                     is_stuck = False
                     there = outcome.configuration
-                    if there not in self._came:
-                        self._came[there] = (here, occurrence)
+                    if there not in self._predecessors:
+                        self._predecessors[there] = (here, occurrence)
                         order.append(there)
-                elif outcome is not None and (coming.must_be_taken or outcome.reason != "invalid_state"):
-                    yield Trouble(way_to(self._came, here), here, occurrence, outcome)
+                elif outcome is not None and (event_input.must_be_taken or outcome.reason != "invalid_state"):
+                    yield Trouble(way_to(self._predecessors, here), here, occurrence, outcome)
         if is_stuck:
-            yield Trouble(way_to(self._came, here), here)
+            yield Trouble(way_to(self._predecessors, here), here)

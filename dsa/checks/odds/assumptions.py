@@ -20,7 +20,7 @@ from dsa.text import closest
 ROUNDING = 1e-9
 #: What several numbers below 1 are rounded by, together.
 _EPSILON = 1e-15
-#: What a composition asks of its parts, and whether it stops at the first that does not pass.
+#: Compositions that need all of their parts; the second stops at the first part that does not pass.
 _ALL, _IN_ORDER = "all", "in_order"
 _MOST_PARTS = 8
 
@@ -34,7 +34,7 @@ def left_over(*chances: float) -> float:
 
 
 class OddsError(DsaError):
-    """Raised for odds that are no odds: of a guard that is not declared, below 0, above 1 together."""
+    """Raised for invalid odds: of a guard that is not declared, below 0, above 1 together."""
 
 
 @attrs.frozen
@@ -69,35 +69,35 @@ class Odds:
 
 @attrs.frozen
 class GuardOdds:
-    """What is known of each guard that may be asked; a guard without odds is in none of both."""
+    """What is known of each guard that may be asked; a guard without odds is in neither."""
 
     odds: Mapping[str, Odds]
     sentences: tuple[str, ...] = ()
 
 
-def assumed(
+def guard_odds(
     machine: Machine, passes: Mapping[str, Numbers] | None = None, fatals: Mapping[str, Numbers] | None = None
 ) -> GuardOdds:
     """Return the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
 
-    Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are no odds.
+    Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are not odds.
     """
     passes, fatals = dict(passes or {}), dict(fatals or {})
     for name in (*passes, *fatals):
         if name not in machine.guard_named:
             raise OddsError(f"machine {machine.name} has no guard '{name}'; {closest(name, machine.guard_named)}")
-    found: dict[str, Odds] = {}
+    odds_by_guard: dict[str, Odds] = {}
     without_fatal = []
     for guard in machine.guards:
         odds = _of(machine, guard, passes, fatals)
         if odds is not None:
             _require(guard, odds)
-            found[guard.name] = odds
+            odds_by_guard[guard.name] = odds
             if guard.judges and guard.name not in fatals and not any(odds.fatal) and not guard.fatal_odds:
                 without_fatal.append(guard.name)
     sentence = f"fatal odds that are not given are 0 ({', '.join(without_fatal)})"
     can = [name for name in without_fatal if "fatal" in machine.guard_named[name].outcomes]
-    return GuardOdds(found, (sentence,) if can else ())
+    return GuardOdds(odds_by_guard, (sentence,) if can else ())
 
 
 def _of(
@@ -106,7 +106,7 @@ def _of(
     passed = tuple(passes.get(guard.name, guard.pass_odds))
     fatal = tuple(fatals.get(guard.name, guard.fatal_odds))
     if passed and not fatal and "failed" not in guard.outcomes:
-        fatal = tuple(1.0 - number for number in passed)  # it can say nothing else
+        fatal = tuple(1.0 - number for number in passed)  # it has no other verdict
     if passed:
         return Odds(passed, fatal or (0.0,))
     if len(guard.outcomes) == 1:
@@ -121,29 +121,34 @@ def _of(
     odds = [_of(machine, part, passes, fatals, depth + 1) for part in parts]
     if fatal or any(part is None for part in odds):
         return None
-    known = [part for part in odds if part is not None]
-    if len(known) == 1:
-        return known[0]
+    part_odds = [part for part in odds if part is not None]
+    if len(part_odds) == 1:
+        return part_odds[0]
     kind = guard.kind if "of" in options else _ALL
-    return _together(kind, known, options.get("k", "1"))
+    return _together(kind, part_odds, options.get("k", "1"))
 
 
 def _together(kind: str, parts: list[Odds], at_least: str) -> Odds | None:
     """Put independent parts together as their composition does: a fatal part makes the whole fatal."""
-    needed = {_ALL: len(parts), _IN_ORDER: len(parts), "any": 1, "at_least": int(at_least) if at_least.isdigit() else 0}
-    if not 1 <= needed.get(kind, 0) <= len(parts) or any(part.memory > 1 for part in parts):
+    passes_needed = {
+        _ALL: len(parts),
+        _IN_ORDER: len(parts),
+        "any": 1,
+        "at_least": int(at_least) if at_least.isdigit() else 0,
+    }
+    if not 1 <= passes_needed.get(kind, 0) <= len(parts) or any(part.memory > 1 for part in parts):
         return None  # a part's own retry number is not the composition's
     odds = [part.at(0) for part in parts]
     passed = fatal = 0.0
-    for said in product(OUTCOMES, repeat=len(parts)):
-        chance = prod(part[outcome] for part, outcome in zip(odds, said, strict=True))
-        asked = said
+    for outcomes in product(OUTCOMES, repeat=len(parts)):
+        chance = prod(part[outcome] for part, outcome in zip(odds, outcomes, strict=True))
+        outcomes_asked = outcomes
         if kind == _IN_ORDER:  # it stops at the first that does not pass
-            stop = next((place for place, outcome in enumerate(said) if outcome != "passed"), len(said))
-            asked = said[: stop + 1]
-        if "fatal" in asked:
+            stop = next((place for place, outcome in enumerate(outcomes) if outcome != "passed"), len(outcomes))
+            outcomes_asked = outcomes[: stop + 1]
+        if "fatal" in outcomes_asked:
             fatal += chance
-        elif asked.count("passed") >= needed[kind]:
+        elif outcomes_asked.count("passed") >= passes_needed[kind]:
             passed += chance
     return Odds((passed,), (fatal,))
 
@@ -151,7 +156,7 @@ def _together(kind: str, parts: list[Odds], at_least: str) -> Odds | None:
 def _require(guard: Guard, odds: Odds) -> None:
     for number in (*odds.passed, *odds.fatal):
         if not 0 <= number <= 1:
-            raise OddsError(f"{number:g} is no probability of guard {guard.name}: it lies between 0 and 1")
+            raise OddsError(f"{number:g} is not a probability of guard {guard.name}: it must lie between 0 and 1")
     for retry in range(max(len(odds.passed), len(odds.fatal))):
         here = odds.at(retry)
         if here["passed"] + here["fatal"] > 1 + ROUNDING:

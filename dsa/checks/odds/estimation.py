@@ -1,17 +1,12 @@
-"""Exact bounds on a probability from counts (Clopper and Pearson 1934), without a package.
+"""Estimates of odds from recorded runs: points, and bounds that hold together at a stated confidence.
 
-Takes how often something was seen in how many independent tries, gives bounds that hold with at least the confidence asked for.
+`read_attempts` reads lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (one step a line, with `event`, `verdicts` and `state`), or one
+attempt a line, such as `{"run": "a", "guard": "g", "verdict": "passed"}`. It gives the attempts with their retry numbers. `independence` tests the
+assumption under all numbers here: that attempts are independent.
 
-Recorded attempts: what guards said in runs that have been, and whether they said it independently.
-
-Takes lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
-Gives attempts with their retry numbers, and a test of the assumption under every number that the odds come to.
-
-Odds from recorded runs: points, and bounds that hold together at a stated confidence.
-
-Takes a machine and recorded attempts, gives an `Estimate`. Each guard's odds are bounded exactly (Clopper-Pearson), the risks of all
-these bounds add up to what is allowed (Bonferroni), and the bound on success is its least value over all odds within them: at every
-verdict anything may be true that the bounds allow, so it is valid for any machine.
+`estimate` gives an `Estimate`. Each guard's odds are bounded exactly (Clopper and Pearson 1934). The risks of all these bounds add up to what the
+confidence allows (Bonferroni). The bound on success is its least value over all odds within them. At every verdict, any odds that the bounds allow
+may hold, so the bound is valid for any machine.
 """
 
 import json
@@ -25,7 +20,7 @@ import attrs
 
 from dsa.checks.odds.assumptions import Numbers, OddsError, left_over
 from dsa.checks.odds.chain_solver import OddsRange
-from dsa.checks.odds.markov_chain import Says
+from dsa.checks.odds.markov_chain import VerdictOdds
 from dsa.checks.odds.run_odds import OddsAssumptions, Question, RunOdds, question
 from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome
@@ -34,19 +29,19 @@ from dsa.machine import Machine
 _HALVINGS = 60
 
 
-def at_least(seen: int, tries: int, risk: float) -> float:
+def at_least(hits: int, tries: int, risk: float) -> float:
     """Return the largest lower bound that is above the truth with a probability of at most `risk`."""
-    if seen == 0:
+    if hits == 0:
         return 0.0
-    return _halved(lambda p: _more(seen, tries, p) < risk)
+    return _bisection_point(lambda p: _upper_tail(hits, tries, p) < risk)
 
 
-def at_most(seen: int, tries: int, risk: float) -> float:
+def at_most(hits: int, tries: int, risk: float) -> float:
     """Return the smallest upper bound that is below the truth with a probability of at most `risk`."""
-    return 1.0 - at_least(tries - seen, tries, risk)
+    return 1.0 - at_least(tries - hits, tries, risk)
 
 
-def _halved(below: Callable[[float], bool]) -> float:
+def _bisection_point(below: Callable[[float], bool]) -> float:
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -54,9 +49,9 @@ def _halved(below: Callable[[float], bool]) -> float:
     return low
 
 
-def _more(seen: int, tries: int, p: float) -> float:
-    """Return the probability of `seen` or more in `tries`: the regularised incomplete beta function I_p(seen, tries - seen + 1)."""
-    return incomplete_beta(seen, tries - seen + 1, p)
+def _upper_tail(hits: int, tries: int, p: float) -> float:
+    """Return the probability of `hits` or more in `tries`: the regularised incomplete beta function I_p(hits, tries - hits + 1)."""
+    return incomplete_beta(hits, tries - hits + 1, p)
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -102,38 +97,41 @@ class VerdictSample:
     outcome: Outcome
 
 
-#: Gives the digests that the ledger of a machine's run may have.
+#: Returns the digests that the ledger of a machine's run may have.
 Digests = Callable[[Machine], Collection[str]]
 
 
 @attrs.frozen
 class RecordedAttempts:
-    """The attempts of runs of one machine, run by run, each run's in the order in which they came.
+    """The attempts of runs of one machine, run by run, each run's in their order.
 
-    `ended` counts the runs at this machine's parameter values by the state they were last seen in; one that is not final has not succeeded.
+    `end_counts` counts the runs at this machine's parameter values by the state they were last seen in; one that is not final has not succeeded.
     `notes` says what was left out.
     """
 
     attempts: tuple[VerdictSample, ...] = ()
     runs: tuple[str, ...] = ()
-    ended: Mapping[str, int] = attrs.field(factory=dict)
+    end_counts: Mapping[str, int] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def recorded(machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None) -> RecordedAttempts:
-    """Read recorded runs; `texts` are names of files with what is in them, `digests` gives those of this machine's documents.
+def read_attempts(
+    machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None
+) -> RecordedAttempts:
+    """Read recorded runs; `texts` are names of files with their contents, `digests` returns those of this machine's documents.
 
-    Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have. Raises OddsError
-    for a line that is neither, for a trace that a check has found, and for a ledger with the digest of another machine.
+    Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have.
+    Raises OddsError for a line of no such form, for a trace that a check has found, and for a ledger with the digest of
+    another machine.
     """
     reader = _LedgerReader(machine, digests)
     for name, text in texts:
         reader.read(name, text)
-    return reader.done()
+    return reader.result()
 
 
-#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is no recorded run.
-_FOUND = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
+#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is not a recorded run.
+_TRACE_IS_NO_RUN = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
 
 
 def _is_itf(text: str) -> bool:
@@ -148,37 +146,37 @@ class _LedgerReader:
     def __init__(self, machine: Machine, digests: Digests | None) -> None:
         self._machine, self._digests = machine, digests
         self._by_run: dict[str, list[tuple[str, Outcome]]] = {}
-        self._ended: dict[str, int] = {}
+        self._end_counts: dict[str, int] = {}
         self._left_out: dict[str, int] = {}
 
     def read(self, name: str, text: str) -> None:
         """Read one file."""
         if _is_itf(text):
-            raise OddsError(f"{name}: {_FOUND}")
+            raise OddsError(f"{name}: {_TRACE_IS_NO_RUN}")
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        parsed = [self._parsed(name, number, line) for number, line in lines]
-        if any("kind" in entry for entry in parsed):
-            self._ledger(name, parsed)
+        entries = [self._entry(name, number, line) for number, line in lines]
+        if any("kind" in entry for entry in entries):
+            self._ledger(name, entries)
             return
-        if parsed and {"machine", "loop"} <= parsed[0].keys():
-            raise OddsError(f"{name}: {_FOUND}")
-        if any("event" in entry for entry in parsed):
-            self._trace(name, parsed)
+        if entries and {"machine", "loop"} <= entries[0].keys():
+            raise OddsError(f"{name}: {_TRACE_IS_NO_RUN}")
+        if any("event" in entry for entry in entries):
+            self._trace(name, entries)
             return
-        for (number, _), entry in zip(lines, parsed, strict=True):
+        for (number, _), entry in zip(lines, entries, strict=True):
             if not {"guard", "verdict"} <= entry.keys():
-                wanted = '{"run": "a", "guard": "g", "verdict": "passed"}'
-                raise OddsError(f"{name}:{number}: neither a ledger's line nor an attempt, such as {wanted}")
-            self._said(str(entry.get("run", name)), str(entry["guard"]), entry["verdict"], f"{name}:{number}")
+                example = '{"run": "a", "guard": "g", "verdict": "passed"}'
+                raise OddsError(f"{name}:{number}: neither a ledger's line nor an attempt, such as {example}")
+            self._add_verdict(str(entry.get("run", name)), str(entry["guard"]), entry["verdict"], f"{name}:{number}")
 
     @staticmethod
-    def _parsed(name: str, number: int, line: str) -> dict[str, Any]:
+    def _entry(name: str, number: int, line: str) -> dict[str, Any]:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             entry = None
         if not isinstance(entry, dict):
-            raise OddsError(f"{name}:{number}: this is no JSON object")
+            raise OddsError(f"{name}:{number}: this is not a JSON object")
         return entry
 
     def _ledger(self, name: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -199,17 +197,17 @@ class _LedgerReader:
                 last = str(entry.get("target"))
         constants = self._machine.constants
         if last and first.get("parameters", constants) == constants:
-            self._ended[last] = self._ended.get(last, 0) + 1
+            self._end_counts[last] = self._end_counts.get(last, 0) + 1
 
     def _require_same(self, name: str, first: Mapping[str, Any]) -> None:
-        """Raise OddsError when a ledger says that it is of another machine of this name."""
+        """Raise OddsError when the digest of a ledger is that of another machine of this name."""
         if self._digests is None or not first.get("digest"):
             return
         try:
-            known = self._digests(self._machine.at(first.get("parameters") or {}))
+            digests = self._digests(self._machine.at(first.get("parameters") or {}))
         except (DsaError, TypeError, AttributeError):
-            known = ()
-        if first["digest"] not in known:
+            digests = ()
+        if first["digest"] not in digests:
             raise OddsError(
                 f"{name}: this run is of another machine {self._machine.name}, as its digest says: the document has changed"
                 " since; give --from-runs only runs of this one"
@@ -223,47 +221,49 @@ class _LedgerReader:
                 self._verdicts(name, step, name)
         last, constants = str(steps[-1].get("state", "")), self._machine.constants
         if last and steps[0].get("parameters", constants) == constants:
-            self._ended[last] = self._ended.get(last, 0) + 1
+            self._end_counts[last] = self._end_counts.get(last, 0) + 1
 
     def _verdicts(self, run: str, entry: Mapping[str, Any], where: str) -> None:
-        said = entry.get("verdicts") or {}
-        if not isinstance(said, dict):
-            raise OddsError(f'{where}: the verdicts of an event are an object, such as {{"g": "passed"}}, not {said!r}')
-        for guard, verdict in said.items():
-            self._said(run, guard, verdict, where)
+        verdicts = entry.get("verdicts") or {}
+        if not isinstance(verdicts, dict):
+            raise OddsError(
+                f'{where}: the verdicts of an event are an object, such as {{"g": "passed"}}, not {verdicts!r}'
+            )
+        for guard, verdict in verdicts.items():
+            self._add_verdict(run, guard, verdict, where)
 
-    def _said(self, run: str, guard: str, verdict: object, where: str) -> None:
+    def _add_verdict(self, run: str, guard: str, verdict: object, where: str) -> None:
         if verdict not in OUTCOMES:
-            raise OddsError(f"{where}: '{verdict}' is no verdict; there are: {', '.join(OUTCOMES)}")
+            raise OddsError(f"{where}: '{verdict}' is not a verdict; verdicts are: {', '.join(OUTCOMES)}")
         if guard in self._machine.guard_named:
             outcome = next(outcome for outcome in OUTCOMES if outcome == verdict)
             self._by_run.setdefault(run, []).append((guard, outcome))
         else:
-            self._leave_out(f"verdicts of {guard}, which is no guard of {self._machine.name}")
+            self._leave_out(f"verdicts of {guard}, which {self._machine.name} does not have")
 
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1
 
-    def done(self) -> RecordedAttempts:
+    def result(self) -> RecordedAttempts:
         """Return everything read."""
         attempts: list[VerdictSample] = []
-        for run, said in self._by_run.items():
-            attempts += numbered(run, said)
+        for run, verdicts in self._by_run.items():
+            attempts += samples_of_run(run, verdicts)
         notes = tuple(f"left out: {count} {what}" for what, count in self._left_out.items())
-        return RecordedAttempts(tuple(attempts), tuple(self._by_run), self._ended, notes)
+        return RecordedAttempts(tuple(attempts), tuple(self._by_run), self._end_counts, notes)
 
 
-def numbered(run: str, said: Iterable[tuple[str, Outcome]]) -> Iterator[VerdictSample]:
+def samples_of_run(run: str, verdicts: Iterable[tuple[str, Outcome]]) -> Iterator[VerdictSample]:
     """Yield the retry numbers of one run's verdicts: failed verdicts of the guard in a row before each."""
     failed: dict[str, int] = {}
-    for guard, outcome in said:
+    for guard, outcome in verdicts:
         yield VerdictSample(run, guard, failed.get(guard, 0), outcome)
         failed[guard] = failed.get(guard, 0) + 1 if outcome == "failed" else 0
 
 
 @attrs.frozen
 class Independence:
-    """One test of independence: what it looks at, its deviation from what is expected, how rare that is, and what it finds.
+    """One test of independence: what it tests, the deviation from the expected value, how rare that is, and the finding.
 
     `rare` is the probability of a deviation at least as large if attempts are independent (None: too few to tell);
     `level` is the probability below which it counts as found.
@@ -283,14 +283,14 @@ class Independence:
 
 #: Chance of a false alarm, over both tests together.
 ALARM = 0.05
-#: Fewer attempts that could tell anything than this give no answer.
+#: With fewer informative attempts than this there is no answer.
 _FEWEST = 5
 
 
 def independence(attempts: Sequence[VerdictSample]) -> tuple[Independence, Independence]:
     """Test whether passing depends on the retry number, and whether it depends on how the run went before.
 
-    Both are score tests: sums of products of an attempt's deviation from its guard's mean with what was known before it, which are 0 on
+    Both are score tests: sums of products of an attempt's deviation from its guard's mean with the history before it, which are 0 on
     average when attempts are independent, compared with a normal distribution; two-sided, each at half of ALARM.
     """
     means = _means(attempts)
@@ -303,7 +303,7 @@ def _means(attempts: Sequence[VerdictSample]) -> dict[str, float]:
         count = counts.setdefault(attempt.guard, [0, 0])
         count[0] += 1
         count[1] += attempt.outcome == "passed"
-    return {guard: passed / seen for guard, (seen, passed) in counts.items()}
+    return {guard: passed / total for guard, (total, passed) in counts.items()}
 
 
 def _by_retry(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> Independence:
@@ -316,37 +316,37 @@ def _by_retry(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> 
         total += weight * ((attempt.outcome == "passed") - mean)
         variance += weight * weight * mean * (1 - mean)
         retries += attempt.retry > 0
-    found = f"retries pass {'less' if total < 0 else 'more'} often than first attempts"
-    return _tested("passing does not depend on the retry number", total, variance, retries, found)
+    finding = f"retries pass {'less' if total < 0 else 'more'} often than first attempts"
+    return _independence_test("passing does not depend on the retry number", total, variance, retries, finding)
 
 
 def _by_run(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> Independence:
     total = variance = 0.0
     pairs = 0
     before: dict[str, float] = {}
-    working: dict[str, dict[str, float]] = {}
+    episodes_by_run: dict[str, dict[str, float]] = {}
     for attempt in attempts:
         run, guard, mean = attempt.run, attempt.guard, means[attempt.guard]
-        episodes = working.setdefault(run, {})
+        episodes = episodes_by_run.setdefault(run, {})
         if attempt.retry == 0:  # what the run did before this piece of work
             before[run] = before.get(run, 0.0) + episodes.pop(guard, 0.0)
-        known = before.get(run, 0.0) + sum(so_far for other, so_far in episodes.items() if other != guard)
+        history = before.get(run, 0.0) + sum(so_far for other, so_far in episodes.items() if other != guard)
         deviation = (attempt.outcome == "passed") - mean
-        total += known * deviation
-        variance += known * known * mean * (1 - mean)
-        pairs += known != 0
+        total += history * deviation
+        variance += history * history * mean * (1 - mean)
+        pairs += history != 0
         episodes[guard] = episodes.get(guard, 0.0) + deviation
-    found = "what passes comes in the same runs" if total > 0 else "runs that pass early fail later"
-    return _tested("passing does not depend on how the run went before", total, variance, pairs, found)
+    finding = "what passes comes in the same runs" if total > 0 else "runs that pass early fail later"
+    return _independence_test("passing does not depend on how the run went before", total, variance, pairs, finding)
 
 
-def _tested(question: str, total: float, variance: float, informative: int, found: str) -> Independence:
+def _independence_test(question: str, total: float, variance: float, informative: int, finding: str) -> Independence:
     level = ALARM / 2
     if variance <= 0 or informative < _FEWEST:
         return Independence(question, 0.0, None, level, "too few attempts to tell")
     deviation = total / sqrt(variance)
     rare = two_sided(deviation)
-    return Independence(question, deviation, rare, level, found if rare < level else "nothing speaks against it")
+    return Independence(question, deviation, rare, level, finding if rare < level else "nothing speaks against it")
 
 
 _MOST_SCALE = 1 << 20
@@ -363,7 +363,7 @@ class Counts:
     fatal_odds: float | None = None
 
     @property
-    def seen(self) -> int:
+    def total(self) -> int:
         """How many verdicts there are."""
         return self.passed + self.failed + self.fatal
 
@@ -372,14 +372,14 @@ class Counts:
         """How many odds of this guard are estimated: those of passing, and those of fatal unless they are assumed."""
         return 1 if self.fatal_odds is not None else 2
 
-    def scaled(self, times: float) -> "Counts":
-        """Return the counts of so many times as much of the same."""
+    def at_scale(self, times: float) -> "Counts":
+        """Return the counts of `times` times as much of the same."""
         passed, failed, fatal = (round(count * times) for count in (self.passed, self.failed, self.fatal))
         return attrs.evolve(self, passed=passed, failed=failed, fatal=fatal)
 
 
 @attrs.frozen
-class Within:
+class BoundedOdds:
     """A guard's odds when only bounds on them are known, the same for every retry number."""
 
     passed: tuple[float, float]
@@ -389,14 +389,14 @@ class Within:
 
     def corners(self, retry: int) -> tuple[dict[Outcome, float], ...]:  # noqa: ARG002  (the same for every retry)
         """Return the corners of the odds that the bounds allow, each of which adds up to 1."""
-        found: dict[tuple[float, float], dict[Outcome, float]] = {}
+        corners: dict[tuple[float, float], dict[Outcome, float]] = {}
         for passed, fatal in product(self.passed, self.fatal):
             over = max(0.0, passed + fatal - 1)
             for less in ((0.0, over), (over, 0.0)):
                 p, q = passed - less[0], fatal - less[1]
                 if p >= self.passed[0] - 1e-15 and q >= self.fatal[0] - 1e-15:
-                    found[p, q] = {"passed": p, "failed": left_over(p, q), "fatal": q}
-        return tuple(found.values())
+                    corners[p, q] = {"passed": p, "failed": left_over(p, q), "fatal": q}
+        return tuple(corners.values())
 
 
 @attrs.frozen
@@ -415,7 +415,7 @@ class Estimate:
     """What recorded runs say of a machine.
 
     `point` is at the rates seen. `lower` bounds success from below at `confidence`; `interval` has it on both sides. `most` bounds
-    how often each effect is expected. `if_fatal` is the lower bound when what was never seen to be fatal may yet be.
+    how often each effect is expected. `if_fatal` is the lower bound when guards may be fatal that never were in the recorded runs.
     `whole_runs` is the lower bound from the recorded runs' ends alone, which needs no independence within runs (None when no ends
     are known). `missing_runs` says how many more runs like these bring the bound to the target: None when none does, or without a
     target.
@@ -437,113 +437,117 @@ class Estimate:
 
 @attrs.frozen
 class Estimator:
-    """Counts of a machine's guards, ready to be asked at parameter values."""
+    """Counts of a machine's guards, from which questions with points or bounds are made."""
 
-    asked: Question
+    question: Question
     counts: tuple[Counts, ...]
     confidence: float
-    given: Mapping[str, Says]
+    fixed_guards: Mapping[str, VerdictOdds]
 
-    def bounded(self, *, sides: int = 1, scale: float = 1.0, fatal: bool = False) -> Question:
+    def bounded_question(self, *, sides: int = 1, scale: float = 1.0, fatal: bool = False) -> Question:
         """Return the question with bounds for odds: from below on passing and from above on fatal, or on both sides.
 
         With `fatal`, also what was assumed never to be fatal is bounded by what was seen.
         """
-        counts = [count.scaled(scale) for count in self.counts]
+        counts = [count.at_scale(scale) for count in self.counts]
         counts = [attrs.evolve(count, fatal_odds=None) if fatal else count for count in counts]
         risk = (1 - self.confidence) / (sides * max(1, sum(count.bounds for count in counts)))
-        guards = {count.guard: _within(count, risk, both=sides == 2) for count in counts}  # noqa: PLR2004
-        return attrs.evolve(self.asked, world=attrs.evolve(self.asked.world, guards={**self.given, **guards}))
+        guards = {count.guard: _bounded_odds(count, risk, both=sides == 2) for count in counts}  # noqa: PLR2004
+        return attrs.evolve(
+            self.question, world=attrs.evolve(self.question.world, guards={**self.fixed_guards, **guards})
+        )
 
     def point(self) -> Question:
         """Return the question at the rates seen."""
         points = {count.guard: _point(count) for count in self.counts}
-        return attrs.evolve(self.asked, world=attrs.evolve(self.asked.world, guards={**self.given, **points}))
+        return attrs.evolve(
+            self.question, world=attrs.evolve(self.question.world, guards={**self.fixed_guards, **points})
+        )
 
 
-def _within(count: Counts, risk: float, *, both: bool) -> Within:
-    passed = (at_least(count.passed, count.seen, risk), at_most(count.passed, count.seen, risk) if both else 1.0)
+def _bounded_odds(count: Counts, risk: float, *, both: bool) -> BoundedOdds:
+    passed = (at_least(count.passed, count.total, risk), at_most(count.passed, count.total, risk) if both else 1.0)
     if count.fatal_odds is not None:
         fatal = (count.fatal_odds, count.fatal_odds)
-        return Within((min(passed[0], 1 - fatal[0]), max(min(passed[1], 1 - fatal[0]), 0.0)), fatal)
-    least = at_least(count.fatal, count.seen, risk) if both else 0.0
-    return Within(passed, (least, at_most(count.fatal, count.seen, risk)))
+        return BoundedOdds((min(passed[0], 1 - fatal[0]), max(min(passed[1], 1 - fatal[0]), 0.0)), fatal)
+    least = at_least(count.fatal, count.total, risk) if both else 0.0
+    return BoundedOdds(passed, (least, at_most(count.fatal, count.total, risk)))
 
 
 def estimator(
-    machine: Machine, seen: RecordedAttempts, *, confidence: float = 0.95, **given: Unpack[OddsAssumptions]
+    machine: Machine, record: RecordedAttempts, *, confidence: float = 0.95, **assumptions: Unpack[OddsAssumptions]
 ) -> Estimator:
-    """Count what each guard that can be asked has said; a guard with `passes` keeps these.
+    """Count the verdicts of each guard that may run; a guard with `passes` keeps these odds.
 
     Odds of fatal that are given or declared are taken as they are; else they are estimated where fatal was seen, and 0 where it
-    never was. Raises OddsError for a guard that can be asked, and has neither said anything nor been given odds.
+    never was. Raises OddsError for a guard that may run and has neither recorded verdicts nor odds.
     """
     if not 0 < confidence < 1:
-        raise OddsError(f"{confidence:g} is no confidence: it lies between 0 and 1")
-    free = question(machine, **given)
-    asked = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
-    fixed: dict[str, Says] = {name: free.world.guards[name] for name in given.get("passes") or {}}
-    fatals = given.get("fatals") or {}
-    counts = tuple(_counts(machine, seen.attempts, name, fatals) for name in asked if name not in fixed)
+        raise OddsError(f"{confidence:g} is not a confidence: it must lie between 0 and 1")
+    free = question(machine, **assumptions)
+    guard_names = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
+    fixed_guards: dict[str, VerdictOdds] = {name: free.world.guards[name] for name in assumptions.get("passes") or {}}
+    fatals = assumptions.get("fatals") or {}
+    counts = tuple(_counts(machine, record.attempts, name, fatals) for name in guard_names if name not in fixed_guards)
     for count in counts:
-        if not count.seen:
+        if not count.total:
             raise OddsError(
                 f"no verdict of guard {count.guard} is recorded: record at least one run that asks it, or give --pass "
                 f"{count.guard}=0.7"
             )
-    return Estimator(free, counts, confidence, fixed)
+    return Estimator(free, counts, confidence, fixed_guards)
 
 
 def _counts(machine: Machine, attempts: Sequence[VerdictSample], guard: str, fatals: Mapping[str, Numbers]) -> Counts:
-    said = [attempt.outcome for attempt in attempts if attempt.guard == guard]
-    passed, failed, fatal = (said.count(outcome) for outcome in ("passed", "failed", "fatal"))
-    declared = tuple(fatals.get(guard, machine.guard_named[guard].fatal_odds))
-    if len(set(declared)) > 1:
+    outcomes = [attempt.outcome for attempt in attempts if attempt.guard == guard]
+    passed, failed, fatal = (outcomes.count(outcome) for outcome in ("passed", "failed", "fatal"))
+    fatal_odds = tuple(fatals.get(guard, machine.guard_named[guard].fatal_odds))
+    if len(set(fatal_odds)) > 1:
         raise OddsError(f"beside recorded runs, fatal of guard {guard} has one number for all retries")
-    assumed = declared[0] if declared else 0.0
-    return Counts(guard, passed, failed, fatal, None if fatal and not declared else assumed)
+    assumption = fatal_odds[0] if fatal_odds else 0.0
+    return Counts(guard, passed, failed, fatal, None if fatal and not fatal_odds else assumption)
 
 
-def estimate(this: Estimator, seen: RecordedAttempts, *, target: float | None = None) -> Estimate:
+def estimate(this: Estimator, record: RecordedAttempts, *, target: float | None = None) -> Estimate:
     """Work out points, intervals and bounds, at the machine's parameter values."""
-    estimated = {count.guard for count in this.counts}
+    guard_names = {count.guard for count in this.counts}
     point = this.point().at()
-    low = this.bounded().at()
-    wide = this.bounded(sides=2).at()
+    low = this.bounded_question().at()
+    wide = this.bounded_question(sides=2).at()
     success, both = low.success or OddsRange(0.0, 1.0), wide.success or OddsRange(0.0, 1.0)
-    guards = this.asked.system.machine.guard_named
+    guards = this.question.system.machine.guard_named
     quiet = any(count.fatal_odds == 0 and "fatal" in guards[count.guard].outcomes for count in this.counts)
     return Estimate(
         point,
         this.confidence,
         tuple(_guard(count, this.confidence) for count in this.counts),
-        len(seen.runs),
+        len(record.runs),
         success.low,
         (both.low, both.high),
-        this.bounded(fatal=True).success_at() if quiet and point.known else None,
-        _whole_runs(this, seen),
-        tuple((effect.effect, effect.expected.high) for effect in low.effects),
-        independence([a for a in seen.attempts if a.guard in estimated]),
-        None if target is None else missing_runs(this, len(seen.runs), point, success.low, target),
-        seen.notes,
+        this.bounded_question(fatal=True).success_at() if quiet and point.is_known else None,
+        _whole_runs(this, record),
+        tuple((effect.effect, effect.average.high) for effect in low.effects),
+        independence([a for a in record.attempts if a.guard in guard_names]),
+        None if target is None else missing_runs(this, len(record.runs), point, success.low, target),
+        record.notes,
     )
 
 
-def _point(count: Counts) -> Within:
-    fatal = count.fatal / count.seen if count.fatal_odds is None else count.fatal_odds
-    passed = min(count.passed / count.seen, 1 - fatal)
-    return Within((passed, passed), (fatal, fatal))
+def _point(count: Counts) -> BoundedOdds:
+    fatal = count.fatal / count.total if count.fatal_odds is None else count.fatal_odds
+    passed = min(count.passed / count.total, 1 - fatal)
+    return BoundedOdds((passed, passed), (fatal, fatal))
 
 
 def _guard(count: Counts, confidence: float) -> GuardEstimate:
     risk = (1 - confidence) / 2
-    sides = [(at_least(n, count.seen, risk), at_most(n, count.seen, risk)) for n in (count.passed, count.fatal)]
-    return GuardEstimate(count, count.passed / count.seen, sides[0], count.fatal / count.seen, sides[1])
+    sides = [(at_least(n, count.total, risk), at_most(n, count.total, risk)) for n in (count.passed, count.fatal)]
+    return GuardEstimate(count, count.passed / count.total, sides[0], count.fatal / count.total, sides[1])
 
 
-def _whole_runs(this: Estimator, seen: RecordedAttempts) -> float | None:
-    total = sum(seen.ended.values())
-    good = sum(count for state, count in seen.ended.items() if state in this.asked.success)
+def _whole_runs(this: Estimator, record: RecordedAttempts) -> float | None:
+    total = sum(record.end_counts.values())
+    good = sum(count for state, count in record.end_counts.items() if state in this.question.success)
     return at_least(good, total, 1 - this.confidence) if total else None
 
 
@@ -555,7 +559,7 @@ def missing_runs(this: Estimator, runs: int, point: RunOdds, lower: float, targe
         return None
 
     def enough(total: int) -> bool:
-        return this.bounded(scale=total / runs).success_at() >= target
+        return this.bounded_question(scale=total / runs).success_at() >= target
 
     low = high = runs
     while not enough(high):

@@ -8,8 +8,7 @@ Takes a ground system and the odds of its guards, gives a `Chain` of numbered no
 - Else the run waits for something from outside, and that is its end; only at the start does an outside event come, or where
   odds are given for it.
 
-Where several things can come and no odds say which, the node has several choices: what is worked out is then the least and the
-most over whoever chooses.
+Where several things can come and no odds say which, the node has several choices. The result is then the least and the most over all ways to choose.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,11 +28,11 @@ from dsa.semantics import is_over
 from dsa.system import GuardedCommand, Location, System
 from dsa.text import closest
 
-#: More configurations than this are not laid out.
+#: The most configurations of a chain.
 MAX_NODES = 1_000_000
 _LIMITS = SearchLimits(MAX_NODES)
-#: The clock is asked once for so many nodes.
-_ASKED = 1024
+#: The clock is checked once for this many nodes.
+_NODES_PER_CHECK = 1024
 
 EndKind = Literal["final", "waits", "refused", "reached"]
 #: An edge: its probability, the node it leads to, and the command taken (an index into the system's); -1 for none.
@@ -41,16 +40,16 @@ Edge = tuple[float, int, int]
 Choice = tuple[Edge, ...]
 
 
-class Says(Protocol):
+class VerdictOdds(Protocol):
     """How likely each verdict of a guard is, at a retry number."""
 
     @property
     def memory(self) -> int:
-        """How many retry numbers are told apart."""
+        """How many retry numbers have odds of their own."""
 
     @property
     def is_memoryless(self) -> bool:
-        """Whether it is said that the odds never change, however often the guard has failed before."""
+        """Whether the odds never change, however often the guard has failed before."""
 
     def corners(self, retry: int) -> Sequence[Mapping[Outcome, float]]:
         """Return the odds; several when all that is known is that the truth lies between them."""
@@ -60,7 +59,7 @@ class Says(Protocol):
 class End:
     """How a run ends: in a final state, waiting for an outside event, or at an event that the table refuses.
 
-    For a property, also because what was looked for has been reached.
+    For a property, also where its condition has become true.
     """
 
     kind: EndKind
@@ -72,9 +71,9 @@ class Chain:
     """What can be met, from the first node on. A node with an end has no choices.
 
     `numbers` are the configurations' in the ground. `missing` names what has no odds, with what to write: then no edge
-    has a probability that means anything. `stopped` says why the rest was left out: at a limit, edges may lead to nodes that
-    have no choices here. `unused` names events whose odds were given and that never come, `unanswered` states in which a
-    timer fires though an outside event without odds could come. `expired` is the clock's word.
+    has a probability that means anything. `stop_reason` says why the rest was left out: at a limit, edges may lead to nodes that
+    have no choices here. `unused_events` names events whose odds were given and that never come, `unanswered_states` states in which a
+    timer fires though an outside event without odds could come. `is_expired` returns whether the time is over.
     """
 
     ground: Ground
@@ -82,19 +81,19 @@ class Chain:
     choices: tuple[tuple[Choice, ...], ...]
     ends: Mapping[int, End]
     missing: tuple[str, ...]
-    stopped: str = ""
-    unused: tuple[str, ...] = ()
-    unanswered: frozenset[str] = frozenset()
-    expired: Callable[[], bool] = lambda: False
+    stop_reason: str = ""
+    unused_events: tuple[str, ...] = ()
+    unanswered_states: frozenset[str] = frozenset()
+    is_expired: Callable[[], bool] = lambda: False
 
     @property
     def complete(self) -> bool:
-        """Return whether everything is laid out."""
-        return not self.stopped
+        """Return whether the chain has everything."""
+        return not self.stop_reason
 
     def require_time(self) -> None:
-        """Raise TooLargeError when the time is over."""
-        if self.expired():
+        """Raise ChainTooLargeError when the time is over."""
+        if self.is_expired():
             raise ChainTooLargeError("the time limit was met before the odds were worked out")
 
     @property
@@ -104,7 +103,7 @@ class Chain:
 
     @cached_property
     def is_chosen(self) -> bool:
-        """Return whether somebody chooses somewhere."""
+        """Return whether there are choices anywhere."""
         return any(len(choices) > 1 for choices in self.choices)
 
     def edges(self) -> Iterator[tuple[int, Edge]]:
@@ -123,18 +122,18 @@ class ChainTooLargeError(OddsError):
 class ChainAssumptions:
     """What is assumed beside the guards' odds.
 
-    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run would wait, and
-    that it comes before the timer where one is armed. With `outside`, outside events come too where the run would wait or a timer would
-    fire, as somebody chooses, for as long as any is accepted.
+    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run
+    would wait, and that it comes before the timer where one is armed. With `outside`, outside events come too where the
+    run would wait or a timer would fire, by choice, for as long as any is accepted.
     """
 
-    guards: Mapping[str, Says]
+    guards: Mapping[str, VerdictOdds]
     events: Mapping[str, float] = attrs.field(factory=dict)
     outside: bool = False
 
 
 def chain_of(ground: Ground, world: ChainAssumptions, limits: SearchLimits = _LIMITS) -> Chain:
-    """Lay out the chain: empty when a variable starts outside its domain.
+    """Build the chain: empty when a variable starts outside its domain.
 
     Raises OddsError for events that do not exist or whose odds add up to more than 1.
     """
@@ -152,7 +151,7 @@ def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
         if name not in machine.event_named:
             raise OddsError(f"machine {machine.name} has no event '{name}'; {closest(name, machine.event_named)}")
         if not 0 <= chance <= 1:
-            raise OddsError(f"{chance:g} is no probability of event {name}: it lies between 0 and 1")
+            raise OddsError(f"{chance:g} is not a probability of event {name}: it must lie between 0 and 1")
         origin = machine.event_named[name].origin
         if name == f"{origin}.failed" and origin not in machine.failures_handled:
             raise OddsError(f"no row is for {name}: such a failure stops the run where it is, so it can have no odds")
@@ -164,7 +163,7 @@ _Act = Callable[[int], int | None]
 
 @attrs.frozen
 class _Way:
-    """One event at a location: its rules by what the guards asked say. `guards` may be empty."""
+    """One event at a location: its rules by the verdicts of its guards. `guards` may be empty."""
 
     event: str
     guards: tuple[str, ...]
@@ -174,8 +173,8 @@ class _Way:
 class _ChainLayout:
     def __init__(self, ground: Ground, world: ChainAssumptions, limits: SearchLimits) -> None:
         self._ground, self._world, self._limits = ground, world, limits
-        self._used: set[str] = set()
-        self._unanswered: set[str] = set()
+        self._used_events: set[str] = set()
+        self._unanswered_states: set[str] = set()
         self._ways: dict[int, dict[str, _Way]] = {}
         self._memory = tuple(sorted(guard for guard, says in world.guards.items() if says.memory > 1))
         self._place: dict[object, int] = {}
@@ -187,23 +186,25 @@ class _ChainLayout:
         first = (self._ground.start, (0,) * len(self._memory))
         self._node(*first, end=None, key="start")
         choices: list[tuple[Choice, ...]] = []
-        stopped = ""
+        stop_reason = ""
         for node, (number, counts, end) in enumerate(self._keys):  # grows while it is walked
-            if stopped := self._stopped(node):
+            if stop_reason := self._limit_reached(node):
                 break
             choices.append(() if end else tuple(self._choices(node, number, counts)))
-        choices += [()] * (len(self._keys) - len(choices))  # what was not laid out leads nowhere
+        choices += [()] * (len(self._keys) - len(choices))  # a node beyond a limit leads nowhere
         numbers = tuple(number for number, _, _ in self._keys)
-        unused = () if stopped else tuple(name for name in self._world.events if name not in self._used)
-        missing, unanswered = tuple(self._missing), frozenset(self._unanswered)
-        numbered = (self._ground, numbers, tuple(choices), self._ends)
-        return Chain(*numbered, missing, stopped, unused, unanswered, self._limits.expired)
+        unused_events = (
+            () if stop_reason else tuple(name for name in self._world.events if name not in self._used_events)
+        )
+        missing, unanswered_states = tuple(self._missing), frozenset(self._unanswered_states)
+        layout = (self._ground, numbers, tuple(choices), self._ends)
+        return Chain(*layout, missing, stop_reason, unused_events, unanswered_states, self._limits.is_expired)
 
-    def _stopped(self, node: int) -> str:
-        """Return which limit is met before a node is laid out."""
+    def _limit_reached(self, node: int) -> str:
+        """Return which limit is met before the choices of a node are added."""
         if node >= self._limits.max_states:
             return f"more than {self._limits.max_states} configurations"
-        if node % _ASKED == 0 and self._limits.expired():
+        if node % _NODES_PER_CHECK == 0 and self._limits.is_expired():
             return f"the time limit was met after {node} configurations"
         return ""
 
@@ -230,32 +231,32 @@ class _ChainLayout:
             for effect in sorted(here.outstanding):
                 answers = (*machine.answers[effect], f"{effect}.failed")
                 for mixture in self._mixtures(effect, answers):
-                    yield from self._mixed(number, counts, mixture, waits=0.0)
+                    yield from self._mixture_choices(number, counts, mixture, waits=0.0)
             return
         ways = self._ways_at(number // self._ground.volume)
         timers = [event for event, way in ways.items() if way.event not in machine.event_named]
         free = self._world.outside or (node == 0 and not timers)
-        yield from self._unawaited(number, counts, timers, free=free)
+        yield from self._idle_choices(number, counts, timers, free=free)
 
-    def _unawaited(
+    def _idle_choices(
         self, number: int, counts: tuple[int, ...], timers: Sequence[str], *, free: bool
     ) -> Iterator[Choice]:
-        """Yield what comes where nothing outstanding is awaited: outside events with odds, else a timer, else what somebody chooses."""
+        """Yield what comes where nothing is outstanding: outside events with odds, else a timer, else a choice."""
         ways = self._ways_at(number // self._ground.volume)
         accepted = [event for event in ways if event not in timers and self._accepts(number, event)]
-        given = {event: self._world.events[event] for event in accepted if event in self._world.events}
-        total = sum(given.values())
+        event_odds = {event: self._world.events[event] for event in accepted if event in self._world.events}
+        total = sum(event_odds.values())
         if total > 1 + ROUNDING:
-            raise OddsError(f"the odds of {', '.join(given)} add up to {total:g} where the run waits, more than 1")
-        self._used |= given.keys()
-        rest = left_over(*given.values())
-        others = [*timers, *(event for event in accepted if event not in given and free)]
-        if timers and not free and accepted != list(given):
-            self._unanswered.add(self._location(number).state)
+            raise OddsError(f"the odds of {', '.join(event_odds)} add up to {total:g} where the run waits, more than 1")
+        self._used_events |= event_odds.keys()
+        rest = left_over(*event_odds.values())
+        others = [*timers, *(event for event in accepted if event not in event_odds and free)]
+        if timers and not free and accepted != list(event_odds):
+            self._unanswered_states.add(self._location(number).state)
         if not others:
-            yield from self._mixed(number, counts, given, waits=rest)
+            yield from self._mixture_choices(number, counts, event_odds, waits=rest)
         for event in others:
-            yield from self._mixed(number, counts, {**given, event: rest}, waits=0.0)
+            yield from self._mixture_choices(number, counts, {**event_odds, event: rest}, waits=0.0)
 
     def _accepts(self, number: int, event: str) -> bool:
         data = number % self._ground.volume
@@ -263,19 +264,19 @@ class _ChainLayout:
         return all(any(act(data) is not None for act, _, _ in rules) for _, rules in way.rules)
 
     def _mixtures(self, effect: str, answers: Sequence[str]) -> Iterator[dict[str, float]]:
-        """Yield the odds of the answers to an effect: as given, the rest to one of the others; one for each of these."""
-        given = {event: self._world.events[event] for event in answers if event in self._world.events}
-        self._used |= given.keys()
-        total = sum(given.values())
-        others = [event for event in answers if event not in given and event != f"{effect}.failed"]
+        """Yield the odds of the answers to an effect: as given, and the rest to one of the others, each in turn."""
+        event_odds = {event: self._world.events[event] for event in answers if event in self._world.events}
+        self._used_events |= event_odds.keys()
+        total = sum(event_odds.values())
+        others = [event for event in answers if event not in event_odds and event != f"{effect}.failed"]
         if total > 1 + ROUNDING or (not others and abs(total - 1) > ROUNDING):
-            raise OddsError(f"the odds of the answers to {effect} ({', '.join(given)}) add up to {total:g}, not 1")
+            raise OddsError(f"the odds of the answers to {effect} ({', '.join(event_odds)}) add up to {total:g}, not 1")
         if not others:
-            yield given
+            yield event_odds
         for event in others:
-            yield {**given, event: left_over(*given.values())}
+            yield {**event_odds, event: left_over(*event_odds.values())}
 
-    def _mixed(
+    def _mixture_choices(
         self, number: int, counts: tuple[int, ...], mixture: Mapping[str, float], *, waits: float
     ) -> Iterator[Choice]:
         """Yield the choices that a mixture of events stands for: one, or one for each corner of the guards' odds."""
@@ -293,12 +294,12 @@ class _ChainLayout:
         way = self._ways_at(place).get(event)
         if way is None:  # an answer that no row handles here
             return [((1.0, self._node(number, counts, end="refused"), -1),)]
-        reached = []
-        for said, rules in way.rules:
+        targets = []
+        for verdicts, rules in way.rules:
             taken = [(after, target, index) for act, target, index in rules if (after := act(data)) is not None]
-            reached.append((said, self._after(number, counts, way.guards, said, taken)))
+            targets.append((verdicts, self._after(number, counts, way.guards, verdicts, taken)))
         return [
-            tuple((self._chance(corner, said), node, index) for said, (node, index) in reached)
+            tuple((self._chance(corner, verdicts), node, index) for verdicts, (node, index) in targets)
             for corner in self._corners(way.guards, counts)
         ]
 
@@ -307,24 +308,24 @@ class _ChainLayout:
         number: int,
         counts: tuple[int, ...],
         guards: tuple[str, ...],
-        said: tuple[Outcome, ...],
+        verdicts: tuple[Outcome, ...],
         taken: list[tuple[int, int, int]],
     ) -> tuple[int, int]:
         if len(taken) != 1:
             return self._node(number, counts, end="refused"), -1
         ((data, target, index),) = taken
-        outcomes = dict(zip(guards, said, strict=True))
-        return self._node(target * self._ground.volume + data, self._counted(counts, outcomes), end=None), index
+        outcomes = dict(zip(guards, verdicts, strict=True))
+        return self._node(target * self._ground.volume + data, self._next_counts(counts, outcomes), end=None), index
 
-    def _counted(self, counts: tuple[int, ...], said: Mapping[str, Outcome]) -> tuple[int, ...]:
+    def _next_counts(self, counts: tuple[int, ...], outcomes: Mapping[str, Outcome]) -> tuple[int, ...]:
         """Return the guards' retry numbers after a moment: one more for each that failed, from zero for each that did not."""
         if not self._memory:
             return counts
         after = list(counts)
         for place, guard in enumerate(self._memory):
-            if guard in said:
+            if guard in outcomes:
                 last = self._world.guards[guard].memory - 1
-                after[place] = min(counts[place] + 1, last) if said[guard] == "failed" else 0
+                after[place] = min(counts[place] + 1, last) if outcomes[guard] == "failed" else 0
         return tuple(after)
 
     def _corners(
@@ -342,27 +343,27 @@ class _ChainLayout:
         return product(*corners)
 
     @staticmethod
-    def _chance(corner: tuple[Mapping[Outcome, float], ...], said: tuple[Outcome, ...]) -> float:
-        return prod(odds.get(outcome, 0.0) for odds, outcome in zip(corner, said, strict=True))
+    def _chance(corner: tuple[Mapping[Outcome, float], ...], verdicts: tuple[Outcome, ...]) -> float:
+        return prod(odds.get(outcome, 0.0) for odds, outcome in zip(corner, verdicts, strict=True))
 
     def _ways_at(self, place: int) -> dict[str, _Way]:
         """Return the events that can come at a location, a timer under its source and duration."""
         if place not in self._ways:
-            found: dict[str, dict[tuple[Outcome, ...], list[tuple[_Act, int, int]]]] = {}
+            rules_by_event: dict[str, dict[tuple[Outcome, ...], list[tuple[_Act, int, int]]]] = {}
             shapes: dict[str, tuple[str, tuple[str, ...]]] = {}
             for command in self._ground.system.commands_at[place]:
-                if _key(command) not in found:
+                if _key(command) not in rules_by_event:
                     guards = tuple(guard for guard, _ in command.occurrence.verdicts)
-                    said_by = [self._ground.system.machine.guard_named[guard].outcomes for guard in guards]
+                    choices = [self._ground.system.machine.guard_named[guard].outcomes for guard in guards]
                     shapes[_key(command)] = (_key(command), guards)
-                    found[_key(command)] = {said: [] for said in product(*said_by)}
+                    rules_by_event[_key(command)] = {verdicts: [] for verdicts in product(*choices)}
             for rule in self._ground.rules_at[place]:
                 command = self._ground.system.commands[rule.command]
-                said = tuple(outcome for _, outcome in command.occurrence.verdicts)
-                found[_key(command)][said].append((_act(self._ground, rule), rule.target, rule.command))
+                verdicts = tuple(outcome for _, outcome in command.occurrence.verdicts)
+                rules_by_event[_key(command)][verdicts].append((_act(self._ground, rule), rule.target, rule.command))
             self._ways[place] = {
-                key: _Way(*shapes[key], tuple((said, tuple(rules)) for said, rules in by_verdicts.items()))
-                for key, by_verdicts in found.items()
+                key: _Way(*shapes[key], tuple((verdicts, tuple(rules)) for verdicts, rules in by_verdicts.items()))
+                for key, by_verdicts in rules_by_event.items()
             }
         return self._ways[place]
 
@@ -374,15 +375,17 @@ def _key(command: GuardedCommand) -> str:
 
 def _act(ground: Ground, rule: GroundRule) -> _Act:
     """Compile a rule: from a configuration's data to the data after it, or None where it is not taken."""
-    spelled = {}
+    field_sources = {}
     for field in ground.fields:
         value = f"(data // {field.stride} % {field.size})"
-        spelled[field.name] = f"({value} == 1)" if field.is_bool else f"({field.low} + {value})"
+        field_sources[field.name] = f"({value} == 1)" if field.is_bool else f"({field.low} + {value})"
     changes = []
     for index, after in rule.updates:
         field = ground.fields[index]
-        changes.append(f" + (int({python_source(after, spelled)}) - {spelled[field.name]}) * {field.stride}")
-    condition = python_source(rule.condition, spelled)
+        changes.append(
+            f" + (int({python_source(after, field_sources)}) - {field_sources[field.name]}) * {field.stride}"
+        )
+    condition = python_source(rule.condition, field_sources)
     source = f"lambda data: (data{''.join(changes)}) if ({condition}) else None"
     act: _Act = eval(source, {"__builtins__": {"int": int}})  # noqa: S307  (of our own writing: numbers and operators)
     return act

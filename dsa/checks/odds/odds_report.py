@@ -1,11 +1,8 @@
-"""The cheapest order of a workflow's steps: those likely to stop it, for little, come first.
+"""Odds reports: everything that `dsa odds` answers about one machine, as one frozen value.
 
-Takes a Steps machine and the odds of its guards, gives the order with the least expected cost that every `requires` and `uses` allows.
-Success does not depend on the order; what is spent on runs that fail does.
-
-Everything `dsa odds` answers about one machine, as one frozen value.
-
-Takes a machine, assumptions, and recorded runs when there are any; reads no files and prints nothing.
+Takes a machine, assumptions, and recorded runs when there are any; reads no files and prints nothing. `cheapest_order` takes a Steps
+machine and gives the order of steps with the least expected cost that every `requires` and `uses` allows: steps that are likely to stop the
+workflow and cost little come first. Success does not depend on the order; what is spent on runs that fail does.
 """
 
 from collections.abc import Mapping
@@ -15,7 +12,7 @@ from typing import Unpack
 import attrs
 
 from dsa.checks.odds.estimation import Estimate, RecordedAttempts, estimate, estimator
-from dsa.checks.odds.retry_target import TargetResult, smallest, varied
+from dsa.checks.odds.retry_target import TargetResult, smallest, varied_parameter
 from dsa.checks.odds.run_odds import CALL, OddsAssumptions, Question, RunOdds, question
 from dsa.declarations import StepRow
 from dsa.expr import evaluate
@@ -41,29 +38,29 @@ class Order:
     is_exact: bool
 
     @property
-    def saving(self) -> float:
+    def share_saved(self) -> float:
         """The share of the cost that the best order saves."""
         return 1 - self.cost_best / self.cost_now if self.cost_now else 0.0
 
 
 @attrs.frozen
 class _Step:
-    """What one step does to a run: it goes on with probability `passes`, and costs so much on average."""
+    """What one step does to a run: it goes on with probability `passes`, and costs `cost` on average."""
 
     passes: float
     cost: float
 
 
-def cheapest_order(asked: Question) -> Order | str:
-    """Find the cheapest order of a Steps machine's steps; otherwise say why there is none to give."""
-    machine = asked.system.machine
+def cheapest_order(question: Question) -> Order | str:
+    """Return the cheapest order of a Steps machine's steps, or a sentence that says why there is none."""
+    machine = question.system.machine
     if not machine.steps:
-        return "the order of steps is looked at in documents with Steps"
+        return "only documents with Steps have an order of steps"
     if machine.goal is not None or any(step.optional for step in machine.steps):
-        return "with a Goal or optional steps, the order is not looked at"
-    if missing := [step.name for step in machine.steps if step.name not in asked.world.guards]:
+        return "with a Goal or optional steps, no order is compared"
+    if missing := [step.name for step in machine.steps if step.name not in question.world.guards]:
         return f"no odds of {', '.join(missing)}"
-    steps = {step.name: _step(asked, step.name) for step in machine.steps}
+    steps = {step.name: _step(question, step.name) for step in machine.steps}
     now = _table_order(machine)
     if now is None:
         return "some steps can never start"
@@ -75,32 +72,34 @@ def cheapest_order(asked: Question) -> Order | str:
     return Order(now, best, cost_now, cost_best, exact)
 
 
-def _step(asked: Question, name: str) -> _Step:
+def _step(question: Question, name: str) -> _Step:
     """Add up a step's attempts: each retry is made when all before it have failed."""
-    prices: Mapping[str, float] = asked.prices or {CALL: 1.0}
+    prices: Mapping[str, float] = question.prices or {CALL: 1.0}
     attempt = sum(prices.get(effect, 0.0) for effect in _PER_ATTEMPT)
-    bound = asked.system.machine.constants[f"rmax.{name}"]
-    assert isinstance(bound, int), "rmax is a number"
+    max_retries = question.system.machine.constants[f"rmax.{name}"]
+    assert isinstance(max_retries, int), "rmax is a number"
     passes = cost = 0.0
     here = 1.0
-    for retry in range(bound + 1):
-        (odds,) = asked.world.guards[name].corners(retry)
+    for retry in range(max_retries + 1):
+        (odds,) = question.world.guards[name].corners(retry)
         cost += here * (attempt + odds["failed"] * prices.get("refine_context", 0.0))
         passes += here * odds["passed"]
         here *= odds["failed"]
     return _Step(passes, cost)
 
 
-def _ready(machine: Machine, done: frozenset[str]) -> list[str]:
-    return [step.name for step in machine.steps if step.name not in done and _may_start(machine, step, done)]
+def _ready(machine: Machine, done_steps: frozenset[str]) -> list[str]:
+    return [
+        step.name for step in machine.steps if step.name not in done_steps and _may_start(machine, step, done_steps)
+    ]
 
 
-def _may_start(machine: Machine, step: StepRow, done: frozenset[str]) -> bool:
-    if not done.issuperset(used for _, used in step.uses):
+def _may_start(machine: Machine, step: StepRow, done_steps: frozenset[str]) -> bool:
+    if not done_steps.issuperset(name for _, name in step.uses):
         return False
     if isinstance(step.requires, tuple):
-        return done.issuperset(step.requires)
-    return evaluate(step.requires, {other.name: other.name in done for other in machine.steps}) is True
+        return done_steps.issuperset(step.requires)
+    return evaluate(step.requires, {other.name: other.name in done_steps for other in machine.steps}) is True
 
 
 def _table_order(machine: Machine) -> tuple[str, ...] | None:
@@ -125,15 +124,15 @@ def _exact(machine: Machine, steps: Mapping[str, _Step]) -> tuple[str, ...]:
     """Compare all allowed orders: what is left to pay depends only on which steps are done."""
 
     @cache
-    def left(done: frozenset[str]) -> tuple[float, tuple[str, ...]]:
-        if len(done) == len(steps):
+    def left(done_steps: frozenset[str]) -> tuple[float, tuple[str, ...]]:
+        if len(done_steps) == len(steps):
             return 0.0, ()
-        found = [(float("inf"), tuple(steps))]
-        for name in _ready(machine, done):
-            cost, rest = left(done | {name})
+        candidates = [(float("inf"), tuple(steps))]
+        for name in _ready(machine, done_steps):
+            cost, rest = left(done_steps | {name})
             if cost < float("inf"):
-                found.append((steps[name].cost + steps[name].passes * cost, (name, *rest)))
-        return min(found, key=lambda each: each[0])  # of equal costs the table's first
+                candidates.append((steps[name].cost + steps[name].passes * cost, (name, *rest)))
+        return min(candidates, key=lambda each: each[0])  # of equal costs the table's first
 
     return left(frozenset())[1]
 
@@ -149,25 +148,25 @@ def _riskiest(machine: Machine, steps: Mapping[str, _Step]) -> tuple[str, ...]:
 
 @attrs.frozen
 class OddsAnswer:
-    """The odds, and what was asked beside them.
+    """The odds, and the answers beside them.
 
-    With recorded runs the odds are those at the rates seen, and `estimate` has the bounds; `needed` is then over the lower bound
-    of success, `needed_at_point` at the rates seen. `order` is None where there are no numbers to order by, a sentence where
-    no order is looked for.
+    With recorded runs the odds are those at the rates seen, and `estimate` has the bounds; `target_result` is then
+    about the lower bound of success, `target_result_at_point` about the rates seen. `order` is None where there are no
+    numbers to order by, a sentence where no order is looked for.
     """
 
-    asked: Question
-    reckoning: RunOdds
+    question: Question
+    odds: RunOdds
     order: Order | str | None
     target: float | None = None
-    needed: TargetResult | None = None
+    target_result: TargetResult | None = None
     estimate: Estimate | None = None
-    needed_at_point: TargetResult | None = None
+    target_result_at_point: TargetResult | None = None
 
     @property
     def failed(self) -> bool:
         """Return whether something is unknown, or a target missed: by the bound, where there is one."""
-        if self.reckoning.unknown or (self.needed is not None and self.needed.answer != "reached"):
+        if self.odds.unknown or (self.target_result is not None and self.target_result.answer != "reached"):
             return True
         if self.estimate is None:
             return False
@@ -180,26 +179,26 @@ def odds_answer(
     *,
     target: float | None = None,
     vary: str | None = None,
-    seen: RecordedAttempts | None = None,
+    record: RecordedAttempts | None = None,
     confidence: float = 0.95,
-    **given: Unpack[OddsAssumptions],
+    **assumptions: Unpack[OddsAssumptions],
 ) -> OddsAnswer:
     """Answer everything at once; the arguments are those of `odds` and of `estimator`. Raises OddsError."""
-    if seen is not None:
-        this = estimator(machine, seen, confidence=confidence, **given)
-        found = estimate(this, seen, target=target)
-        asked, bounded = this.point(), this.bounded()
+    if record is not None:
+        this = estimator(machine, record, confidence=confidence, **assumptions)
+        run_estimate = estimate(this, record, target=target)
+        point_question, bound_question = this.point(), this.bounded_question()
     else:
-        found = None
-        asked = bounded = question(machine, **given)
-    what = None if target is None else varied(machine, vary)
-    reckoning = asked.at()
+        run_estimate = None
+        point_question = bound_question = question(machine, **assumptions)
+    what = None if target is None else varied_parameter(machine, vary)
+    run_odds = point_question.at()
     return OddsAnswer(
-        asked,
-        reckoning,
-        cheapest_order(asked) if reckoning.known else None,
+        point_question,
+        run_odds,
+        cheapest_order(point_question) if run_odds.is_known else None,
         target,
-        None if what is None or target is None else smallest(bounded, target, what),
-        found,
-        None if what is None or target is None or found is None else smallest(asked, target, what),
+        None if what is None or target is None else smallest(bound_question, target, what),
+        run_estimate,
+        None if what is None or target is None or run_estimate is None else smallest(point_question, target, what),
     )

@@ -1,13 +1,8 @@
-"""What the odds tend to when a bound grows without end.
+"""Retry targets: the smallest bound on retries with which success is likely enough, and the ceiling that no bound can lift it over.
 
-Takes a system and the parameters that grow, gives the system in which they are infinite: comparisons with them are decided, and counters
-that only such comparisons read are gone, but for those whose domain does not grow. The chain of that system is finite, so the ceiling of
-success is worked out, not searched for.
-
-The smallest bound on retries with which success is likely enough, and the ceiling that no bound lifts it over.
-
-Takes a `Question` and a target, varies a parameter. The ceiling is worked out in the limit, so "impossible" is never the
-result of giving up.
+Takes a `Question` and a target, and varies a parameter. The ceiling is computed in the limit, so "impossible" never means that a search gave up.
+`limit` gives the system in which the parameters that grow are infinite: comparisons with them are decided, and counters that only such comparisons
+read are left out, except those whose domain does not grow. The chain of that system is finite.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +12,11 @@ import attrs
 
 from dsa import expr
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.chain_solver import rounded
+from dsa.checks.odds.chain_solver import number_text
 from dsa.checks.odds.markov_chain import ChainTooLargeError
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
-from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negated, substituted
+from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negation, substitute
 from dsa.machine import Machine
 from dsa.system import GuardedCommand, System, in_domain
 from dsa.text import closest
@@ -33,8 +28,8 @@ _OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class UnboundedSystem:
     """The system with infinite parameters.
 
-    `is_ceiling`: at every finite value success is at most as likely as here, and grows with the parameters. It is
-    so when only runs that no longer can succeed tell the systems apart.
+    `is_ceiling`: at every finite value success is at most as likely as here, and grows with the parameters. That is so
+    when the systems differ only in runs that can no longer succeed.
     """
 
     system: System
@@ -42,32 +37,36 @@ class UnboundedSystem:
 
 
 class NoLimitError(Exception):
-    """What a system tends to cannot be worked out this way; the message says why."""
+    """Raised when the limit of a system cannot be computed this way; the message says why."""
 
 
-def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> UnboundedSystem:
+def limit(system: System, parameters: Iterable[str], success: Iterable[str]) -> UnboundedSystem:
     """Return the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
-    grown = frozenset(growing)
-    decide = _Decision(grown, system.machine.constants)
+    growing_names = frozenset(parameters)
+    decide = _Decision(growing_names, system.machine.constants)
     plain = _plain(system, decide)
     _require_finite(system, plain, decide)
     commands, late = [], set()
     for command in plain:
         if decide.falls(command.condition):
             late.add(command.target)
-        enabled, safe = decide.condition(command.enabled), decide.condition(command.safe)
-        if all_of([enabled, safe]) != FALSE:
-            commands.append(attrs.evolve(command, enabled=enabled, safe=safe))
-    needed = _needed(commands)
-    variables = tuple(v for v in system.variables if v.name in needed)
+        enabled_when, safe = decide.condition(command.enabled_when), decide.condition(command.safe)
+        if all_of([enabled_when, safe]) != FALSE:
+            commands.append(attrs.evolve(command, enabled_when=enabled_when, safe=safe))
+    read_variables = _read_variables(commands)
+    variables = tuple(v for v in system.variables if v.name in read_variables)
     for variable in variables:
         if decide.grows_with(variable):
             raise NoLimitError(f"variable {variable.name} depends on {decide}")
-    kept = tuple(attrs.evolve(command, updates=_kept(command, needed)) for command in commands)
-    wanted = frozenset(success)
-    is_ceiling = not any(_reaches(system, place, wanted) for place in late)
-    reduced = attrs.evolve(system, machine=_without(system.machine, needed), variables=variables, commands=kept)
-    return UnboundedSystem(reduced, is_ceiling)
+    reduced_commands = tuple(
+        attrs.evolve(command, updates=_updates_of(command, read_variables)) for command in commands
+    )
+    success_states = frozenset(success)
+    is_ceiling = not any(_reaches(system, place, success_states) for place in late)
+    reduced_system = attrs.evolve(
+        system, machine=_without(system.machine, read_variables), variables=variables, commands=reduced_commands
+    )
+    return UnboundedSystem(reduced_system, is_ceiling)
 
 
 def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
@@ -75,18 +74,20 @@ def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
 
     An update that leaves a domain that grows is refused at every finite value, but later and later.
     """
-    fixed = {v.name: v for v in system.variables if not decide.grows_with(v)}
-    found = []
+    fixed_variables = {v.name: v for v in system.variables if not decide.grows_with(v)}
+    plain_commands = []
     for command in system.commands:
-        condition = all_of([command.enabled, *map(negated, command.rivals)])
-        safe = all_of(in_domain(fixed[name], value) for name, value in command.updates if name in fixed)
-        found.append(attrs.evolve(command, enabled=condition, rivals=(), safe=safe))
-    return found
+        condition = all_of([command.enabled_when, *map(negation, command.rivals)])
+        safe = all_of(
+            in_domain(fixed_variables[name], value) for name, value in command.updates if name in fixed_variables
+        )
+        plain_commands.append(attrs.evolve(command, enabled_when=condition, rivals=(), safe=safe))
+    return plain_commands
 
 
 def _require_finite(system: System, plain: Sequence[GuardedCommand], decide: "_Decision") -> None:
     """Raise NoLimitError when a variable grows that may be compared with what grows, or that has a domain which does not."""
-    read = _needed(plain)
+    read = _read_variables(plain)
     for variable in system.variables:
         if decide.grows(variable.initial) and (variable.name in read or not decide.grows_with(variable)):
             raise NoLimitError(f"variable {variable.name} depends on {decide}")
@@ -96,36 +97,40 @@ def _require_finite(system: System, plain: Sequence[GuardedCommand], decide: "_D
                 raise NoLimitError(f"variable {name} is set from {decide}")
 
 
-def _without(machine: Machine, needed: frozenset[str]) -> Machine:
-    return attrs.evolve(machine, variables=tuple(v for v in machine.variables if v.name in needed))
+def _without(machine: Machine, read_variables: frozenset[str]) -> Machine:
+    return attrs.evolve(machine, variables=tuple(v for v in machine.variables if v.name in read_variables))
 
 
-def _kept(command: GuardedCommand, needed: frozenset[str]) -> tuple[tuple[str, expr.Expr], ...]:
-    return tuple((name, value) for name, value in command.updates if name in needed)
+def _updates_of(command: GuardedCommand, read_variables: frozenset[str]) -> tuple[tuple[str, expr.Expr], ...]:
+    return tuple((name, value) for name, value in command.updates if name in read_variables)
 
 
-def _needed(commands: Iterable[GuardedCommand]) -> frozenset[str]:
+def _read_variables(commands: Iterable[GuardedCommand]) -> frozenset[str]:
     """Return the variables that conditions and domains read, and those that their updates read, and so on."""
     every = list(commands)
-    needed = {name for command in every for name in expr.names(command.condition)}
+    variables = {name for command in every for name in expr.names(command.condition)}
     while True:
         more = {
-            read for command in every for name, value in command.updates if name in needed for read in expr.names(value)
+            read
+            for command in every
+            for name, value in command.updates
+            if name in variables
+            for read in expr.names(value)
         }
-        if more <= needed:
-            return frozenset(needed)
-        needed |= more
+        if more <= variables:
+            return frozenset(variables)
+        variables |= more
 
 
 def _reaches(system: System, place: int, success: frozenset[str]) -> bool:
-    seen, todo = {place}, [place]
+    visited_places, todo = {place}, [place]
     while todo:
         here = todo.pop()
         if system.locations[here].state in success:
             return True
         for command in system.commands_at[here]:
-            if command.target not in seen:
-                seen.add(command.target)
+            if command.target not in visited_places:
+                visited_places.add(command.target)
                 todo.append(command.target)
     return False
 
@@ -133,23 +138,23 @@ def _reaches(system: System, place: int, success: frozenset[str]) -> bool:
 class _Decision:
     """Decides comparisons with what grows."""
 
-    def __init__(self, grown: frozenset[str], constants: Mapping[str, expr.Value]) -> None:
-        self._grown, self._constants = grown, constants
+    def __init__(self, growing_names: frozenset[str], constants: Mapping[str, expr.Value]) -> None:
+        self._growing_names, self._constants = growing_names, constants
 
     def __str__(self) -> str:
-        return ", ".join(sorted(self._grown))
+        return ", ".join(sorted(self._growing_names))
 
     def condition(self, node: expr.Expr) -> expr.Expr:
         """Return the condition when what grows is infinite."""
         match node:
             case expr.Not(operand):
-                return negated(self.condition(operand))
+                return negation(self.condition(operand))
             case expr.And(operands):
                 return all_of(self.condition(operand) for operand in operands)
             case expr.Or(operands):
                 return any_of(self.condition(operand) for operand in operands)
             case expr.Compare():
-                return self._compared(node)
+                return self._decide_comparison(node)
             case _:
                 if self.grows(node):
                     raise NoLimitError(f"{self} is read other than in a comparison")
@@ -167,13 +172,13 @@ class _Decision:
     def falls(self, node: expr.Expr) -> bool:
         """Return whether the condition may be true at finite values at which it is false at infinity."""
         atoms = ((atom, sign) for atom, sign in _atoms(node, 1) if self.grows(atom))
-        return any(self._compared(atom) == constant(sign < 0) for atom, sign in atoms)
+        return any(self._decide_comparison(atom) == constant(sign < 0) for atom, sign in atoms)
 
     def grows(self, node: expr.Expr) -> bool:
         """Return whether an expression reads what grows."""
-        return bool(expr.names(node) & self._grown)
+        return bool(expr.names(node) & self._growing_names)
 
-    def _compared(self, whole: expr.Compare) -> expr.Expr:
+    def _decide_comparison(self, whole: expr.Compare) -> expr.Expr:
         if not self.grows(whole):
             return whole
         if len(whole.rest) != 1:
@@ -181,16 +186,16 @@ class _Decision:
         ((sign, right),) = whole.rest
         slope = self._slope(whole.first) - self._slope(right)
         if slope == 0:  # the two sides grow alike: what is between them does not depend on it
-            return substituted(whole, lambda node: constant(0) if self.grows(node) else node)
+            return substitute(whole, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
             raise NoLimitError(f"{self} is compared for equality")
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
 
     def _slope(self, node: expr.Expr) -> int:
-        """Return how much an expression grows with what grows; NoLimitError when that is no constant."""
+        """Return how much an expression grows with what grows; NoLimitError when that is not a constant."""
         match node:
             case expr.Name(name):
-                return int(name in self._grown)
+                return int(name in self._growing_names)
             case expr.Negate(operand):
                 return -self._slope(operand)
             case expr.Arithmetic("+", left, right):
@@ -201,24 +206,26 @@ class _Decision:
                 one, other = self._slope(left), self._slope(right)
                 if one == other == 0:
                     return 0
-                factor = self._fixed(right if one else left)
+                factor = self._constant_value(right if one else left)
                 return (one or other) * factor
             case _:
                 return 0
 
-    def _fixed(self, whole: expr.Expr) -> int:
+    def _constant_value(self, whole: expr.Expr) -> int:
         def leaf(node: expr.Expr) -> expr.Expr:
-            known = isinstance(node, expr.Name) and node.name in self._constants and node.name not in self._grown
-            return constant(self._constants[node.name]) if known else node  # type: ignore[union-attr]  # a Name
+            is_known = (
+                isinstance(node, expr.Name) and node.name in self._constants and node.name not in self._growing_names
+            )
+            return constant(self._constants[node.name]) if is_known else node  # type: ignore[union-attr]  # a Name
 
-        found = substituted(whole, leaf)
-        if not isinstance(found, expr.Integer):
-            raise NoLimitError(f"{self} is multiplied by what is no constant")
-        return found.value
+        value = substitute(whole, leaf)
+        if not isinstance(value, expr.Integer):
+            raise NoLimitError(f"{self} is multiplied by something that is not a constant")
+        return value.value
 
 
 def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
-    """Yield the comparisons of a condition, each with whether it stands as it is (1) or under a `not` (-1)."""
+    """Yield the comparisons of a condition, each with 1, or with -1 under a `not`."""
     match node:
         case expr.Not(operand):
             yield from _atoms(operand, -sign)
@@ -230,10 +237,10 @@ def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
 
 
 #: How far values are tried one by one where success need not grow with them.
-TRIED = 100
+MOST_TRIALS = 100
 DEFAULT_VARY = "rmax"
 _ROUNDING = 1e-12
-#: As good as infinite to a counter that a chain has laid out; and how many configurations more are not many.
+#: As good as infinite to a counter in a chain; and the number of additional configurations that are not many.
 HUGE, _MORE = 1 << 200, 1_000
 
 Answer = Literal["reached", "impossible", "unknown"]
@@ -243,7 +250,7 @@ Answer = Literal["reached", "impossible", "unknown"]
 class TargetResult:
     """What a target needs: the smallest value of the parameter, or why there is none.
 
-    `ceiling` is what success tends to as the parameter grows; with `is_ceiling` no value gives more. `reckoning` is at
+    `ceiling` is what success tends to as the parameter grows; with `is_ceiling` no value gives more. `odds` is at
     `value`; None unless the target is reached.
     """
 
@@ -253,7 +260,7 @@ class TargetResult:
     value: int | None = None
     ceiling: float | None = None
     is_ceiling: bool = False
-    reckoning: RunOdds | None = None
+    odds: RunOdds | None = None
     reason: str = ""
 
 
@@ -271,83 +278,85 @@ class VariedParameter:
         return dict.fromkeys(self.parameters, value)
 
 
-def varied(machine: Machine, name: str | None = None) -> VariedParameter:
-    """Find what to vary; without a name `rmax`, else the only number. Raises OddsError when there is no such number."""
+def varied_parameter(machine: Machine, name: str | None = None) -> VariedParameter:
+    """Return the parameter to vary: without a name, `rmax` or the only number. Raises OddsError when there is no such number."""
     numbers = {p.name: d for p in machine.parameters if isinstance(d := concrete(p.domain, {}), Interval)}
-    wanted = name or DEFAULT_VARY
-    found = [wanted] if wanted in numbers else [other for other in numbers if other.startswith(f"{wanted}.")]
-    if not found and name is None and len(numbers) == 1:
-        wanted, found = next(iter(numbers)), list(numbers)
-    if not found:
-        raise OddsError(f"machine {machine.name} has no number '{wanted}' to vary (--vary); {closest(wanted, numbers)}")
-    highs = [high for parameter in found if (high := numbers[parameter].high) is not None]
-    low, high = max(numbers[parameter].low for parameter in found), min(highs) if highs else None
+    base_name = name or DEFAULT_VARY
+    names = [base_name] if base_name in numbers else [other for other in numbers if other.startswith(f"{base_name}.")]
+    if not names and name is None and len(numbers) == 1:
+        base_name, names = next(iter(numbers)), list(numbers)
+    if not names:
+        raise OddsError(
+            f"machine {machine.name} has no number '{base_name}' to vary (--vary); {closest(base_name, numbers)}"
+        )
+    highs = [high for parameter in names if (high := numbers[parameter].high) is not None]
+    low, high = max(numbers[parameter].low for parameter in names), min(highs) if highs else None
     if high is not None and high < low:
-        named = ", ".join(found)
-        raise OddsError(f"no value lies in the domains of all of {named}: vary one of them (--vary {found[0]})")
-    return VariedParameter(wanted, tuple(found), low, high)
+        name_list = ", ".join(names)
+        raise OddsError(f"no value lies in the domains of all of {name_list}: vary one of them (--vary {names[0]})")
+    return VariedParameter(base_name, tuple(names), low, high)
 
 
-def curve(asked: Question, what: VariedParameter, values: Iterable[int]) -> tuple[tuple[int, RunOdds], ...]:
+def curve(question: Question, what: VariedParameter, values: Iterable[int]) -> tuple[tuple[int, RunOdds], ...]:
     """Work out the odds at several values of a parameter."""
-    return tuple((value, asked.at(what.at(value))) for value in values)
+    return tuple((value, question.at(what.at(value))) for value in values)
 
 
-def smallest(asked: Question, target: float, what: VariedParameter) -> TargetResult:
+def smallest(question: Question, target: float, what: VariedParameter) -> TargetResult:
     """Find the smallest value at which success is at least `target` (the least, where somebody chooses).
 
-    A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts outside its
-    domain. Where a limit is met, the answer is unknown. Raises OddsError for what is no target.
+    A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts
+    outside its domain. Where a limit is met, the answer is unknown. Raises OddsError for an invalid target.
     """
     if not 0 < target <= 1:
-        raise OddsError(f"{target:g} is no target: it lies above 0, and is at most 1")
-    if not asked.success:
+        raise OddsError(f"{target:g} is not a target: it must be above 0 and at most 1")
+    if not question.success:
         return TargetResult(what.name, target, "unknown", reason="nothing counts as success")
     try:
-        found = _TargetSearch(asked, target, what).run()
+        result = _TargetSearch(question, target, what).run()
     except ChainTooLargeError as limit_met:
         return TargetResult(what.name, target, "unknown", reason=str(limit_met))
-    return found if found.value is None else attrs.evolve(found, reckoning=asked.at(what.at(found.value)))
+    return result if result.value is None else attrs.evolve(result, odds=question.at(what.at(result.value)))
 
 
 class _TargetSearch:
-    def __init__(self, asked: Question, target: float, what: VariedParameter) -> None:
-        self._asked, self._target, self._what = asked, target, what
+    def __init__(self, question: Question, target: float, what: VariedParameter) -> None:
+        self._question, self._target, self._what = question, target, what
         #: The least odds of success at each value that was tried, or what is unknown there.
-        self._known: dict[int, float | str] = {}
+        self._outcomes: dict[int, float | str] = {}
 
     def run(self) -> TargetResult:
         low = self._what.low
-        possible = () if self._asked.chain(self._what.at(low)).missing else self._values(low, TRIED)
+        possible = () if self._question.chain(self._what.at(low)).missing else self._values(low, MOST_TRIALS)
         start = next((value for value in possible if not self._fault(value)), None)
         if start is None:
-            return self._needed("unknown", reason=self._fault(low))
+            return self._result("unknown", reason=self._fault(low))
         # Odds that change with the retry number may jump at first; and a success that is sure needs no limit.
-        memory = max((g.memory for g in self._asked.world.guards.values()), default=1)
+        memory = max((g.memory for g in self._question.world.guards.values()), default=1)
         if (value := self._first(self._values(start, memory))) is not None:
-            return self._needed("reached", value=value)
+            return self._result("reached", value=value)
         try:
-            at_infinity = limit(self._asked.system, self._what.parameters, self._asked.success)
+            at_infinity = limit(self._question.system, self._what.parameters, self._question.success)
         except NoLimitError as why:
             return self._one_by_one(None, f"what success tends to is not known: {why}")
-        chain = attrs.evolve(self._asked, system=at_infinity.system).chain()
+        chain = attrs.evolve(self._question, system=at_infinity.system).chain()
         if not chain.complete:
-            raise ChainTooLargeError(f"where {self._what.name} has no end: {chain.stopped}")
+            raise ChainTooLargeError(f"where {self._what.name} has no end: {chain.stop_reason}")
         if chain.missing:
             return self._one_by_one(None, f"no odds of {', '.join(chain.missing)}")
-        ceiling = self._asked.success_of(chain)
+        ceiling = self._question.success_of(chain)
         # Whoever chooses among answers can choose the same at every value; which outside events are accepted may depend on it.
-        if self._asked.world.outside or len(chain.choices[0]) > 1 or not at_infinity.is_ceiling:
+        if self._question.world.outside or len(chain.choices[0]) > 1 or not at_infinity.is_ceiling:
             return self._one_by_one(ceiling, self._why_not(ceiling))
         if self._target > ceiling + _ROUNDING:
             return self._never(ceiling, start, refuses=any(end.kind == "refused" for end in chain.ends.values()))
         if self._target > ceiling - _ROUNDING and not self._is_met(len(chain.numbers)):
             reason = f"the ceiling is approached as {self._what.name} grows, and never reached"
-            return self._needed("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
-        return self._growing(ceiling, start)
+            return self._result("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
+        return self._search_growing(ceiling, start)
 
     def _why_not(self, ceiling: float) -> str:
-        if self._asked.world.outside and ceiling < self._target:
+        if self._question.world.outside and ceiling < self._target:
             return (
                 "with --outside a target counts the worst choice of what comes from outside, where it may always be what"
                 " stops the run; give odds instead, such as --event approved=0.8"
@@ -355,67 +364,67 @@ class _TargetSearch:
         return f"success need not grow with {self._what.name}"
 
     def _is_met(self, configurations: int) -> bool:
-        """Return whether some value may come to the ceiling: when a huge one has not many more configurations than the limit.
+        """Return whether some value may reach the ceiling, which is so when a huge value has not many more configurations than the limit.
 
-        Counters then stay small, so a huge value is as good as infinite; otherwise runs go on until they meet it.
+        Counters then stay small, so a huge value is as good as infinite; otherwise runs go on until they reach it.
         """
         huge = HUGE if self._what.high is None else self._what.high
-        most = min(self._asked.limits.max_states, 4 * configurations + _MORE)
-        asked = attrs.evolve(self._asked, limits=attrs.evolve(self._asked.limits, max_states=most))
-        chain = asked.chain(self._what.at(huge))
+        most = min(self._question.limits.max_states, 4 * configurations + _MORE)
+        question = attrs.evolve(self._question, limits=attrs.evolve(self._question.limits, max_states=most))
+        chain = question.chain(self._what.at(huge))
         return chain.complete or not chain.numbers
 
     def _never(self, ceiling: float, low: int, *, refuses: bool) -> TargetResult:
-        """Return that the target is above the ceiling; and where the parameter ends, that of its largest value."""
+        """Return the result for a target above the ceiling; where the parameter has a largest value, the ceiling is the success there."""
         name, last, reason = self._what.name, self._what.high, ""
         try:
             if last is not None and not self._fault(last):
                 ceiling, reason = self._success(last), f"{name} is at most {last}"
             elif refuses:  # so it does at all values that are large enough
-                high = _halved(*self._doubled(low, self._fault), self._fault)
+                high = _bisection(*self._bracket(low, self._fault), self._fault)
                 ceiling, reason = self._success(high - 1), f"{name} is at most {high - 1}; {self._fault(high)}"
         except ChainTooLargeError as limit_met:
             reason = f"{name} ends at a value that is too large to try, {limit_met}"
-        return self._needed("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
+        return self._result("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
 
-    def _growing(self, ceiling: float, low: int) -> TargetResult:
+    def _search_growing(self, ceiling: float, low: int) -> TargetResult:
         """Find the smallest value, where success grows with it."""
-        low, high = self._doubled(low, lambda value: self._fault(value) or self._good(value))
+        low, high = self._bracket(low, lambda value: self._fault(value) or self._good(value))
         if self._fault(high):
-            high = _halved(low, high, self._fault) - 1
+            high = _bisection(low, high, self._fault) - 1
         if not self._good(high):
             return self._not_reached(ceiling, "success tends to more, but nothing that was tried comes near it")
-        return self._needed("reached", value=_halved(low, high, self._good), ceiling=ceiling, is_ceiling=True)
+        return self._result("reached", value=_bisection(low, high, self._good), ceiling=ceiling, is_ceiling=True)
 
-    def _doubled(self, low: int, is_so: Callable[[int], object]) -> tuple[int, int]:
-        """Go up in steps that double, until a value is so or is the largest there is; give it, and the one before."""
+    def _bracket(self, low: int, is_so: Callable[[int], object]) -> tuple[int, int]:
+        """Go up in steps that double until a value is so, or is the largest; return the one before it, and the value."""
         high, step = low, 1
         while not is_so(high) and high != self._what.high and high < HUGE:
             low, high, step = high, self._within(high + step), step * 2
         return low, high
 
     def _one_by_one(self, ceiling: float | None, why: str) -> TargetResult:
-        value = self._first(self._values(self._what.low, TRIED))
+        value = self._first(self._values(self._what.low, MOST_TRIALS))
         if value is not None:
-            return self._needed("reached", value=value, ceiling=ceiling)
+            return self._result("reached", value=value, ceiling=ceiling)
         return self._not_reached(ceiling, why)
 
     def _not_reached(self, ceiling: float | None, why: str) -> TargetResult:
-        """Return why no value that was tried is enough; where all have been, none is."""
-        name, tried = self._what.name, sorted(self._known.items())
-        most = {value: found for value, found in tried if not isinstance(found, str)}
+        """Return why no value that was tried is enough; where all values were tried, the target is impossible."""
+        name, outcomes = self._what.name, sorted(self._outcomes.items())
+        most = {value: outcome for value, outcome in outcomes if not isinstance(outcome, str)}
         last = max(most)
-        faults = sorted((value < last, value, found) for value, found in tried if isinstance(found, str))
+        faults = sorted((value < last, value, outcome) for value, outcome in outcomes if isinstance(outcome, str))
         if last == self._what.high and not faults:
             highest, reason = max(most.values()), f"{name} is at most {last}"
-            return self._needed("impossible", ceiling=highest, is_ceiling=True, reason=reason)
+            return self._result("impossible", ceiling=highest, is_ceiling=True, reason=reason)
         if not faults:
-            return self._needed("unknown", ceiling=ceiling, reason=f"not reached up to {name} = {last}; {why}")
-        reason = f"not reached up to {name} = {last}, where success is {rounded(most[last], 5)}; {faults[0][-1]}"
-        return self._needed("unknown", reason=reason)
+            return self._result("unknown", ceiling=ceiling, reason=f"not reached up to {name} = {last}; {why}")
+        reason = f"not reached up to {name} = {last}, where success is {number_text(most[last], 5)}; {faults[0][-1]}"
+        return self._result("unknown", reason=reason)
 
     def _values(self, low: int, more: int) -> range:
-        """Return a value and so many more."""
+        """Return a value and the `more` values after it."""
         return range(low, self._within(low + more) + 1)
 
     def _within(self, value: int) -> int:
@@ -425,29 +434,29 @@ class _TargetSearch:
         return next((value for value in values if self._good(value)), None)
 
     def _at(self, value: int) -> float | str:
-        if value not in self._known:
-            chain = self._asked.chain(self._what.at(value))
+        if value not in self._outcomes:
+            chain = self._question.chain(self._what.at(value))
             at = f"at {self._what.name} = {value}: "
             if chain.numbers and not chain.complete:
-                raise ChainTooLargeError(at + chain.stopped)
-            faults = obstacles(chain, self._asked.world)
-            self._known[value] = at + "; ".join(faults) if faults else self._asked.success_of(chain)
-        return self._known[value]
+                raise ChainTooLargeError(at + chain.stop_reason)
+            faults = obstacles(chain, self._question.world)
+            self._outcomes[value] = at + "; ".join(faults) if faults else self._question.success_of(chain)
+        return self._outcomes[value]
 
     def _fault(self, value: int) -> str:
-        found = self._at(value)
-        return found if isinstance(found, str) else ""
+        outcome = self._at(value)
+        return outcome if isinstance(outcome, str) else ""
 
     def _success(self, value: int) -> float:
-        found = self._at(value)
-        assert not isinstance(found, str), "asked where nothing is unknown"
-        return found
+        outcome = self._at(value)
+        assert not isinstance(outcome, str), "asked where nothing is unknown"
+        return outcome
 
     def _good(self, value: int) -> bool:
-        found = self._at(value)
-        return not isinstance(found, str) and found >= self._target - _ROUNDING
+        outcome = self._at(value)
+        return not isinstance(outcome, str) and outcome >= self._target - _ROUNDING
 
-    def _needed(
+    def _result(
         self,
         answer: Answer,
         *,
@@ -461,8 +470,8 @@ class _TargetSearch:
         )
 
 
-def _halved(low: int, high: int, is_so: Callable[[int], object]) -> int:
-    """Return a value up to `high`, which is so, that is so while the one below is not, as `low` is not."""
+def _bisection(low: int, high: int, is_so: Callable[[int], object]) -> int:
+    """Return a value up to `high` that is so while the value below is not; `low` is not so, and `high` is."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_so(middle) else (middle, high)

@@ -1,16 +1,15 @@
-"""Proofs that failed: is there a run behind it, or only a start that no run reaches?
+"""Conclusions: the result of one attempt to prove something, and what a proof rests on, in words.
 
-Takes an observed system and the lemmas that were not enough. The smallest values at which induction fails are explored: a sight that is
-met there is a violation. Otherwise the start of the failing step is not reached, and what is out of reach about it is said, with what would rule it out.
-
-Conclusions: what came of one attempt to prove something, and what a proof rests on, in words.
+When a proof fails, `failing_start` and `explain_gap` ask whether there is a run behind it, or only a start that no run reaches. They take an observed
+system and the lemmas that were not enough. The smallest values at which induction fails are explored: a sight that is met there is a violation.
+Otherwise the start of the failing step is not reached; a `Gap` says what about it is out of reach, and what would rule it out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING, Observer, WatchedCondition
+from dsa.checks.observers import COUNT, HISTORY, NOW, OBLIGATION, OPEN, Observer, WatchedCondition
 from dsa.checks.proof.induction import (
     Evidence,
     ExhaustiveEvidence,
@@ -35,19 +34,20 @@ from dsa.expr import (
     Symbol,
     Value,
     any_of,
-    negated,
+    negation,
     show_value,
-    substituted,
+    substitute,
     unparse,
 )
 from dsa.system import GuardedCommand, Location, System
+from dsa.text import plural
 from dsa.trace import Trace, show_occurrence, show_values
 
-#: How observers' variables are called where people read.
-SPOKEN = {SEEN: "seen before", WAITING: "owed", NOW: "now", COUNT: "count", OPEN: "scope open"}
+#: What people read for the observers' variables.
+OBSERVER_WORDS = {HISTORY: "seen before", OBLIGATION: "owed", NOW: "now", COUNT: "count", OPEN: "scope open"}
 
 
-#: Of more numbers than this, only the first and the last are said.
+#: Of more numbers than this, only the first and the last are written.
 _MOST_LISTED = 8
 
 
@@ -65,29 +65,29 @@ class InductionGap:
         return sum(sizes.get(name, 0) for name in parameters), sum(sizes.values())
 
 
-def failing_start(logic: Logic, found: Observer, lemmas: Lemmas) -> InductionGap | None:
+def failing_start(logic: Logic, observer: Observer, lemmas: Lemmas) -> InductionGap | None:
     """Return the smallest start of a step that induction cannot rule out."""
-    system = found.system
+    system = observer.system
     parameters = [parameter.name for parameter in system.machine.parameters]
-    starts = list(_starts(logic, found, lemmas, parameters))
+    starts = list(_starts(logic, observer, lemmas, parameters))
     return min(starts, key=lambda start: start.size(parameters)) if starts else None
 
 
-def _starts(logic: Logic, found: Observer, lemmas: Lemmas, parameters: Sequence[str]) -> Iterator[InductionGap]:
-    seen: dict[int, list[Expr]] = {}
-    for sight in found.sights:
-        seen.setdefault(sight.location, []).append(sight.condition)
-    for sight in found.sights:
-        for place, command, conditions in _leading(found.system, sight, seen):
-            known = [*conditions, *lemmas.get(place, ())]
-            if FALSE not in known:
-                answer = logic.smallest(known, parameters)
+def _starts(logic: Logic, observer: Observer, lemmas: Lemmas, parameters: Sequence[str]) -> Iterator[InductionGap]:
+    conditions_at: dict[int, list[Expr]] = {}
+    for sight in observer.sights:
+        conditions_at.setdefault(sight.location, []).append(sight.condition)
+    for sight in observer.sights:
+        for place, command, conditions in _steps_before(observer.system, sight, conditions_at):
+            all_conditions = [*conditions, *lemmas.get(place, ())]
+            if FALSE not in all_conditions:
+                answer = logic.smallest(all_conditions, parameters)
                 if answer.can_be == "yes":
                     yield InductionGap(place, answer.values, command)
 
 
-def _leading(
-    system: System, sight: WatchedCondition, seen: Mapping[int, Sequence[Expr]]
+def _steps_before(
+    system: System, sight: WatchedCondition, conditions_at: Mapping[int, Sequence[Expr]]
 ) -> Iterator[tuple[int, GuardedCommand | None, list[Expr]]]:
     """Yield what leads to a sight: the sight's own command, or every command to its location from where nothing is seen."""
     if sight.command is not None:
@@ -96,7 +96,7 @@ def _leading(
     region = whole(system)
     for index, command in enumerate(system.commands):
         if command.target == sight.location:
-            unseen = negated(any_of(seen.get(command.source, ())))
+            unseen = negation(any_of(conditions_at.get(command.source, ())))
             yield command.source, command, [*region.condition(index), unseen, before(command, sight.condition)]
 
 
@@ -104,8 +104,8 @@ def _leading(
 class Gap:
     """Why a property is not shown, though nothing refutes it: a configuration that no run reaches, and a row that breaks it from there.
 
-    `values` are those of variables, and of what a property remembers by what it is called; `parameters` those at which it was explored. `hint` is what
-    the author may add.
+    `values` are those of variables, and of what a property remembers by what it is called; `parameters` those at which
+    it was explored. `hint` is what the author may add.
     """
 
     state: str
@@ -114,7 +114,7 @@ class Gap:
     parameters: tuple[tuple[str, Value], ...]
     event: str
     line: int
-    reached: str
+    reach_text: str
     hint: str
 
     @property
@@ -127,42 +127,45 @@ class Gap:
 
     @property
     def why(self) -> str:
-        """Return why that is no refutation."""
-        given = f" at {show_values(self.parameters)}" if self.parameters else ""
-        return f"which satisfies it, but no run reaches that{given}: {self.reached}"
+        """Return why that is not a refutation."""
+        where = f" at {show_values(self.parameters)}" if self.parameters else ""
+        return f"which satisfies it, but no run reaches that{where}: {self.reach_text}"
 
 
-def explained(system: System, start: InductionGap, sample: Sample, variables: Sequence[str]) -> Gap:
-    """Return what about a start is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
+def explain_gap(system: System, start: InductionGap, sample: Sample, variables: Sequence[str]) -> Gap:
+    """Return the gap at a start: what is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
     machine, location, command = system.machine, system.locations[start.location], start.command
     assert command is not None, "a step leads to what induction does not rule out"
     names = [parameter.name for parameter in machine.parameters]
-    shown = {name: start.values[name] for name in variables if name in start.values}
-    met = [
+    gap_values = {name: start.values[name] for name in variables if name in start.values}
+    points = [
         (system.locations[place], dict(zip(variables, values, strict=True))) for place, values in sample.configurations
     ]
-    there = [values for where, values in met if where == location]
-    odd = [name for name, value in shown.items() if there and all(reached[name] != value for reached in there)]
-    said = {name: shown[name] for name in odd} or shown
+    there = [values for where, values in points if where == location]
+    odd = [name for name, value in gap_values.items() if there and all(each[name] != value for each in there)]
+    odd_values = {name: gap_values[name] for name in odd} or gap_values
     if not there:
-        reached = f"{_place(location)} is never reached"
+        reach_text = f"{_place(location)} is never reached"
     elif odd:
-        reached = f"in {_place(location)}, " + ", ".join(
+        reach_text = f"in {_place(location)}, " + ", ".join(
             f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd
         )
     else:
-        nearest = min(there, key=lambda each: _distance(shown, each))
-        reached = f"these values are not reached together, the nearest are {_spoken({n: nearest[n] for n in shown})}"
+        nearest = min(there, key=lambda each: _distance(gap_values, each))
+        reach_text = f"these values are not reached together, the nearest are {_values_text({n: nearest[n] for n in gap_values})}"
     row = machine.transitions[command.row]
     return Gap(
         location.state,
         tuple(sorted(location.outstanding)),
-        tuple((_name(name), value) for name, value in (said if len(shown) > _MOST_LISTED else shown).items()),
+        tuple(
+            (_name(name), value)
+            for name, value in (odd_values if len(gap_values) > _MOST_LISTED else gap_values).items()
+        ),
         tuple(zip(names, sample.parameters, strict=True)),
         show_occurrence(command.occurrence),
         row.span.line if row.span else 0,
-        reached,
-        _hint(system, location, said if there else {}, met, dict(zip(names, sample.parameters, strict=True))),
+        reach_text,
+        _hint(system, location, odd_values if there else {}, points, dict(zip(names, sample.parameters, strict=True))),
     )
 
 
@@ -178,21 +181,23 @@ def _hint(
     system: System,
     here: Location,
     odd: Mapping[str, Value],
-    met: Sequence[tuple[Location, Mapping[str, Value]]],
+    points: Sequence[tuple[Location, Mapping[str, Value]]],
     parameters: Mapping[str, Value],
 ) -> str:
     """Return what an author may add: a property that rules the configuration out, or a variable that remembers what the property does.
 
-    What is out of reach is so at the parameter values looked at, which the property names therefore.
+    Something is out of reach only at the parameter values that were explored; therefore the property names these.
     """
     own = {variable.name for variable in system.machine.variables}
-    named = {name: value for name, value in odd.items() if name in own}
+    own_values = {name: value for name, value in odd.items() if name in own}
     alike = [
-        where for where, values in met if where.state == here.state and all(values[n] == v for n, v in named.items())
+        where
+        for where, values in points
+        if where.state == here.state and all(values[n] == v for n, v in own_values.items())
     ]
     if any(where.outstanding == here.outstanding for where in alike):
-        return _REMEMBER  # what a property can name does not tell the configuration from one that is reached
-    parts = [here.state, *(unparse(_equals(name, value)) for name, value in named.items())]
+        return _REMEMBER  # nothing that a property can name distinguishes the configuration from one that is reached
+    parts = [here.state, *(unparse(_equals(name, value)) for name, value in own_values.items())]
     if alike:
         parts += [
             f"{'' if effect in here.outstanding else 'not '}pending {effect}" for effect in system.machine.answers
@@ -210,9 +215,9 @@ def _equals(name: str, value: Value) -> Expr:
 
 
 def _distance(one: Mapping[str, Value], other: Mapping[str, Value]) -> tuple[int, int]:
-    differing = [name for name in one if one[name] != other[name]]
-    gaps = [abs(one[n] - other[n]) for n in differing if isinstance(one[n], int) and isinstance(other[n], int)]  # type: ignore[operator]  # both are numbers
-    return len(differing), sum(gaps)
+    names = [name for name in one if one[name] != other[name]]
+    gaps = [abs(one[n] - other[n]) for n in names if isinstance(one[n], int) and isinstance(other[n], int)]  # type: ignore[operator]  # both are numbers
+    return len(names), sum(gaps)
 
 
 def _range(values: Sequence[Value]) -> str:
@@ -225,15 +230,15 @@ def _range(values: Sequence[Value]) -> str:
     return str(low) if low == high else f"{low}..{high}"
 
 
-def _spoken(values: Mapping[str, Value]) -> str:
+def _values_text(values: Mapping[str, Value]) -> str:
     return show_values([(_name(name), value) for name, value in values.items()]) or "any values"
 
 
 def _name(name: str) -> str:
-    return SPOKEN.get(name, name)
+    return OBSERVER_WORDS.get(name, name)
 
 
-#: Lemmas that are said; those that say the same of several places are said once.
+#: The most lemmas that are written; one that holds at several places is written once.
 _MOST_LEMMAS = 3
 
 
@@ -264,55 +269,57 @@ def in_words(system: System, evidence: Evidence) -> str:
         case Inductive(lemmas):
             return by_lemmas(system, lemmas)
         case RankEvidence(lemmas, ranks, strategy, _):
-            by = f"{_counted(len(strategy), 'step')} lead there, " if strategy else ""
+            by = f"{plural(len(strategy), 'step')} lead there, " if strategy else ""
             return f"{by}{_by_rank(ranks)}{_with(system, lemmas)}"
         case ExhaustiveEvidence(valuations, configurations):
-            given = _counted(len(valuations), "valuation") if valuations != ((),) else ""
-            where = f" at all {given}" if len(valuations) > 1 else f" at {show_values(valuations[0])}" if given else ""
-            return f"explored: all {_counted(configurations, 'configuration')}{where}"
+            valuation_text = plural(len(valuations), "valuation") if valuations != ((),) else ""
+            where = (
+                f" at all {valuation_text}"
+                if len(valuations) > 1
+                else f" at {show_values(valuations[0])}"
+                if valuation_text
+                else ""
+            )
+            return f"explored: all {plural(configurations, 'configuration')}{where}"
 
 
 def by_lemmas(system: System, lemmas: tuple[Lemma, ...]) -> str:
-    """Say by which lemmas something is proved."""
+    """Return by which lemmas something is proved."""
     if not lemmas:
         return "row by row"
-    said = _said(system, lemmas)
-    shown = "; ".join(said[:_MOST_LEMMAS]) + ("; .." if len(said) > _MOST_LEMMAS else "")
-    return f"by induction with {_counted(len(said), 'lemma')}: {shown}"
+    sentences = _lemma_sentences(system, lemmas)
+    text = "; ".join(sentences[:_MOST_LEMMAS]) + ("; .." if len(sentences) > _MOST_LEMMAS else "")
+    return f"by induction with {plural(len(sentences), 'lemma')}: {text}"
 
 
 def _with(system: System, lemmas: tuple[Lemma, ...]) -> str:
-    return f", {_counted(len(_said(system, lemmas)), 'lemma')}" if lemmas else ""
+    return f", {plural(len(_lemma_sentences(system, lemmas)), 'lemma')}" if lemmas else ""
 
 
-def _said(system: System, lemmas: Iterable[Lemma]) -> list[str]:
-    """Write lemmas as sentences, those about counts and numbers first: they say most."""
+def _lemma_sentences(system: System, lemmas: Iterable[Lemma]) -> list[str]:
+    """Return lemmas as sentences, those about counts and numbers first: they explain most."""
     places: dict[Expr, list[str]] = {}
     for lemma in lemmas:
         places.setdefault(lemma.condition, []).append(system.locations[lemma.location].state)
-    ordered = sorted(places.items(), key=lambda item: (item[0] == FALSE, isinstance(item[0], Name), len(item[1])))
-    return [_sentence(condition, list(dict.fromkeys(states))) for condition, states in ordered]
+    pairs = sorted(places.items(), key=lambda item: (item[0] == FALSE, isinstance(item[0], Name), len(item[1])))
+    return [_sentence(condition, list(dict.fromkeys(states))) for condition, states in pairs]
 
 
 def _sentence(condition: Expr, states: list[str]) -> str:
     where = ", ".join(states) if len(states) <= _MOST_LEMMAS else f"{len(states)} states"
-    return f"{where} never reached" if condition == FALSE else f"{spoken(condition)} in {where}"
+    return f"{where} never reached" if condition == FALSE else f"{expression_text(condition)} in {where}"
 
 
-def spoken(expr: Expr) -> str:
-    """Write an expression with the observers' variables called what they are."""
+def expression_text(expr: Expr) -> str:
+    """Return an expression as text, with words for the observers' variables."""
 
     def leaf(node: Leaf) -> Expr:
-        return Name(SPOKEN[node.name]) if isinstance(node, Name) and node.name in SPOKEN else node
+        return Name(OBSERVER_WORDS[node.name]) if isinstance(node, Name) and node.name in OBSERVER_WORDS else node
 
-    return unparse(substituted(expr, leaf))
+    return unparse(substitute(expr, leaf))
 
 
 def _by_rank(ranks: tuple[tuple[Expr, ...], ...]) -> str:
     parts = {part: None for rank in ranks for part in rank if not isinstance(part, Integer)}
-    shown = [spoken(part) for part in parts]
-    return f"rank ({', '.join(shown)})" if shown else "the order of the states is a rank"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    texts = [expression_text(part) for part in parts]
+    return f"rank ({', '.join(texts)})" if texts else "the order of the states is a rank"

@@ -1,13 +1,9 @@
 """Candidates for lemmas, read off examples: conditions that are true at every configuration reached at small parameter values.
 
-Takes rows of values that were met at one location, gives expressions. They are guesses: whether they hold for all values is decided by
-induction, and most are dropped there. Bounds between two numbers (`retries <= rmax`, `count <= retries + 1`), constants, sums that stay equal,
-and what truth values imply.
-
-What is reached at small parameter values: the examples that candidates for lemmas and strategies are read off.
-
-Takes a system, gives `Sample` values. Conditions are compiled once for all values of the parameters; nothing a user named is
-spelled in the code that is compiled.
+A `Sampler` takes a system and explores it; each `Sample` has the examples at one valuation. Conditions are compiled once for all values of
+the parameters, and no name that a user wrote becomes part of the compiled code. `candidates` takes the values met at one location and gives
+expressions: bounds between two numbers (`retries <= rmax`, `count <= retries + 1`), constants, sums that stay equal, and what truth values
+imply. They are guesses: induction decides whether they hold for all values, and drops most of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,19 +29,19 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
     evaluate,
-    negated,
-    substituted,
+    negation,
+    substitute,
     unparse,
 )
 from dsa.machine import Machine, smallest_values
 from dsa.system import GuardedCommand, System, start_values
 
-#: Truth values beyond so many are not combined with each other.
+#: The most truth values that are combined with each other.
 _MOST_PAIRED = 12
-#: Bounds are also looked for where one of so many truth values is true, and where it is false.
+#: With at most this many truth values, bounds are also looked for where one is true, and where it is false.
 _MOST_SPLIT = 4
 _LARGEST = 4
 
@@ -66,18 +62,18 @@ class Column:
 
 @attrs.frozen
 class SampleTable:
-    """What was met at one location: a column for each name, and which valuation of the parameters each row belongs to."""
+    """The values met at one location: a column for each name, and which valuation of the parameters each row belongs to."""
 
     columns: tuple[Column, ...]
     groups: tuple[int, ...]
 
-    def where(self, chosen: Sequence[bool]) -> "SampleTable":
+    def where(self, is_kept: Sequence[bool]) -> "SampleTable":
         """Return some of the rows."""
         columns = tuple(
-            attrs.evolve(c, values=tuple(v for v, keep in zip(c.values, chosen, strict=True) if keep))
+            attrs.evolve(c, values=tuple(v for v, keep in zip(c.values, is_kept, strict=True) if keep))
             for c in self.columns
         )
-        return SampleTable(columns, tuple(g for g, keep in zip(self.groups, chosen, strict=True) if keep))
+        return SampleTable(columns, tuple(g for g, keep in zip(self.groups, is_kept, strict=True) if keep))
 
     def of_kind(self, kind: type[expr.Domain], sort: str | None = None) -> list[Column]:
         """Return the columns whose domain is of a kind, parameters and variables or only one sort of them."""
@@ -89,44 +85,44 @@ def table(
     variables: Sequence[Variable],
     rows: Iterable[tuple[int, tuple[expr.Value, ...], tuple[expr.Value, ...]]],
 ) -> SampleTable:
-    """Put together what was met; each row is a valuation's number, the parameters' values and the variables' values."""
-    listed = list(rows)
+    """Return what was met as a table; each row is a valuation's number, the parameters' values and the variables' values."""
+    all_rows = list(rows)
     columns = [
-        Column(expr.Name(p.name, "parameter"), p.domain, tuple(given[place] for _, given, _ in listed))
+        Column(expr.Name(p.name, "parameter"), p.domain, tuple(parameters[place] for _, parameters, _ in all_rows))
         for place, p in enumerate(machine.parameters)
     ]
     columns += [
-        Column(expr.Name(v.name, "variable"), v.domain, tuple(values[place] for _, _, values in listed))
+        Column(expr.Name(v.name, "variable"), v.domain, tuple(values[place] for _, _, values in all_rows))
         for place, v in enumerate(variables)
     ]
-    return SampleTable(tuple(columns), tuple(group for group, _, _ in listed))
+    return SampleTable(tuple(columns), tuple(group for group, _, _ in all_rows))
 
 
-def candidates(found: SampleTable, split: Iterable[str] = ()) -> list[expr.Expr]:
+def candidates(samples: SampleTable, split: Iterable[str] = ()) -> list[expr.Expr]:
     """Return what is true in every row, the plainest first; `false` when there is none."""
-    if not found.groups:
+    if not samples.groups:
         return [FALSE]
-    truths = found.of_kind(expr.BooleanDomain, "variable")
-    kept = [*_constants(truths), *_choices(found), *_implications(truths[:_MOST_PAIRED])]
-    numbers = [*_differences(found), *_sums(found)]
-    kept += numbers
-    known = set(numbers)
-    bounds = {part for column in found.columns for part in _domain(column)}
-    kept = [condition for condition in kept if condition not in bounds]
-    wanted = set(split)
-    for truth in [c for c in truths if c.name.name in wanted or len(truths) <= _MOST_SPLIT]:
+    truths = samples.of_kind(expr.BooleanDomain, "variable")
+    conditions = [*_constants(truths), *_choices(samples), *_implications(truths[:_MOST_PAIRED])]
+    numbers = [*_differences(samples), *_sums(samples)]
+    conditions += numbers
+    known_bounds = set(numbers)
+    bounds = {part for column in samples.columns for part in _domain(column)}
+    conditions = [condition for condition in conditions if condition not in bounds]
+    split_names = set(split)
+    for truth in [c for c in truths if c.name.name in split_names or len(truths) <= _MOST_SPLIT]:
         if len(set(truth.values)) > 1:
             for side in (True, False):
-                part = found.where([value is side for value in truth.values])
-                premise = negated(truth.name) if side else truth.name
-                more = [c for c in [*_differences(part), *_sums(part)] if c not in known]
-                kept += [any_of([premise, condition]) for condition in more]
-                kept += [any_of([premise, condition]) for condition in _choices(part)]
-    return list(dict.fromkeys(kept))
+                part = samples.where([value is side for value in truth.values])
+                premise = negation(truth.name) if side else truth.name
+                more = [c for c in [*_differences(part), *_sums(part)] if c not in known_bounds]
+                conditions += [any_of([premise, condition]) for condition in more]
+                conditions += [any_of([premise, condition]) for condition in _choices(part)]
+    return list(dict.fromkeys(conditions))
 
 
 def _domain(column: Column) -> tuple[expr.Expr, ...]:
-    """Return what is known of a name without looking: a proof may assume it anyway."""
+    """Return what the domain of a name implies: a proof may assume it anyway."""
     if (
         column.name.kind == "parameter"
         or not isinstance(column.domain, expr.RangeDomain)
@@ -134,68 +130,68 @@ def _domain(column: Column) -> tuple[expr.Expr, ...]:
     ):
         return ()
     low, high = column.domain.low, column.domain.high
-    return (compared(column.name, ">=", low), *(() if high is None else (compared(column.name, "<=", high),)))
+    return (comparison(column.name, ">=", low), *(() if high is None else (comparison(column.name, "<=", high),)))
 
 
 def _constants(truths: Iterable[Column]) -> Iterator[expr.Expr]:
     for truth in truths:
         if len(set(truth.values)) == 1:
-            yield truth.name if truth.values[0] else negated(truth.name)
+            yield truth.name if truth.values[0] else negation(truth.name)
 
 
-def _choices(found: SampleTable) -> Iterator[expr.Expr]:
-    for column in found.of_kind(expr.EnumDomain, "variable"):
+def _choices(samples: SampleTable) -> Iterator[expr.Expr]:
+    for column in samples.of_kind(expr.EnumDomain, "variable"):
         assert isinstance(column.domain, expr.EnumDomain), "chosen by kind"
-        met = [value for value in column.domain.values if value in column.values]
-        if len(met) == 1:
-            yield compared(column.name, "==", expr.Symbol(met[0]))
-        elif len(met) < len(column.domain.values):
-            yield expr.Member(column.name, tuple(map(expr.Symbol, met)))
+        values = [value for value in column.domain.values if value in column.values]
+        if len(values) == 1:
+            yield comparison(column.name, "==", expr.Symbol(values[0]))
+        elif len(values) < len(column.domain.values):
+            yield expr.Member(column.name, tuple(map(expr.Symbol, values)))
 
 
 def _implications(truths: Sequence[Column]) -> Iterator[expr.Expr]:
-    """Yield what two truth values say of each other: equal, opposite, or one implies the other."""
+    """Yield relations between two truth values: equal, opposite, or one implies the other."""
     loose = [truth for truth in truths if len(set(truth.values)) > 1]
     for one, other in combinations(loose, 2):
-        met = set(zip(one.values, other.values, strict=True))
+        pairs = set(zip(one.values, other.values, strict=True))
         for first, second in ((True, True), (True, False), (False, True), (False, False)):
-            if (first, second) not in met:
+            if (first, second) not in pairs:
                 yield any_of([_is(one, not first), _is(other, not second)])
 
 
 def _is(truth: Column, value: expr.Value) -> expr.Expr:
-    return truth.name if value else negated(truth.name)
+    return truth.name if value else negation(truth.name)
 
 
-def _differences(found: SampleTable) -> Iterator[expr.Expr]:
+def _differences(samples: SampleTable) -> Iterator[expr.Expr]:
     """Yield bounds `x <= c`, `x >= c`, `x <= y + c` of variables by numbers, parameters and each other."""
-    numbers = found.of_kind(expr.RangeDomain)
+    numbers = samples.of_kind(expr.RangeDomain)
     for column in numbers:
         if column.name.kind == "variable":
-            yield from _bounds(column, found.groups)
+            yield from _bounds(column, samples.groups)
     for one in numbers:
         for other in numbers:
             if one is not other and "variable" in {one.name.kind, other.name.kind}:
-                yield from _bound(one, other, found.groups)
+                yield from _pair_bounds(one, other, samples.groups)
 
 
 def _bounds(column: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
     low, high = min(column.whole), max(column.whole)
     if low == high:
-        yield compared(column.name, "==", expr.Integer(low))
+        yield comparison(column.name, "==", expr.Integer(low))
         return
-    yield compared(column.name, ">=", expr.Integer(low))
+    yield comparison(column.name, ">=", expr.Integer(low))
     if _usual([(v, g) for v, g in zip(column.whole, groups, strict=True)], high):
-        yield compared(column.name, "<=", expr.Integer(high))
+        yield comparison(column.name, "<=", expr.Integer(high))
 
 
-def _bound(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
+def _pair_bounds(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
     gaps = [(a - b, group) for a, b, group in zip(one.whole, other.whole, groups, strict=True)]
     most = max(gap for gap, _ in gaps)
     if abs(most) > _LARGEST or not _usual(gaps, most) or _is_constant(one) or _is_constant(other):
         return
     right = other.name if most == 0 else expr.Arithmetic("+" if most > 0 else "-", other.name, expr.Integer(abs(most)))
-    yield compared(one.name, "<", other.name) if most == -1 else compared(one.name, "<=", right)
+    yield comparison(one.name, "<", other.name) if most == -1 else comparison(one.name, "<=", right)
 
 
 def _is_constant(column: Column) -> bool:
@@ -203,15 +199,15 @@ def _is_constant(column: Column) -> bool:
 
 
 def _usual(gaps: list[tuple[int, int]], most: int) -> bool:
-    """Return whether a bound is met at half of the valuations: then it is no accident of where we looked."""
+    """Return whether a bound is met at half of the valuations: then it is not an accident of the examples."""
     every = {group for _, group in gaps}
-    met = {group for gap, group in gaps if gap == most}
-    return 2 * len(met) >= len(every)
+    groups_at_bound = {group for gap, group in gaps if gap == most}
+    return 2 * len(groups_at_bound) >= len(every)
 
 
-def _sums(found: SampleTable) -> Iterator[expr.Expr]:
+def _sums(samples: SampleTable) -> Iterator[expr.Expr]:
     """Yield sums over three or more names that stay equal: `count == retries + done + 1` (Karr, from examples)."""
-    loose = [c for c in found.of_kind(expr.RangeDomain) if len(set(c.values)) > 1]
+    loose = [c for c in samples.of_kind(expr.RangeDomain) if len(set(c.values)) > 1]
     if sum(c.name.kind == "variable" for c in loose) == 0 or len(loose) > _MOST_PAIRED:
         return
     loose.sort(key=lambda c: (c.name.kind == "parameter", not c.name.name.startswith(":")))
@@ -221,65 +217,67 @@ def _sums(found: SampleTable) -> Iterator[expr.Expr]:
     for coefficients in _null_space([[*row, 1] for row in rows]):
         names = [(c.name, k) for c, k in zip(loose, coefficients, strict=False) if k]
         if len(names) > 1 and all(abs(k) <= _LARGEST for k in coefficients):
-            yield from _balanced(names, coefficients[-1])
+            yield from _equations(names, coefficients[-1])
 
 
-def _balanced(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr.Expr]:
-    """Write a sum that is 0 with what is added on one side and what is taken away on the other; also as two bounds."""
+def _equations(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr.Expr]:
+    """Write a sum that is 0 with its positive terms on one side and its negative terms on the other; also as two bounds."""
     left = linear([(name, k) for name, k in names if k > 0], max(offset, 0))
     right = linear([(name, -k) for name, k in names if k < 0], max(-offset, 0))
-    yield from (compared(left, sign, right) for sign in ("==", "<=", ">="))
+    yield from (comparison(left, sign, right) for sign in ("==", "<=", ">="))
 
 
 def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
     """Return `k * x + .. + offset`."""
-    found: expr.Expr | None = None
+    total: expr.Expr | None = None
     for name, k in [*terms, (expr.Integer(1), offset)]:
         if k:
             many = constant(abs(k))
             size = many if name == expr.Integer(1) else name if abs(k) == 1 else expr.Arithmetic("*", many, name)
-            if found is None:
-                found = size if k > 0 else expr.Arithmetic("-", expr.Integer(0), size)
+            if total is None:
+                total = size if k > 0 else expr.Arithmetic("-", expr.Integer(0), size)
             else:
-                found = expr.Arithmetic("+" if k > 0 else "-", found, size)
-    return expr.Integer(0) if found is None else found
+                total = expr.Arithmetic("+" if k > 0 else "-", total, size)
+    return expr.Integer(0) if total is None else total
 
 
 def _null_space(rows: list[list[int]]) -> list[list[int]]:
     """Return whole-number vectors that are orthogonal to all rows; each has one leading name, and the last entry is the offset."""
-    reduced: list[list[Fraction]] = []
+    pivot_rows: list[list[Fraction]] = []
     pivots: list[int] = []
     width = len(rows[0])
     for row in rows:
         rest = [Fraction(x) for x in row]
-        for pivot, known in zip(pivots, reduced, strict=True):
+        for pivot, pivot_row in zip(pivots, pivot_rows, strict=True):
             if rest[pivot]:
-                rest = [a - rest[pivot] * b for a, b in zip(rest, known, strict=True)]
-        # From the back, so that what stays free (and is solved for) are the first names: the variables.
+                rest = [a - rest[pivot] * b for a, b in zip(rest, pivot_row, strict=True)]
+        # From the back, so that the first names, the variables, stay free and are solved for.
         lead = next((place for place in reversed(range(width)) if rest[place]), None)
         if lead is None:
             continue
         rest = [x / rest[lead] for x in rest]
-        reduced = [[a - known[lead] * b for a, b in zip(known, rest, strict=True)] for known in reduced]
-        reduced.append(rest)
+        pivot_rows = [
+            [a - pivot_row[lead] * b for a, b in zip(pivot_row, rest, strict=True)] for pivot_row in pivot_rows
+        ]
+        pivot_rows.append(rest)
         pivots.append(lead)
-        if len(reduced) == width:
+        if len(pivot_rows) == width:
             return []
-    found = []
+    vectors = []
     for free in (place for place in range(width) if place not in pivots):
         vector = [Fraction(int(place == free)) for place in range(width)]
-        for pivot, known in zip(pivots, reduced, strict=True):
-            vector[pivot] = -known[free]
+        for pivot, pivot_row in zip(pivots, pivot_rows, strict=True):
+            vector[pivot] = -pivot_row[free]
         scale = lcm(*(x.denominator for x in vector))
-        found.append([int(x * scale) for x in vector])
-    return found
+        vectors.append([int(x * scale) for x in vector])
+    return vectors
 
 
 Values = tuple[Value, ...]
 Configuration = tuple[int, Values]
 Step = Callable[[Values, Values], list[tuple[int, int, Values]]]
 
-#: Of one valuation at most so many configurations are looked at for examples.
+#: The most configurations of one valuation that serve as examples.
 EXAMPLES = 400
 _MOST_TURNS = 3
 
@@ -307,21 +305,23 @@ class Sample:
 
 
 class Sampler:
-    """A system compiled for walking about in it."""
+    """A system compiled for exploring it."""
 
     def __init__(self, system: System, commands: Iterable[int] | None = None, while_true: Expr = TRUE) -> None:
         """Compile all commands, or only some and only while a condition holds."""
         self.system, self._while_true = system, while_true
         self.parameters = tuple(parameter.name for parameter in system.machine.parameters)
         self.variables = tuple(variable.name for variable in system.variables)
-        spelled = {name: f"p{place}" for place, name in enumerate(self.parameters)}
-        self._spelled = spelled | {name: f"v{place}" for place, name in enumerate(self.variables)}
-        chosen = range(len(system.commands)) if commands is None else sorted(commands)
-        self._steps = self._compiled(chosen)
+        names = {name: f"p{place}" for place, name in enumerate(self.parameters)}
+        self._names = names | {name: f"v{place}" for place, name in enumerate(self.variables)}
+        indexes = range(len(system.commands)) if commands is None else sorted(commands)
+        self._steps = self._compile_steps(indexes)
 
-    def sample(self, parameters: Mapping[str, Value], most: int, expired: Callable[[], bool] = lambda: False) -> Sample:
-        """Walk from the start, nearest first, until nothing is new or `most` configurations are known."""
-        given = tuple(parameters[name] for name in self.parameters)
+    def sample(
+        self, parameters: Mapping[str, Value], most: int, is_expired: Callable[[], bool] = lambda: False
+    ) -> Sample:
+        """Explore from the start, nearest first, until nothing is new or `most` configurations are known."""
+        parameter_values = tuple(parameters[name] for name in self.parameters)
         initial = start_values(self.system)
         start = (0, tuple(evaluate(initial[name], parameters) for name in self.variables))
         index, order = {start: 0}, [start]
@@ -329,49 +329,49 @@ class Sampler:
         arrivals: list[int | None] = [None]
         complete = not self.system.left_out
         for place, (location, values) in enumerate(order):  # grows while it is walked
-            if len(order) > most or (place % 1024 == 0 and expired()):
+            if len(order) > most or (place % 1024 == 0 and is_expired()):
                 complete = False
                 break
-            for command, target, after in self._steps[location](values, given):
+            for command, target, after in self._steps[location](values, parameter_values):
                 to = (target, after)
                 if to not in index:
                     index[to] = len(order)
                     order.append(to)
                     arrivals.append(len(edges))
                 edges.append((place, command, index[to]))
-        return Sample(given, tuple(order), tuple(edges), tuple(arrivals), complete)
+        return Sample(parameter_values, tuple(order), tuple(edges), tuple(arrivals), complete)
 
     def environment(self, sample: Sample, configuration: Configuration) -> Environment:
         """Return the values of all names at a configuration."""
-        found = dict(zip(self.parameters, sample.parameters, strict=True))
-        return found | dict(zip(self.variables, configuration[1], strict=True))
+        values = dict(zip(self.parameters, sample.parameters, strict=True))
+        return values | dict(zip(self.variables, configuration[1], strict=True))
 
     def predicate(self, expr: Expr) -> Callable[[Values, Values], Value]:
         """Compile an expression to a function of the variables' and the parameters' values."""
-        source = f"def it(v, p):\n{self._unpacked()} return {self._spell(expr)}"
-        found: Callable[[Values, Values], Value] = self._run(source)["it"]
-        return found
+        source = f"def it(v, p):\n{self._unpack_lines()} return {self._spell(expr)}"
+        function: Callable[[Values, Values], Value] = self._run(source)["it"]
+        return function
 
-    def _compiled(self, chosen: Iterable[int]) -> tuple[Step, ...]:
+    def _compile_steps(self, indexes: Iterable[int]) -> tuple[Step, ...]:
         bodies: list[list[str]] = [[] for _ in self.system.locations]
-        for index in chosen:
+        for index in indexes:
             command = self.system.commands[index]
             if command.condition != FALSE:
                 bodies[command.source].append(self._body(index, command))
-        head = self._unpacked()
+        head = self._unpack_lines()
         source = "\n".join(
             f"def at_{place}(v, p):\n{head} found = []\n{''.join(body)} return found"
             for place, body in enumerate(bodies)
         )
-        defined = self._run(source)
-        return tuple(defined[f"at_{place}"] for place in range(len(bodies)))
+        namespace = self._run(source)
+        return tuple(namespace[f"at_{place}"] for place in range(len(bodies)))
 
     def _body(self, index: int, command: GuardedCommand) -> str:
         after = [self._spell(command.after.get(v, Name(v, "variable"))) for v in self.variables]
         values = f"({', '.join(after)}{',' if after else ''})"
         return f" if {self._spell(all_of([self._while_true, command.condition]))}: found.append(({index}, {command.target}, {values}))\n"
 
-    def _unpacked(self) -> str:
+    def _unpack_lines(self) -> str:
         parts = []
         for letter, names in (("v", self.variables), ("p", self.parameters)):
             if names:
@@ -381,28 +381,28 @@ class Sampler:
     def _spell(self, expr: Expr) -> str:
         def leaf(node: Leaf) -> Expr:
             assert not isinstance(node, Verdict), "verdicts are decided in a system"
-            return Name(repr(node.value)) if isinstance(node, Symbol) else Name(self._spelled[node.name])
+            return Name(repr(node.value)) if isinstance(node, Symbol) else Name(self._names[node.name])
 
-        return repr(expr.value) if isinstance(expr, Boolean) else unparse(substituted(expr, leaf))
+        return repr(expr.value) if isinstance(expr, Boolean) else unparse(substitute(expr, leaf))
 
     @staticmethod
     def _run(source: str) -> dict[str, Any]:
-        defined: dict[str, Any] = {}
+        namespace: dict[str, Any] = {}
         # Made of operators, numbers and names like v0 alone.
-        exec(compile(source, "<samples>", "exec"), {"true": True, "false": False}, defined)  # noqa: S102
-        return defined
+        exec(compile(source, "<samples>", "exec"), {"true": True, "false": False}, namespace)  # noqa: S102
+        return namespace
 
 
 def valuations(machine: Machine) -> Iterator[dict[str, Value]]:
-    """Yield small values of the parameters to look at: the smallest, single ones and all a little larger, and a few mixtures."""
+    """Yield small values of the parameters to explore: the smallest, single ones and all a little larger, and a few mixtures."""
     names = [parameter.name for parameter in machine.parameters]
     choices = [smallest_values(parameter.domain, 4) for parameter in machine.parameters]
-    given: dict[Values, None] = {}
+    picks: dict[Values, None] = {}
     for level in range(4):
-        given[tuple(values[min(level, len(values) - 1)] for values in choices)] = None
+        picks[tuple(values[min(level, len(values) - 1)] for values in choices)] = None
     for turn in range(min(len(names), _MOST_TURNS)):
         for levels in ((1, 0, 0), (0, 1, 1), (1, 2, 3), (3, 1, 2)):
-            turned = [levels[min((place - turn) % len(names), 2)] for place in range(len(names))]
-            given[tuple(v[min(n, len(v) - 1)] for v, n in zip(choices, turned, strict=True))] = None
-    for values in given:
+            indexes = [levels[min((place - turn) % len(names), 2)] for place in range(len(names))]
+            picks[tuple(v[min(n, len(v) - 1)] for v, n in zip(choices, indexes, strict=True))] = None
+    for values in picks:
         yield dict(zip(names, values, strict=True))

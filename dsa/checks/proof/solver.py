@@ -12,7 +12,7 @@ import attrs
 from dsa import expr
 from dsa.declarations import Variable
 from dsa.errors import DsaError, install_hint
-from dsa.expr import FALSE, compared
+from dsa.expr import FALSE, comparison
 from dsa.system import System, in_domain
 
 #: How long z3 may think about one question, in its own units: some 0.7 seconds, and the same on every machine.
@@ -32,23 +32,23 @@ class SolverAnswer:
 
     can_be: Literal["yes", "no", "unknown"]
     values: Mapping[str, expr.Value] = attrs.field(factory=dict)
-    used: frozenset[int] = frozenset()
+    core: frozenset[int] = frozenset()
 
 
 class Logic:
-    """A solver that knows a system's names and domains.
+    """A solver for conditions over a system's names, within their domains.
 
-    The parameters lie in their domains, and so do the machine's own variables. Of observers' variables nothing is known. Once `expired` says that the
-    time is over, every answer is unknown.
+    The parameters lie in their domains, and so do the machine's own variables. Nothing is assumed of observers'
+    variables. Once `is_expired` returns true, every answer is unknown.
     """
 
-    def __init__(self, system: System, expired: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, system: System, is_expired: Callable[[], bool] = lambda: False) -> None:
         try:
             import z3
         except ImportError:
             raise NoSolverError from None
         self._z3: Any = z3
-        self._expired = expired
+        self._is_expired = is_expired
         self._solver = z3.SimpleSolver()
         self._solver.set("rlimit", EFFORT)
         self._solver.set("random_seed", 0)
@@ -63,10 +63,10 @@ class Logic:
             for parameter in system.machine.parameters
         }
         self.learn(system)
-        self.asked = 0
+        self.question_count = 0
 
     def learn(self, system: System) -> None:
-        """Get to know the variables that an observer added; those it has by names known already are replaced."""
+        """Add the variables of an observed system; they replace variables of the same names."""
         own = {variable.name for variable in system.machine.variables}
         for variable in system.variables:
             if self._domains.get(variable.name) != variable.domain:
@@ -75,82 +75,82 @@ class Logic:
             if variable.name in own:
                 self._facts[variable.name] = in_domain(variable, expr.Name(variable.name, "variable"))
 
-    def known_of(self, asked: Iterable[str]) -> list[expr.Expr]:
-        """Return what is known of names, and of the names that this speaks of."""
-        found: dict[str, expr.Expr] = {}
-        todo = list(asked)
+    def facts_about(self, names: Iterable[str]) -> list[expr.Expr]:
+        """Return the facts about names, and about the names in these facts."""
+        facts: dict[str, expr.Expr] = {}
+        todo = list(names)
         while todo:
             name = todo.pop()
-            if name not in found and name in self._facts:
-                found[name] = self._facts[name]
+            if name not in facts and name in self._facts:
+                facts[name] = self._facts[name]
                 todo += expr.names(self._facts[name])
-        return [fact for _, fact in sorted(found.items()) if fact != expr.TRUE]
+        return [fact for _, fact in sorted(facts.items()) if fact != expr.TRUE]
 
     def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> SolverAnswer:
-        """Return whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
+        """Return whether the conditions can all be true; with `track`, also which of them (by index) show that they cannot."""
         if FALSE in conditions:
-            return SolverAnswer("no", used=frozenset({conditions.index(FALSE)}))
-        if self._expired():
+            return SolverAnswer("no", core=frozenset({conditions.index(FALSE)}))
+        if self._is_expired():
             return SolverAnswer("unknown")
-        self.asked += 1
-        asked = frozenset().union(*map(expr.names, conditions))
-        facts = self.known_of(asked)
-        known, asked = [self.term(fact) for fact in facts], asked.union(*map(expr.names, facts))
+        self.question_count += 1
+        names = frozenset().union(*map(expr.names, conditions))
+        facts = self.facts_about(names)
+        axioms, names = [self.term(fact) for fact in facts], names.union(*map(expr.names, facts))
         terms = [self.term(condition) for condition in conditions]
-        answer = self._asked(self._solver, known, terms, asked, track=track)
-        if answer.can_be == "unknown" and not self._expired():
-            # A solver that starts afresh knows other ways (and learnt nothing that leads astray).
+        answer = self._check(self._solver, axioms, terms, names, track=track)
+        if answer.can_be == "unknown" and not self._is_expired():
+            # A fresh solver uses other methods (and has learnt nothing that leads astray).
             afresh = self._z3.SolverFor("QF_NIA")
             afresh.set("rlimit", EFFORT)
-            answer = self._asked(afresh, known, terms, asked, track=False)
-            answer = attrs.evolve(answer, used=frozenset(range(len(conditions))))
+            answer = self._check(afresh, axioms, terms, names, track=False)
+            answer = attrs.evolve(answer, core=frozenset(range(len(conditions))))
         return answer
 
-    def _asked(
+    def _check(
         self,
         solver: Any,  # noqa: ANN401  (z3 has no types)
-        known: Sequence[Any],
+        axioms: Sequence[Any],
         terms: Sequence[Any],
-        asked: Iterable[str],
+        names: Iterable[str],
         *,
         track: bool,
     ) -> SolverAnswer:
         solver.push()
         try:
-            solver.add(*known)
+            solver.add(*axioms)
             if not track:
                 solver.add(*terms)
-                return self._answered(solver, solver.check(), asked)
+                return self._answer_of(solver, solver.check(), names)
             marks = [self._z3.Bool(f"#{index}") for index in range(len(terms))]
             for mark, term in zip(marks, terms, strict=True):
                 solver.add(self._z3.Implies(mark, term))
-            answer = self._answered(solver, solver.check(*marks), asked)
+            answer = self._answer_of(solver, solver.check(*marks), names)
             core = {str(mark) for mark in solver.unsat_core()} if answer.can_be == "no" else set()
-            return attrs.evolve(answer, used=frozenset(i for i in range(len(terms)) if f"#{i}" in core))
+            return attrs.evolve(answer, core=frozenset(i for i in range(len(terms)) if f"#{i}" in core))
         finally:
             solver.pop()
 
-    def _answered(self, solver: Any, result: Any, asked: Iterable[str]) -> SolverAnswer:  # noqa: ANN401  (z3 has no types)
+    def _answer_of(self, solver: Any, result: Any, names: Iterable[str]) -> SolverAnswer:  # noqa: ANN401  (z3 has no types)
         if result == self._z3.unsat:
             return SolverAnswer("no")
         return (
-            SolverAnswer("yes", self._read(solver.model(), asked))
+            SolverAnswer("yes", self._read(solver.model(), names))
             if result == self._z3.sat
             else SolverAnswer("unknown")
         )
 
     def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> SolverAnswer:
         """Return small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
-        if self._expired():
+        if self._is_expired():
             return SolverAnswer("unknown")
         z3 = self._z3
         optimize = z3.Optimize()
         optimize.set("rlimit", EFFORT)
         every = sorted({name for condition in conditions for name in expr.names(condition)} | set(first))
-        optimize.add(*[self.term(condition) for condition in [*self.known_of(every), *conditions]])
+        optimize.add(*[self.term(condition) for condition in [*self.facts_about(every), *conditions]])
         whole = [name for name in every if not isinstance(self._domains[name], expr.BooleanDomain)]
         for group in (list(first), [name for name in whole if name not in first]):
-            sizes = [self._named(name) for name in group if name in whole]
+            sizes = [self._variable_term(name) for name in group if name in whole]
             if sizes:
                 optimize.minimize(z3.Sum([z3.If(size < 0, -size, size) for size in sizes]))
         result = optimize.check()
@@ -161,28 +161,28 @@ class Logic:
     def _read(self, model: Any, read: Iterable[str]) -> dict[str, expr.Value]:  # noqa: ANN401  (z3 has no types)
         values: dict[str, expr.Value] = {}
         for name in sorted(read):
-            found = model.eval(self._named(name), model_completion=True)
+            value = model.eval(self._variable_term(name), model_completion=True)
             domain = self._domains[name]
             if isinstance(domain, expr.BooleanDomain):
-                values[name] = self._z3.is_true(found)
+                values[name] = self._z3.is_true(value)
             elif isinstance(domain, expr.EnumDomain):
-                number = found.as_long()
+                number = value.as_long()
                 values[name] = self._symbols[number] if 0 <= number < len(self._symbols) else domain.values[0]
             else:
-                values[name] = found.as_long()
+                values[name] = value.as_long()
         return values
 
-    def _named(self, name: str) -> Any:  # noqa: ANN401  (z3 has no types)
+    def _variable_term(self, name: str) -> Any:  # noqa: ANN401  (z3 has no types)
         return self.term(expr.Name(name, "variable"))
 
     def term(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
-        """Return the expression as z3 has it."""
-        found = self._terms.get(node)
-        if found is None:
-            found = self._terms[node] = self._made(node)
-        return found
+        """Return the expression as a term of z3."""
+        term = self._terms.get(node)
+        if term is None:
+            term = self._terms[node] = self._translate(node)
+        return term
 
-    def _made(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+    def _translate(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
         z3 = self._z3
         match node:
             case expr.Boolean(value):
@@ -204,7 +204,7 @@ class Logic:
             case expr.Compare(first, rest):
                 return z3.And(self._chain(first, rest)) if len(rest) > 1 else self._chain(first, rest)[0]
             case expr.Member(operand, choices):
-                return z3.Or([self.term(compared(operand, "==", choice)) for choice in choices])
+                return z3.Or([self.term(comparison(operand, "==", choice)) for choice in choices])
             case expr.And(operands):
                 return z3.And([self.term(operand) for operand in operands])
             case expr.Or(operands):
@@ -213,15 +213,15 @@ class Logic:
                 raise AssertionError("verdicts are decided in a system")
 
     def _chain(self, first: expr.Expr, rest: tuple[tuple[str, expr.Expr], ...]) -> list[Any]:
-        found, left = [], self.term(first)
+        comparisons, left = [], self.term(first)
         for sign, operand in rest:
             right = self.term(operand)
-            found.append(_COMPARE[sign](left, right))
+            comparisons.append(_COMPARE[sign](left, right))
             left = right
-        return found
+        return comparisons
 
     def number_of(self, symbol: str) -> int:
-        """Return the number that z3 has for a value of an enumeration."""
+        """Return the number that stands for a value of an enumeration."""
         if symbol not in self._numbers:
             self._numbers[symbol] = len(self._symbols)
             self._symbols.append(symbol)

@@ -1,13 +1,13 @@
 """Search with sets of configurations as binary decision diagrams: for very many configurations of many variables that hardly depend on each other.
 
-Needs the package `dd`; uses its CUDD when that is there. Sets are kept by location, and rules are taken one after the other on all
-that is new (chaining), so it does not go by distance; when something looked out for is found, a second search does. Counts are exact.
-Its bad case are counters that run far: time grows with the number of steps from the start, and diagrams may grow without bound,
-which the memory bound ends.
+Needs the package `dd`; uses its CUDD where that is installed. Sets are kept by location, and rules are taken one after the other on all
+that is new (chaining), so the search does not go by distance; when it meets a watch, a second search goes by distance. Counts are exact.
+Its bad case are counters that run far: time grows with the number of steps from the start, and diagrams may grow until they meet the memory
+bound.
 
-Ground expressions are Boolean functions of bits. A field is so many bits as its size needs, the most significant first; each bit has two
-variables, for the value before and after a rule, side by side in the manager's order. Whole numbers are lists of nodes in two's
-complement, the least significant first.
+Ground expressions are Boolean functions of bits. A field has as many bits as its size needs, the most significant first; each bit has two
+variables, for the value before and after a rule, side by side in the manager's order. Whole numbers are lists of nodes in two's complement,
+the least significant first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,18 +53,18 @@ class Circuits:
 
     def assignment(self, number: int, fields: Iterable[int]) -> dict[str, bool]:
         """Return the values that the variables of some fields have at a configuration."""
-        found: dict[str, bool] = {}
+        values: dict[str, bool] = {}
         for index in fields:
             field = self._ground.fields[index]
             digit = number % self._ground.volume // field.stride % field.size
-            found |= {name: bool(digit >> place & 1) for place, name in enumerate(self.now[index])}
-        return found
+            values |= {name: bool(digit >> place & 1) for place, name in enumerate(self.now[index])}
+        return values
 
     def cube(self, number: int, fields: Iterable[int] | None = None) -> Node:
-        """Return the condition that fields (all, unless told) have the values of a configuration."""
+        """Return the condition that fields (by default all) have the values of a configuration."""
         return self.manager.cube(self.assignment(number, self.order if fields is None else fields))
 
-    def picked(self, node: Node) -> int:
+    def pick(self, node: Node) -> int:
         """Return the data of some configuration of a set that is not empty."""
         values = self.manager.pick(node, care_vars=set(self.all_now()))
         data = 0
@@ -75,11 +75,11 @@ class Circuits:
 
     def all_of(self, nodes: Iterable[Node]) -> Node:
         """Join nodes by `and`."""
-        found = self.true
+        conjunction = self.true
         for node in nodes:
             self._ask()
-            found &= node
-        return found
+            conjunction &= node
+        return conjunction
 
     def any_of(self, nodes: Iterable[Node]) -> Node:
         """Join nodes by `or`."""
@@ -88,7 +88,7 @@ class Circuits:
     def becomes(self, variables: list[str], index: int, value: Expr) -> Node:
         """Return the condition that variables of a field, the least significant first, hold the value of an expression."""
         digit = self._sum(self.number(value), self._constant(-self._ground.fields[index].low))
-        bits = self._extended(digit, len(variables) + 1)
+        bits = self._sign_extend(digit, len(variables) + 1)
         return self.all_of(self._same(self.manager.var(name), bits[k]) for k, name in enumerate(variables))
 
     def truth(self, expr: Expr) -> Node:
@@ -110,7 +110,7 @@ class Circuits:
             case Or(operands):
                 return self.any_of(map(self.truth, operands))
             case Compare(left, ((sign, right),)):
-                return self._compared(self.number(left), sign, self.number(right))
+                return self._comparison(self.number(left), sign, self.number(right))
         raise AssertionError(f"{expr} is no condition of a ground")
 
     def number(self, expr: Expr) -> Bits:
@@ -143,7 +143,7 @@ class Circuits:
         width = max(value, -value - 1).bit_length() + 1
         return [self.true if value >> place & 1 else self.false for place in range(width)]
 
-    def _extended(self, bits: Bits, width: int) -> Bits:
+    def _sign_extend(self, bits: Bits, width: int) -> Bits:
         return [*bits, *([bits[-1]] * (width - len(bits)))]
 
     def _same(self, a: Node, b: Node) -> Node:
@@ -151,29 +151,29 @@ class Circuits:
 
     def _sum(self, left: Bits, right: Bits) -> Bits:
         width = max(len(left), len(right)) + 1
-        carry, found = self.false, []
-        for a, b in zip(self._extended(left, width), self._extended(right, width), strict=True):
+        carry, bits = self.false, []
+        for a, b in zip(self._sign_extend(left, width), self._sign_extend(right, width), strict=True):
             either = ~self._same(a, b)
-            found.append(~self._same(either, carry))
+            bits.append(~self._same(either, carry))
             carry = (a & b) | (either & carry)
-        return _shortened(found)
+        return _without_extra_signs(bits)
 
     def _negative(self, bits: Bits) -> Bits:
-        return self._sum([~bit for bit in self._extended(bits, len(bits) + 1)], self._constant(1))
+        return self._sum([~bit for bit in self._sign_extend(bits, len(bits) + 1)], self._constant(1))
 
     def _product(self, left: Bits, right: Bits) -> Bits:
-        """Multiply by shifting and adding; what is beyond the width of both falls away."""
+        """Multiply by shifting and adding; bits beyond the width of both are dropped."""
         width = len(left) + len(right)
         if sum(bit in {self.true, self.false} for bit in left) == len(left):
             left, right = right, left
-        left, total = self._extended(left, width), self._constant(0)
-        for place, chosen in enumerate(self._extended(right, width)):
-            if chosen != self.false:
-                shifted = [self.false] * place + [bit & chosen for bit in left[: width - place]]
-                total = self._extended(self._sum(self._extended(total, width), shifted), width)[:width]
-        return _shortened(total)
+        left, total = self._sign_extend(left, width), self._constant(0)
+        for place, factor in enumerate(self._sign_extend(right, width)):
+            if factor != self.false:
+                summand = [self.false] * place + [bit & factor for bit in left[: width - place]]
+                total = self._sign_extend(self._sum(self._sign_extend(total, width), summand), width)[:width]
+        return _without_extra_signs(total)
 
-    def _compared(self, left: Bits, sign: str, right: Bits) -> Node:
+    def _comparison(self, left: Bits, sign: str, right: Bits) -> Node:
         match sign:
             case "==":
                 return self._equal(left, right)
@@ -189,23 +189,23 @@ class Circuits:
                 return ~self._less(left, right)
 
     def _equal(self, left: Bits, right: Bits) -> Node:
-        return self.all_of(self._same(a, b) for a, b in self._aligned(left, right))
+        return self.all_of(self._same(a, b) for a, b in self._align(left, right))
 
     def _less(self, left: Bits, right: Bits) -> Node:
-        pairs = list(self._aligned(left, right))
+        pairs = list(self._align(left, right))
         less = self.false
         for a, b in pairs[:-1]:
             less = (~a & b) | (self._same(a, b) & less)
         negative, other = pairs[-1]
         return (negative & ~other) | (self._same(negative, other) & less)
 
-    def _aligned(self, left: Bits, right: Bits) -> Iterator[tuple[Node, Node]]:
+    def _align(self, left: Bits, right: Bits) -> Iterator[tuple[Node, Node]]:
         width = max(len(left), len(right))
-        return zip(self._extended(left, width), self._extended(right, width), strict=True)
+        return zip(self._sign_extend(left, width), self._sign_extend(right, width), strict=True)
 
 
-def _shortened(bits: Bits) -> Bits:
-    """Drop the signs that say the same as the one before."""
+def _without_extra_signs(bits: Bits) -> Bits:
+    """Drop sign bits that repeat the bit before."""
     last = len(bits)
     while last > 1 and bits[last - 1] == bits[last - 2]:
         last -= 1
@@ -218,10 +218,10 @@ def field_order(ground: Ground) -> list[int]:
     weights: dict[tuple[int, int], float] = {}
     for rule in ground.rules:
         texts = [rule.condition, *(value for _, value in rule.updates)]
-        met = sorted({place[name] for text in texts for name in names(text)} | {index for index, _ in rule.updates})
-        for number, one in enumerate(met):
-            for other in met[number + 1 :]:
-                weights[one, other] = weights.get((one, other), 0.0) + len(met) ** -2.0
+        indexes = sorted({place[name] for text in texts for name in names(text)} | {index for index, _ in rule.updates})
+        for number, one in enumerate(indexes):
+            for other in indexes[number + 1 :]:
+                weights[one, other] = weights.get((one, other), 0.0) + len(indexes) ** -2.0
     groups = {index: [index] for index in range(len(ground.fields))}
     for one, other in sorted(weights, key=lambda pair: (-weights[pair], pair)):
         first, second = groups[one], groups[other]
@@ -236,7 +236,7 @@ def field_order(ground: Ground) -> list[int]:
 
 #: All that CUDD's diagrams may take, in bytes; without CUDD, how many nodes there may be, some 300 bytes each.
 MEMORY_BYTES, MAX_NODES = 2 * 2**30, 5_000_000
-#: From so many numbers on, single configurations do not fit; up to so wide, a field is no deep counter.
+#: With more numbers than the first, single configurations do not fit; a field no wider than the second is not a deep counter.
 _HUGE, _WIDEST, _FEWEST_FIELDS = 2**35, 64, 8
 
 
@@ -249,12 +249,12 @@ def worth_it(ground: Ground) -> bool:
 def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     """Search everything that can happen. Raises ImportError without `dd`."""
     try:
-        searching = _BddSearch(ground, limits)
+        bdd_search = _BddSearch(ground, limits)
     except _StoppedError:  # at the start, before any rule is taken
         places = len(ground.system.locations)
         locations = tuple(int(place == ground.start // ground.volume) for place in range(places))
         return SearchResult("bdd", 1, 0, locations, frozenset(), (None,) * len(watches), complete=False)
-    return searching.run(watches)
+    return bdd_search.run(watches)
 
 
 def path(ground: Ground, goal: int, limits: SearchLimits) -> list[int] | None:
@@ -270,7 +270,7 @@ def path(ground: Ground, goal: int, limits: SearchLimits) -> list[int] | None:
 
 @attrs.frozen
 class Relation:
-    """A rule: `enabled` is over the values before, `step` sets the changed fields.
+    """A rule: `enabled_set` is over the values before, `step` sets the changed fields.
 
     When the values set do not depend on the changed fields, `step` is over the variables of the values before (`is_simple`), else over
     those of both.
@@ -278,49 +278,55 @@ class Relation:
 
     index: int
     rule: GroundRule
-    enabled: Node
+    enabled_set: Node
     step: Node
-    written: frozenset[int]
+    written_fields: frozenset[int]
     is_simple: bool
     _circuits: Circuits
-    _changed: frozenset[str]
-    _renamed: dict[str, str]
+    _changed_names: frozenset[str]
+    _name_map: dict[str, str]
 
     def image(self, before: Node) -> Node:
         """Return what follows from a set by this rule."""
-        circuits, able = self._circuits, before & self.enabled
-        if not self.written or able == circuits.false:
+        circuits, able = self._circuits, before & self.enabled_set
+        if not self.written_fields or able == circuits.false:
             return able
         if self.is_simple:
-            return circuits.manager.exist(self._changed, able) & self.step
-        return circuits.manager.let(self._renamed, joined(circuits.manager, able, self.step, self._changed))
+            return circuits.manager.exist(self._changed_names, able) & self.step
+        return circuits.manager.let(
+            self._name_map, relational_product(circuits.manager, able, self.step, self._changed_names)
+        )
 
     def before(self, number: int) -> Node:
         """Return the configurations from which this rule leads to one configuration."""
         circuits = self._circuits
-        kept = circuits.cube(number, set(circuits.order) - self.written) & self.enabled
-        if not self.written:
-            return kept
-        values = circuits.assignment(number, self.written)
+        sources = circuits.cube(number, set(circuits.order) - self.written_fields) & self.enabled_set
+        if not self.written_fields:
+            return sources
+        values = circuits.assignment(number, self.written_fields)
         if not self.is_simple:
-            values = {later: values[now] for later, now in self._renamed.items()}
-        return kept & circuits.manager.let(values, self.step)
+            values = {later: values[now] for later, now in self._name_map.items()}
+        return sources & circuits.manager.let(values, self.step)
 
 
 def relations(circuits: Circuits, ground: Ground) -> list[list[Relation]]:
     """Return the rules of each location as relations; equal updates share one."""
     steps: dict[tuple[tuple[int, Expr], ...], tuple[Node, bool]] = {}
-    found: list[list[Relation]] = [[] for _ in ground.system.locations]
+    relations_by_place: list[list[Relation]] = [[] for _ in ground.system.locations]
     for index, rule in enumerate(ground.rules):
         if rule.updates not in steps:
             steps[rule.updates] = _step(circuits, ground, rule)
-        written = frozenset(field for field, _ in rule.updates)
-        pairs = [pair for field in written for pair in zip(circuits.now[field], circuits.later[field], strict=True)]
-        changed, renamed = frozenset(now for now, _ in pairs), {later: now for now, later in pairs}
-        enabled = circuits.truth(rule.condition)
+        written_fields = frozenset(field for field, _ in rule.updates)
+        pairs = [
+            pair for field in written_fields for pair in zip(circuits.now[field], circuits.later[field], strict=True)
+        ]
+        changed_names, name_map = frozenset(now for now, _ in pairs), {later: now for now, later in pairs}
+        enabled_set = circuits.truth(rule.condition)
         step, is_simple = steps[rule.updates]
-        found[rule.source].append(Relation(index, rule, enabled, step, written, is_simple, circuits, changed, renamed))
-    return found
+        relations_by_place[rule.source].append(
+            Relation(index, rule, enabled_set, step, written_fields, is_simple, circuits, changed_names, name_map)
+        )
+    return relations_by_place
 
 
 def _step(circuits: Circuits, ground: Ground, rule: GroundRule) -> tuple[Node, bool]:
@@ -330,8 +336,8 @@ def _step(circuits: Circuits, ground: Ground, rule: GroundRule) -> tuple[Node, b
     return circuits.all_of(circuits.becomes(variables[index], index, value) for index, value in rule.updates), is_simple
 
 
-def joined(manager: Any, left: Node, right: Node, variables: frozenset[str]) -> Node:  # noqa: ANN401  (dd has no types)
-    """Return what two nodes have in common, whatever the values of some variables; in one pass where dd can."""
+def relational_product(manager: Any, left: Node, right: Node, variables: frozenset[str]) -> Node:  # noqa: ANN401  (dd has no types)
+    """Return the conjunction of two nodes with some variables quantified away, in one pass where dd can."""
     if type(manager).__module__ != "dd.cudd":
         return manager.exist(variables, left & right)
     from dd.cudd import and_exists
@@ -340,7 +346,7 @@ def joined(manager: Any, left: Node, right: Node, variables: frozenset[str]) -> 
 
 
 class Counter:
-    """How many assignments to some variables make nodes true, as exact whole numbers; dd's own count is a float.
+    """Counts the assignments to some variables that make nodes true, as exact whole numbers; dd's own count is a float.
 
     The nodes may depend on these variables alone, and the manager's order must not change meanwhile. Counts of some nodes are
     remembered from call to call.
@@ -352,28 +358,30 @@ class Counter:
         variables = circuits.all_now()
         self._rank = {name: rank for rank, name in enumerate(variables)}
         self._total = len(variables)
-        self._known: dict[int, tuple[Node, int]] = {}  # the node is kept, so that its number stays its own
+        self._counts: dict[
+            int, tuple[Node, int]
+        ] = {}  # the node is stored as well, so that no other node gets its number
 
     def count(self, node: Node) -> int:
         """Count the assignments of a node."""
-        if len(self._known) > self._MOST_REMEMBERED:
-            self._known.clear()
+        if len(self._counts) > self._MOST_REMEMBERED:
+            self._counts.clear()
         todo = [self._regular(node)]
         while todo:
             here = todo[-1]
             children = [] if here.var is None else [here.low, here.high]
-            missing = [child for child in map(self._regular, children) if int(child) not in self._known]
-            if missing and int(here) not in self._known:
+            missing = [child for child in map(self._regular, children) if int(child) not in self._counts]
+            if missing and int(here) not in self._counts:
                 todo.extend(missing)
                 continue
             todo.pop()
-            self._known[int(here)] = (here, self._counted(here))
+            self._counts[int(here)] = (here, self._count_from(here))
         return self._below(node, 0)
 
     def _regular(self, node: Node) -> Node:
         return ~node if node.negated else node
 
-    def _counted(self, node: Node) -> int:
+    def _count_from(self, node: Node) -> int:
         """Count over the variables from a regular node's own on."""
         if node.var is None:
             return 1
@@ -384,9 +392,9 @@ class Counter:
         """Count over the variables from a rank on."""
         regular = self._regular(node)
         own = self._total if regular.var is None else self._rank[regular.var]
-        count = self._known[int(regular)][1]
-        counted = (1 << (self._total - own)) - count if node.negated else count
-        return counted << (own - rank)
+        count = self._counts[int(regular)][1]
+        total = (1 << (self._total - own)) - count if node.negated else count
+        return total << (own - rank)
 
 
 class _StoppedError(Exception):
@@ -400,7 +408,7 @@ class _BddSearch:
         self._circuits = Circuits(ground, self._manager, self._ask)
         with _within_memory():
             self._relations = relations(self._circuits, ground)
-        self._reached = self._nothing()
+        self._reached_sets = self._nothing()
         self._count = Counter(self._circuits).count
 
     def run(self, watches: Sequence[GroundWatch]) -> SearchResult:
@@ -412,19 +420,19 @@ class _BddSearch:
                 hits = self._nearest(watches)
         except _StoppedError:
             complete = False
-        return self._found(hits, complete=complete)
+        return self._result(hits, complete=complete)
 
     def _saturate(self) -> None:
         """Take all rules until nothing is new."""
         fresh, rounds = self._start(), 0
-        self._reached = list(fresh)
+        self._reached_sets = list(fresh)
         while self._any(fresh):
             for source in range(len(fresh)):
                 before, fresh[source] = fresh[source], self._circuits.false
                 if before != self._circuits.false:
                     self._leave(source, before, fresh)
             rounds += 1
-            count = sum(map(self._count, self._reached))
+            count = sum(map(self._count, self._reached_sets))
             self._limits.progress(count, rounds)
             if count > self._limits.max_states:
                 raise _StoppedError
@@ -433,29 +441,29 @@ class _BddSearch:
         for relation in self._relations[source]:
             self._ask()
             target = relation.rule.target
-            new = relation.image(before) & ~self._reached[target]
+            new = relation.image(before) & ~self._reached_sets[target]
             if new != self._circuits.false:
-                self._reached[target] |= new
+                self._reached_sets[target] |= new
                 fresh[target] |= new
                 if target == source:
                     before |= new
 
     def _ask(self) -> None:
-        if self._limits.expired() or _crowded(self._manager):
+        if self._limits.is_expired() or _is_crowded(self._manager):
             raise _StoppedError
 
     def _layers(self) -> Iterator[list[Node]]:
         """Yield the sets of configurations at each distance from the start, by location."""
-        layer, known = self._start(), self._nothing()
+        layer, known_sets = self._start(), self._nothing()
         while self._any(layer):
             yield layer
-            known = [old | new for old, new in zip(known, layer, strict=True)]
+            known_sets = [old | new for old, new in zip(known_sets, layer, strict=True)]
             following = self._nothing()
             for source, before in enumerate(layer):
                 for relation in self._relations[source] if before != self._circuits.false else ():
                     self._ask()
                     target = relation.rule.target
-                    following[target] |= relation.image(before) & ~known[target]
+                    following[target] |= relation.image(before) & ~known_sets[target]
             layer = following
 
     def _nothing(self) -> list[Node]:
@@ -471,8 +479,8 @@ class _BddSearch:
 
     def _nearest(self, watches: Sequence[GroundWatch]) -> tuple[int | None, ...]:
         circuits, hits = self._circuits, dict[int, int]()
-        seen = [(index, watch.location, circuits.truth(watch.condition)) for index, watch in enumerate(watches)]
-        open_ = [item for item in seen if self._reached[item[1]] & item[2] != circuits.false]
+        watch_nodes = [(index, watch.location, circuits.truth(watch.condition)) for index, watch in enumerate(watches)]
+        open_ = [item for item in watch_nodes if self._reached_sets[item[1]] & item[2] != circuits.false]
         layers = self._layers()
         while open_:
             layer, left = next(layers), []
@@ -481,7 +489,7 @@ class _BddSearch:
                 if there == circuits.false:
                     left.append((index, place, condition))
                 else:
-                    hits[index] = place * self._ground.volume + circuits.picked(there)
+                    hits[index] = place * self._ground.volume + circuits.pick(there)
             open_ = left
         return tuple(hits.get(index) for index in range(len(watches)))
 
@@ -512,13 +520,13 @@ class _BddSearch:
                 if relation.rule.target == place:
                     there = here & relation.before(number)
                     if there != self._circuits.false:
-                        return source * self._ground.volume + self._circuits.picked(there)
+                        return source * self._ground.volume + self._circuits.pick(there)
         raise AssertionError("a configuration of a layer has one before it")
 
-    def _found(self, hits: tuple[int | None, ...], *, complete: bool) -> SearchResult:
-        count, reached = self._count, self._reached
-        locations = tuple(map(count, reached))
-        times = {r.index: count(reached[r.rule.source] & r.enabled) for here in self._relations for r in here}
+    def _result(self, hits: tuple[int | None, ...], *, complete: bool) -> SearchResult:
+        count, sets = self._count, self._reached_sets
+        locations = tuple(map(count, sets))
+        times = {r.index: count(sets[r.rule.source] & r.enabled_set) for here in self._relations for r in here}
         taken = frozenset(index for index, number in times.items() if number)
         return SearchResult("bdd", sum(locations), sum(times.values()), locations, taken, hits, complete)
 
@@ -534,7 +542,7 @@ def _manager() -> Any:  # noqa: ANN401  (dd has no types)
             """A manager that does not print its nodes as it is forgotten, because some are still named somewhere."""
 
             def __del__(self) -> None:
-                """Say nothing."""
+                """Do nothing."""
 
         manager = autoref.BDD()
         manager._bdd = inner = Quiet()  # noqa: SLF001  (there is no other way to give it one)
@@ -547,7 +555,7 @@ def _manager() -> Any:  # noqa: ANN401  (dd has no types)
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Make a limit of what CUDD's package raises when there is no more memory: that an operation gave no node, or failed."""
+    """Turn into a limit what CUDD's package raises when there is no more memory: that an operation returned no node, or failed."""
     try:
         yield
     except (ValueError, RuntimeError) as fault:
@@ -556,7 +564,7 @@ def _within_memory() -> Iterator[None]:
         raise
 
 
-def _crowded(manager: Any) -> bool:  # noqa: ANN401  (dd has no types)
+def _is_crowded(manager: Any) -> bool:  # noqa: ANN401  (dd has no types)
     """Return whether there are too many nodes, where the package does not see to it itself."""
     if type(manager).__module__ == "dd.cudd" or len(manager) <= MAX_NODES:
         return False

@@ -1,17 +1,15 @@
-"""A ground system as a C99 program that searches it.
+"""Search with a program in C that is written for the machine, compiled, and called in this process. The compiler is passed in.
 
-Takes a `Ground` and watches, gives text: a function for each location, and around them what is the same for every machine. No name of the
-document is in it: locations, fields, rules and watches are numbered. Arithmetic that could leave 64 bits is refused, so what the program
-computes is what Python would. A search goes layer by layer. The configurations of a layer lie by location, each as its data alone. What is
-offered to a location where configurations must be remembered waits in a ring until its memory has been fetched.
+`source` takes a `Ground` and watches, gives C99 text: a function for each location, and around them what is the same for every machine. No
+name of the document is in it: locations, fields, rules and watches are numbered. Arithmetic that could leave 64 bits is refused, so the
+program computes what Python would. A search goes layer by layer. The configurations of a layer are stored by location, each as its data
+alone. What is offered to a location where configurations must be remembered waits in a ring until its memory has been fetched.
 
-Search with a program in C that is written for the machine, compiled, and called in this process. The compiler is handed in.
-
-Memory, which stays below a bound: what is known, a bit for each number of the locations where configurations must be remembered, or
-a hash table of 8-byte slots when those are too many (three eighths to three quarters of the slots are used, and while it grows the old
-table is there too); two layers of the search; and, in a fifth of the bound that is set aside, all layers, for as long as they fit: after that
-none is kept. In layers a configuration takes 4 bytes, or 8 when its data have more than 32 bits. A search for which the rest is too small is
-stopped and is not complete.
+Memory stays below a bound. It holds what is known: a bit for each number of the locations where configurations must be remembered, or a
+hash table of 8-byte slots when those are too many (three eighths to three quarters of the slots are used, and while it grows the old table
+is there too). It holds two layers of the search. A fifth of the bound is for all layers, for as long as they fit; after that none is kept.
+In layers a configuration takes 4 bytes, or 8 when its data have more than 32 bits. A search for which the rest is too small is stopped and
+is not complete.
 """
 
 from array import array
@@ -29,13 +27,13 @@ _Look = tuple[int, Expr]
 
 
 class TooWideError(Exception):
-    """Raised when some number could lie outside 64 bits: this machine is not for the compiled engine."""
+    """Raised when some number may need more than 64 bits: the compiled engine cannot search this machine."""
 
 
 def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> str:
     """Write the program; with `bitmap`, what is known is a bit for each number, else it is in a hash table. Raises TooWideError."""
-    found = plan(ground)
-    numbers = numbers_to_remember(ground, found)
+    search_plan = plan(ground)
+    numbers = numbers_to_remember(ground, search_plan)
     if numbers > _HIGHEST:
         raise TooWideError(f"{numbers} configurations do not have numbers of 64 bits")
     head = {
@@ -47,29 +45,29 @@ def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> s
         "WATCHES": max(1, len(watches)),
     }
     defines = "".join(f"#define {name} {value}\n" for name, value in head.items())
-    return defines + SEARCH.replace("@VISITS@", "\n".join(_visits(ground, found, watches)))
+    return defines + SEARCH.replace("@VISITS@", "\n".join(_visits(ground, search_plan, watches)))
 
 
-def numbers_to_remember(ground: Ground, found: SearchPlan) -> int:
+def numbers_to_remember(ground: Ground, search_plan: SearchPlan) -> int:
     """Return how many numbers there are at the locations where configurations must be remembered."""
-    return ground.volume * len(found.remembered)
+    return ground.volume * len(search_plan.remembered_places)
 
 
-def _visits(ground: Ground, found: SearchPlan, watches: Sequence[GroundWatch]) -> Iterator[str]:
+def _visits(ground: Ground, search_plan: SearchPlan, watches: Sequence[GroundWatch]) -> Iterator[str]:
     """Write for each location a function that looks at some of its configurations, and the table of them."""
     looks: dict[int, list[_Look]] = {}
     for index, watch in enumerate(watches):
         looks.setdefault(watch.location, []).append((index, watch.condition))
-    base = {place: slot * ground.volume for slot, place in enumerate(sorted(found.remembered))}
-    busy = [place for place, steps in enumerate(found.steps) if steps or place in looks]
+    base = {place: slot * ground.volume for slot, place in enumerate(sorted(search_plan.remembered_places))}
+    busy = [place for place, steps in enumerate(search_plan.steps) if steps or place in looks]
     for place in busy:
         yield f"static void visit_{place}(struct search *s, const DATA *data, uint64_t count)"
         yield "{"
-        yield from _visit(ground, place, found.steps[place], looks.get(place, []), base)
+        yield from _visit(ground, place, search_plan.steps[place], looks.get(place, []), base)
         yield "}"
     first = _offer(0, _natural(ground.start), base)
     yield f"static void begin(struct search *s) {{ {first} }}"
-    visitors = dict.fromkeys(range(len(found.steps)), "0") | {place: f"visit_{place}" for place in busy}
+    visitors = dict.fromkeys(range(len(search_plan.steps)), "0") | {place: f"visit_{place}" for place in busy}
     yield f"static const visitor VISITORS[LOCATIONS] = {{{', '.join(visitors.values())}}};"
     bases = (f"UINT64_C({base.get(place, 0)})" for place in visitors)
     yield f"static const uint64_t BASES[LOCATIONS] = {{{', '.join(bases)}}};"
@@ -87,9 +85,9 @@ def _visit(
     for index, condition in looks:
         yield f"        if (!s->is_hit[{index}] && {writer.text(condition)}) hit(s, {index}, {place}, d);"
     for number, step in enumerate(steps):
-        offered = "" if step.stays else f" {_offer(step.rule.target, writer.after(step), base)}"
+        offer = "" if step.stays else f" {_offer(step.rule.target, writer.after(step), base)}"
         when = "" if step.rule.condition == TRUE else f"if ({writer.text(step.rule.condition)}) "
-        yield f"        {when}{{ t{number}++;{offered} }}"
+        yield f"        {when}{{ t{number}++;{offer} }}"
     yield "        (void)d;"
     yield "    }"
     for number, step in enumerate(steps):
@@ -107,9 +105,9 @@ def _offer(place: int, data: str, base: dict[int, int]) -> str:
 def _read(ground: Ground, steps: Sequence[RuleStep], looks: Sequence[_Look]) -> list[int]:
     """Return the fields that are read at a location."""
     exprs = [step.rule.condition for step in steps] + [condition for _, condition in looks]
-    exprs += [value for step in steps for _, value in step.move.computed]
+    exprs += [value for step in steps for _, value in step.move.computed_fields]
     read = {name for expr in exprs for name in names(expr)}
-    read |= {field.name for step in steps for field in step.move.dropped}
+    read |= {field.name for step in steps for field in step.move.dropped_fields}
     return [index for index, field in enumerate(ground.fields) if field.name in read]
 
 
@@ -129,8 +127,8 @@ class _CWriter:
         """Write the data after a step. They are natural numbers modulo 2**32 or 2**64, so nothing in between matters."""
         move = step.move
         parts = [f"d + (DATA)UINT64_C({move.shift % 2**64})" if move.shift else "d"]
-        parts += [f" - g{self._place[field.name]} * {_natural(field.stride)}" for field in move.dropped]
-        for field, value in move.computed:
+        parts += [f" - g{self._place[field.name]} * {_natural(field.stride)}" for field in move.dropped_fields]
+        for field, value in move.computed_fields:
             parts.append(f" + (DATA)(uint64_t){self.text(value)} * {_natural(field.stride)}")
         return f"(DATA)({''.join(parts)})"
 
@@ -179,11 +177,11 @@ class _CWriter:
                 low, high = self._range(operand)
                 return -high, -low
             case Arithmetic(sign, left, right):
-                return _combined(sign, self._range(left), self._range(right))
+                return _combine_ranges(sign, self._range(left), self._range(right))
         return 0, 1
 
 
-def _combined(sign: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+def _combine_ranges(sign: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     if sign == "+":
         return left[0] + right[0], left[1] + right[1]
     if sign == "-":
@@ -441,7 +439,7 @@ Compile = Callable[[str], CDLL]
 MEMORY_BYTES = 3_840 * 2**20
 #: More rules, watches or locations than this take the compiler too long.
 MAX_PARTS = 4_000
-#: How many configurations are looked at between two looks at the limits: some hundredths of a second.
+#: The limits are checked once for this many configurations: some hundredths of a second.
 _SLICE = 2**18
 _SLICE_DONE, _NO_MEMORY = 0, 3
 
@@ -467,17 +465,17 @@ def search(
     """Search everything that can happen. Raises TooWideError, MemoryError, and what `compile_c` raises."""
     layers_bytes = memory_bytes // 5
     bitmap = numbers_to_remember(ground, plan(ground)) // 8 <= memory_bytes // 10 * 7
-    library = _declared(compile_c(source(ground, watches, bitmap=bitmap)))
+    library = _declare(compile_c(source(ground, watches, bitmap=bitmap)))
     handle = library.dsa_open(memory_bytes - layers_bytes)
     if not handle:
-        raise MemoryError(f"a search may take {memory_bytes} bytes, and so many are not to be had, or too few to begin")
+        raise MemoryError(f"a search may take {memory_bytes} bytes: these cannot be allocated, or are too few to begin")
     try:
         return _CSearch(ground, watches, limits, library, handle, layers_bytes).run()
     finally:
         library.dsa_close(handle)
 
 
-def _declared(library: CDLL) -> CDLL:
+def _declare(library: CDLL) -> CDLL:
     library.dsa_open.restype, library.dsa_open.argtypes = c_void_p, [c_uint64]
     library.dsa_slice.restype, library.dsa_slice.argtypes = c_int, [c_void_p, c_uint64]
     library.dsa_next_layer.restype, library.dsa_next_layer.argtypes = c_int, [c_void_p]
@@ -514,13 +512,13 @@ class _CSearch:
             depth += 1
             if complete:
                 self._keep()
-        return self._found(complete=complete)
+        return self._result(complete=complete)
 
     def _goes_on(self, depth: int) -> bool:
         self._library.dsa_state(self._handle, _address(self._state))
         configurations = self._state[0]
         self._limits.progress(configurations, depth)
-        return configurations <= self._limits.max_states and not self._limits.expired()
+        return configurations <= self._limits.max_states and not self._limits.is_expired()
 
     def _keep(self) -> None:
         """Keep the next layer, unless that would be too much: then no layer is kept any more."""
@@ -534,13 +532,13 @@ class _CSearch:
             self._layers = None
             return
         self._library.dsa_layer(self._handle, _address(pairs), _address(data))
-        found, begin = [], 0
+        layer_parts, begin = [], 0
         for place, count in zip(pairs[::2], pairs[1::2], strict=True):
-            found.append((place, memoryview(data)[begin : begin + count]))
+            layer_parts.append((place, memoryview(data)[begin : begin + count]))
             begin += count
-        self._layers.append(Layer(self._ground.volume, tuple(found)))
+        self._layers.append(Layer(self._ground.volume, tuple(layer_parts)))
 
-    def _found(self, *, complete: bool) -> SearchResult:
+    def _result(self, *, complete: bool) -> SearchResult:
         watches = range(len(self._watches))
         sizes = (len(self._ground.system.locations), len(self._ground.rules), len(watches), len(watches))
         count, taken, place, data = (array("Q", [0]) * max(1, size) for size in sizes)

@@ -1,22 +1,17 @@
-"""What every engine takes and gives.
+"""Engines: what every engine takes and gives, and the parts that they share.
 
-An engine is a function `(Ground, watches, Limits) -> Found`. It searches breadth-first, so that the first configuration at which a
+An engine is a function `(Ground, watches, SearchLimits) -> SearchResult`. It searches breadth-first, so the first configuration at which a
 watch is true is one nearest to the start.
 
-Configurations by their distance from the start, as engines keep them: for each location the data alone.
+A `Layer` holds the configurations at one distance from the start: for each location the data alone, as whole numbers in any sequence
+(lists, arrays of 64 bits, NumPy arrays). Parts may be shared between locations, and are never changed.
 
-Data are whole numbers in any sequence: lists, arrays of 64 bits, NumPy arrays. Parts may be shared between locations, and are never
-changed.
+A `Writer` writes expressions and rules of a ground as Python text over a configuration's data: for one number, or for a NumPy array of
+them. Fields are read by their place (`x3`), so no name that a user wrote becomes part of a program.
 
-Ground expressions and rules as Python text over a configuration's data: for one number, or for a NumPy array of them.
-
-Takes a `Ground`, gives texts that engines put into the functions they generate. Fields are read by their place (`x3`), so no name
-that a user wrote is ever part of a program.
-
-What can be known of a search before it begins: where configurations must be remembered, which rules do the same.
-
-Takes a `Ground`, gives a `SearchPlan`. A location into which one rule alone leads, different configurations to different ones, is entered
-by each configuration once: nothing need be remembered there, and most locations of most machines are like that.
+`plan` finds out before a search where configurations must be remembered, and which rules do the same. When one rule alone leads into a
+location, different configurations to different ones, each configuration enters it once, and nothing need be remembered there. Most
+locations of most machines are like that.
 """
 
 from array import array
@@ -44,21 +39,21 @@ from dsa.expr import (
     Or,
     evaluate,
     names,
-    simplified,
+    simplify,
     walk,
 )
 from dsa.ground_system import Field, Ground, GroundRule, GroundWatch
 
-#: Told now and then: configurations found so far, and steps from the start.
+#: Called now and then with the configurations found so far, and the steps from the start.
 Progress = Callable[[int, int], None]
 
 
 @attrs.frozen
 class SearchLimits:
-    """When to stop: at more than `max_states` configurations, or when `expired` says so. `progress` is told now and then."""
+    """When to stop: at more than `max_states` configurations, or when `is_expired` returns true. `progress` is called now and then."""
 
     max_states: int
-    expired: Callable[[], bool] = lambda: False
+    is_expired: Callable[[], bool] = lambda: False
     progress: Progress = lambda _states, _depth: None
 
 
@@ -66,11 +61,13 @@ class SearchLimits:
 class SearchResult:
     """What a search found.
 
-    `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts). `locations` counts
-    the configurations at each location; `taken` has the indexes of the ground's rules that were taken. `hits` has, for each
-    watch, the number of a configuration nearest to the start at which it is true, or None. `layers` are the configurations' numbers
-    by their distance from the start (the start's layer first), when the engine keeps them. `ended` tells that a watch that ends the search was met: then it is not complete.
-    `known_at` gives data of a location at which steps are known, `known_step` where a step (`plan.Step`) leads from those of them at which it is taken, None for one that is not known.
+    `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts).
+    `locations` counts the configurations at each location; `taken` has the indexes of the ground's rules that were
+    taken. `hits` has, for each watch, the number of a configuration nearest to the start at which it is true, or None.
+    `layers` are the configurations' numbers by their distance from the start (the start's layer first), when the engine
+    keeps them. `is_cut_short`: a watch that ends the search was met, so it is not complete. `known_at` returns the data
+    of a location at which steps are known. `known_step` returns where a `RuleStep` leads from those of them at which it
+    is taken, None for one that is not known.
     """
 
     engine: str
@@ -81,7 +78,7 @@ class SearchResult:
     hits: tuple[int | None, ...]
     complete: bool
     layers: Sequence[Sequence[int]] | None = attrs.field(default=None, repr=False)
-    ended: bool = False
+    is_cut_short: bool = False
     known_at: Callable[[int], Collection[int]] = attrs.field(default=lambda _location: (), repr=False, eq=False)
     known_step: Callable[[Any], Mapping[int, int] | None] = attrs.field(
         default=lambda _step: None, repr=False, eq=False
@@ -89,14 +86,14 @@ class SearchResult:
 
     def is_all(self, limits: SearchLimits) -> bool:
         """Return whether another engine would find no more within these limits."""
-        return self.complete or self.ended or self.configurations > limits.max_states or limits.expired()
+        return self.complete or self.is_cut_short or self.configurations > limits.max_states or limits.is_expired()
 
 
-def stopped_by(found: SearchResult, limits: SearchLimits) -> str:
+def stopped_by(result: SearchResult, limits: SearchLimits) -> str:
     """Name the limit that ended a search."""
-    if found.configurations > limits.max_states:
+    if result.configurations > limits.max_states:
         return f"the limit of {limits.max_states} configurations"
-    return "the time limit" if limits.expired() else "a limit of memory"
+    return "the time limit" if limits.is_expired() else "a limit of memory"
 
 
 Engine = Callable[[Ground, Sequence[GroundWatch], SearchLimits], SearchResult]
@@ -145,10 +142,10 @@ def split(layer: Sequence[int], volume: int) -> Layer:
         return layer
     if isinstance(layer, array) and len(layer) > _SMALL and find_spec("numpy") is not None:
         return _split_array(layer, volume)
-    found: dict[int, list[int]] = {}
+    data_by_location: dict[int, list[int]] = {}
     for number in map(int, layer):
-        found.setdefault(number // volume, []).append(number % volume)
-    return Layer(volume, tuple(found.items()))
+        data_by_location.setdefault(number // volume, []).append(number % volume)
+    return Layer(volume, tuple(data_by_location.items()))
 
 
 def _split_array(layer: "array[int]", volume: int) -> Layer:
@@ -163,13 +160,13 @@ def _split_array(layer: "array[int]", volume: int) -> Layer:
 
 def by_location(layers: Iterable[Layer]) -> dict[int, list[tuple[int, Data]]]:
     """Return for each location its data, nearest first, each with the position of its first configuration among all."""
-    found: dict[int, list[tuple[int, Data]]] = {}
+    data_by_location: dict[int, list[tuple[int, Data]]] = {}
     position = 0
     for layer in layers:
         for location, data in layer.parts:
-            found.setdefault(location, []).append((position, data))
+            data_by_location.setdefault(location, []).append((position, data))
             position += len(data)
-    return found
+    return data_by_location
 
 
 #: The variable that holds the data in every generated text.
@@ -194,84 +191,86 @@ class Writer:
 
     def condition(self, expr: Expr) -> Text:
         """Write a condition of the ground, which is folded already."""
-        written, key = self.ground.known.written, (self.arrays, expr)
-        if key not in written:
-            written[key] = self._bound([expr], lambda phrases: phrases.truth(expr))
-        text: Text = written[key]
+        texts, key = self.ground.conditions.code, (self.arrays, expr)
+        if key not in texts:
+            texts[key] = self._bind([expr], lambda phrases: phrases.truth(expr))
+        text: Text = texts[key]
         return text
 
     def number(self, expr: Expr) -> Text:
         """Write an expression as a number; a condition as 0 or 1."""
-        expr = simplified(expr)
-        return self._bound([expr], lambda phrases: phrases.number(expr))
+        expr = simplify(expr)
+        return self._bind([expr], lambda phrases: phrases.number(expr))
 
     def target(self, rule: GroundRule) -> Text:
         """Write the data after a rule."""
-        written, key = self.ground.known.written, (self.arrays, rule.condition, rule.updates)
-        if key not in written:
-            move = moved(self.ground, rule)
-            written[key] = self._bound([value for _, value in move.computed], lambda phrases: phrases.moved(move))
-        text: Text = written[key]
+        texts, key = self.ground.conditions.code, (self.arrays, rule.condition, rule.updates)
+        if key not in texts:
+            move = data_change(self.ground, rule)
+            texts[key] = self._bind(
+                [value for _, value in move.computed_fields], lambda phrases: phrases.data_after(move)
+            )
+        text: Text = texts[key]
         return text
 
-    def _bound(self, exprs: Iterable[Expr], write: "Callable[[_Phrases], str]") -> Text:
+    def _bind(self, exprs: Iterable[Expr], write: "Callable[[_Phrases], str]") -> Text:
         """Bind the fields that are read more than once."""
         ground = self.ground
         read = Counter(node.name for expr in exprs for node in walk(expr) if isinstance(node, Name))
         often = [field for field in ground.fields if read[field.name] > 1]
-        bindings, named = [], dict[str, str]()
+        bindings, names = [], dict[str, str]()
         for field in often:
-            named[field.name] = f"x{ground.fields.index(field)}"
-            bindings.append((named[field.name], _Phrases(self, {}).field(field)))
-        return Text(tuple(bindings), write(_Phrases(self, named)))
+            names[field.name] = f"x{ground.fields.index(field)}"
+            bindings.append((names[field.name], _Phrases(self, {}).field(field)))
+        return Text(tuple(bindings), write(_Phrases(self, names)))
 
 
 @attrs.frozen
 class DataChange:
-    """What a rule does to the data: adds `shift`, takes the digits of `dropped` away, adds what is `computed` for fields."""
+    """What a rule does to the data: adds `shift`, takes the digits of `dropped_fields` away, adds the computed values of `computed_fields`."""
 
     shift: int
-    dropped: tuple[Field, ...]
-    computed: tuple[tuple[Field, Expr], ...]
+    dropped_fields: tuple[Field, ...]
+    computed_fields: tuple[tuple[Field, Expr], ...]
 
     @property
     def is_constant(self) -> bool:
         """Return whether it adds the same number everywhere."""
-        return not self.dropped and not self.computed
+        return not self.dropped_fields and not self.computed_fields
 
 
-def moved(ground: Ground, rule: GroundRule) -> DataChange:
+def data_change(ground: Ground, rule: GroundRule) -> DataChange:
     """Take a rule's updates apart: what is the same number wherever the rule is taken, and what must be computed."""
-    pins, shift = pinned(rule.condition), 0
-    dropped: list[Field] = []
-    computed: list[tuple[Field, Expr]] = []
+    pins, shift = fixed_values(rule.condition), 0
+    dropped_fields: list[Field] = []
+    computed_fields: list[tuple[Field, Expr]] = []
     for index, value in rule.updates:
-        field, value = ground.fields[index], simplified(value)  # noqa: PLW2901  (the same value, folded)
+        field, value = ground.fields[index], simplify(value)  # noqa: PLW2901  (the same value, folded)
         difference = _difference(field, value, pins)
         if difference is not None:
             shift += difference * field.stride
             continue
-        dropped.append(field)
+        dropped_fields.append(field)
         shift -= field.low * field.stride
         if isinstance(value, Integer | Boolean):
             shift += int(value.value) * field.stride
         else:
-            computed.append((field, value))
-    return DataChange(shift, tuple(dropped), tuple(computed))
+            computed_fields.append((field, value))
+    return DataChange(shift, tuple(dropped_fields), tuple(computed_fields))
 
 
-def pinned(condition: Expr) -> dict[str, int]:
-    """Return the fields that have one value wherever a condition is true, as far as its conjuncts say so themselves."""
-    found: dict[str, int] = {}
+def fixed_values(condition: Expr) -> dict[str, int]:
+    """Return the fields that have one value wherever a condition is true, as far as single conjuncts show that."""
+    values: dict[str, int] = {}
     for part in condition.operands if isinstance(condition, And) else (condition,):
         match part:
             case Name(name):
-                found[name] = 1
+                values[name] = 1
             case Not(Name(name)):
-                found[name] = 0
+                values[name] = 0
             case Compare(Name(name), (("==", Integer(value)),)) | Compare(Integer(value), (("==", Name(name)),)):
-                found[name] = value
-    return found
+                values[name] = value
+    return values
 
 
 def _difference(field: Field, value: Expr, pins: dict[str, int]) -> int | None:
@@ -292,15 +291,15 @@ def _difference(field: Field, value: Expr, pins: dict[str, int]) -> int | None:
 
 @attrs.frozen
 class _Phrases:
-    """Writes parts of texts; `named` has the names of fields that are bound."""
+    """Writes parts of texts; `names` has the names of fields that are bound."""
 
     writer: Writer
-    named: dict[str, str]
+    names: dict[str, str]
 
     def field(self, field: Field) -> str:
         """Write a field's value; a truth value is anything that Python takes as one, or an array of them."""
-        if field.name in self.named:
-            return self.named[field.name]
+        if field.name in self.names:
+            return self.names[field.name]
         if field.is_bool:
             return self._flag(field)
         digit = self._digit(field)
@@ -326,19 +325,19 @@ class _Phrases:
             return f"({text} & {size - 1})"
         return f"((q := {text}) - q // {size} * {size})" if self.writer.arrays else f"({text} % {size})"
 
-    def held(self, field: Field) -> str:
+    def addend(self, field: Field) -> str:
         """Write what a field adds to the data."""
         if _is_power(field.stride) and _is_power(field.size):
             return f"({DATA} & {(field.size - 1) * field.stride})"
         digit = self._digit(field)
         return digit if field.stride == 1 else f"{digit} * {field.stride}"
 
-    def moved(self, move: DataChange) -> str:
+    def data_after(self, move: DataChange) -> str:
         """Write the data after a move."""
         text = DATA + (f" + {move.shift}" if move.shift > 0 else f" - {-move.shift}" if move.shift < 0 else "")
-        for field in move.dropped:
-            text += f" - {self.held(field)}"
-        for field, value in move.computed:
+        for field in move.dropped_fields:
+            text += f" - {self.addend(field)}"
+        for field, value in move.computed_fields:
             text += f" + {self.number(value)} * {field.stride}"
         return text
 
@@ -388,18 +387,18 @@ def _over(number: int) -> str:
 
 def truth_of(writer: Writer, condition: Expr) -> Callable[[Data], Any]:
     """Return a function from data to whether a condition is true at each: a list, or an array of truth values."""
-    written = writer.condition(condition)
+    phrase = writer.condition(condition)
     if writer.arrays:
-        return _of_array(written, f"ones({DATA}.shape, bool) & {written.text}")
-    return _of_list(f"[True if {written.text} else False {loop(written.bindings, 'data')}]")
+        return _of_array(phrase, f"ones({DATA}.shape, bool) & {phrase.text}")
+    return _of_list(f"[True if {phrase.text} else False {loop(phrase.bindings, 'data')}]")
 
 
 def first_where(writer: Writer, condition: Expr) -> Callable[[Data], int | None]:
     """Return a function from data to the first at which a condition is true, or None."""
-    written = writer.condition(condition)
+    phrase = writer.condition(condition)
     if not writer.arrays or isinstance(condition, Boolean):
-        return _of_list(f"next(({DATA} {loop(written.bindings, 'data')} if {written.text}), None)")
-    return _of_array(written, f"int({DATA}[m.argmax()]) if (m := {written.text}).any() else None")
+        return _of_list(f"next(({DATA} {loop(phrase.bindings, 'data')} if {phrase.text}), None)")
+    return _of_array(phrase, f"int({DATA}[m.argmax()]) if (m := {phrase.text}).any() else None")
 
 
 def leads_where(writer: Writer, rule: GroundRule) -> Callable[[Data, int], int | None]:
@@ -409,20 +408,20 @@ def leads_where(writer: Writer, rule: GroundRule) -> Callable[[Data, int], int |
         lines = [f"{name} = {text}" for name, text in (*condition.bindings, *after.bindings)]
         lines.append(f"m = ({after.text} == t) & {condition.text}")
         lines.append(f"return int({DATA}[m.argmax()]) if m.any() else None")
-        return made(f"def made({DATA}, t):\n " + "\n ".join(lines))
+        return generated_function(f"def function({DATA}, t):\n " + "\n ".join(lines))
     bindings = dict((*condition.bindings, *after.bindings)).items()
-    return made(
-        f"def made(data, t):\n return next(({DATA} {loop(bindings, 'data')}"
+    return generated_function(
+        f"def function(data, t):\n return next(({DATA} {loop(bindings, 'data')}"
         f" if {after.text} == t and {condition.text}), None)"
     )
 
 
 def after_all(writer: Writer, rule: GroundRule) -> Callable[[Data], Any]:
     """Return a function from data to the data after a rule, for data at which it is taken."""
-    written = writer.target(rule)
+    phrase = writer.target(rule)
     if writer.arrays:
-        return _of_array(written, written.text)
-    return _of_list(f"[{written.text} {loop(written.bindings, 'data')}]")
+        return _of_array(phrase, phrase.text)
+    return _of_list(f"[{phrase.text} {loop(phrase.bindings, 'data')}]")
 
 
 def loop(bindings: Iterable[Bindings], over: str) -> str:
@@ -430,36 +429,36 @@ def loop(bindings: Iterable[Bindings], over: str) -> str:
     return " ".join([f"for {DATA} in {over}", *(f"for {name} in ({text},)" for name, text in bindings)])
 
 
-def made(program: str, **known: object) -> Callable[..., Any]:
-    """Return the function `made` of a generated program."""
-    there: dict[str, object] = dict(known)
-    exec(_compiled(program), there)  # noqa: S102  (our own text: numbered names, whole numbers)
-    return cast("Callable[..., Any]", there["made"])
+def generated_function(program: str, **constants: object) -> Callable[..., Any]:
+    """Return the function that a generated program defines as `function`."""
+    there: dict[str, object] = dict(constants)
+    exec(_compile_program(program), there)  # noqa: S102  (our own text: numbered names, whole numbers)
+    return cast("Callable[..., Any]", there["function"])
 
 
 @lru_cache(maxsize=4_096)
-def _compiled(program: str) -> CodeType:
+def _compile_program(program: str) -> CodeType:
     return compile(program, "<generated search>", "exec")
 
 
 def _of_list(text: str) -> Callable[[Data], Any]:
-    return made(f"def made(data):\n return {text}")
+    return generated_function(f"def function(data):\n return {text}")
 
 
-def _of_array(written: Text, text: str) -> Callable[[Data], Any]:
+def _of_array(phrase: Text, text: str) -> Callable[[Data], Any]:
     import numpy as np
 
-    lines = [f" {name} = {value}" for name, value in written.bindings]
-    return made("\n".join([f"def made({DATA}):", *lines, f" return {text}"]), ones=np.ones)
+    lines = [f" {name} = {value}" for name, value in phrase.bindings]
+    return generated_function("\n".join([f"def function({DATA}):", *lines, f" return {text}"]), ones=np.ones)
 
 
-#: Whether a rule keeps different configurations apart is tried out on at most so many.
-_TRIED = 256
+#: The most configurations on which a rule is tried, to see whether it keeps different ones apart.
+_MOST_TRIALS = 256
 
 
 @attrs.frozen
 class RuleStep:
-    """A rule of a location. `places` are the ground's rules that it stands for: they differ in what happens alone.
+    """A rule of a location. `places` are the ground's rules that it stands for: they differ only in what happens.
 
     Steps with equal conditions and updates have the very same `move`.
     """
@@ -476,52 +475,54 @@ class RuleStep:
 
 @attrs.frozen
 class SearchPlan:
-    """The steps of each location that can be entered at all; `remembered` are the locations that can be entered twice."""
+    """The steps of each location that can be entered at all; `remembered_places` are the locations that can be entered twice."""
 
     steps: tuple[tuple[RuleStep, ...], ...]
-    remembered: frozenset[int]
+    remembered_places: frozenset[int]
 
 
 def plan(ground: Ground) -> SearchPlan:
-    """Look at the rules of every location that they lead to."""
+    """Return the plan of a search: the steps of every location that rules lead to."""
     steps = steps_of(ground)
-    incoming: dict[int, list[RuleStep]] = {0: []}
+    steps_into: dict[int, list[RuleStep]] = {0: []}
     todo = [0]
     while todo:
         for step in steps[todo.pop()]:
             target = step.rule.target
-            if target not in incoming:
-                incoming[target] = []
+            if target not in steps_into:
+                steps_into[target] = []
                 todo.append(target)
             if not step.stays:
-                incoming[target].append(step)
-    remembered = {place for place, found in incoming.items() if found and _twice(ground, place, found)}
+                steps_into[target].append(step)
+    remembered_places = {
+        place for place, arrivals in steps_into.items() if arrivals and _twice(ground, place, arrivals)
+    }
     return SearchPlan(
-        tuple(here if place in incoming else () for place, here in enumerate(steps)), frozenset(remembered)
+        tuple(here if place in steps_into else () for place, here in enumerate(steps)), frozenset(remembered_places)
     )
 
 
 def steps_of(ground: Ground) -> list[tuple[RuleStep, ...]]:
     """Return the steps of each location."""
     moves: dict[tuple[object, ...], DataChange] = {}
-    shared: dict[tuple[int, int], DataChange] = {}  # what is equal is mostly one object, which is found faster
+    known_moves: dict[tuple[int, int], DataChange] = {}  # equal values are mostly one object, which is a faster key
     steps: dict[tuple[int, int, int], tuple[GroundRule, DataChange, list[int]]] = {}
     for place, rule in enumerate(ground.rules):
-        move = shared.get((id(rule.condition), id(rule.updates)))
+        move = known_moves.get((id(rule.condition), id(rule.updates)))
         if move is None:
             what = (rule.condition, rule.updates)
-            move = moves[what] if what in moves else moves.setdefault(what, moved(ground, rule))
-            shared[id(rule.condition), id(rule.updates)] = move
+            move = moves[what] if what in moves else moves.setdefault(what, data_change(ground, rule))
+            known_moves[id(rule.condition), id(rule.updates)] = move
         steps.setdefault((rule.source, rule.target, id(move)), (rule, move, []))[2].append(place)
-    found: list[list[RuleStep]] = [[] for _ in ground.system.locations]
+    steps_by_location: list[list[RuleStep]] = [[] for _ in ground.system.locations]
     for rule, move, places in steps.values():
-        found[rule.source].append(RuleStep(rule, move, tuple(places)))
-    return [tuple(here) for here in found]
+        steps_by_location[rule.source].append(RuleStep(rule, move, tuple(places)))
+    return [tuple(here) for here in steps_by_location]
 
 
-def _twice(ground: Ground, place: int, incoming: list[RuleStep]) -> bool:
-    """Return whether a configuration there may be met twice, as far as this can be told cheaply."""
-    return place == 0 or len(incoming) > 1 or not injective(ground, incoming[0])
+def _twice(ground: Ground, place: int, steps_into: list[RuleStep]) -> bool:
+    """Return whether a configuration there may be met twice, as far as that can be decided cheaply."""
+    return place == 0 or len(steps_into) > 1 or not injective(ground, steps_into[0])
 
 
 def injective(ground: Ground, step: RuleStep) -> bool:
@@ -529,22 +530,22 @@ def injective(ground: Ground, step: RuleStep) -> bool:
     if step.move.is_constant:
         return True
     rule = step.rule
-    changed = {ground.fields[index].name: value for index, value in rule.updates}
-    read = sorted(names(rule.condition).union(changed, *(names(value) for value in changed.values())))
+    updates = {ground.fields[index].name: value for index, value in rule.updates}
+    read = sorted(names(rule.condition).union(updates, *(names(value) for value in updates.values())))
     fields = [ground.field_named[name] for name in read]
     ranges = [(False, True) if field.is_bool else range(field.low, field.low + field.size) for field in fields]
-    if prod(field.size for field in fields) > _TRIED:  # `product` would hold every range
+    if prod(field.size for field in fields) > _MOST_TRIALS:  # `product` would hold every range
         return False
-    met: set[tuple[object, ...]] = set()
+    results: set[tuple[object, ...]] = set()
     for values in product(*ranges):
         here = dict(zip(read, values, strict=True))
         if evaluate(rule.condition, here) is True:
-            after = tuple(_after(changed, name, here) for name in read)
-            if after in met:
+            after = tuple(_after(updates, name, here) for name in read)
+            if after in results:
                 return False
-            met.add(after)
+            results.add(after)
     return True
 
 
-def _after(changed: dict[str, Expr], name: str, here: dict[str, bool | int]) -> object:
-    return evaluate(changed[name], here) if name in changed else here[name]
+def _after(updates: dict[str, Expr], name: str, here: dict[str, bool | int]) -> object:
+    return evaluate(updates[name], here) if name in updates else here[name]

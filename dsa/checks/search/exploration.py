@@ -1,26 +1,19 @@
-"""Which engine searches which system: by size, by shape, and by what is installed.
+"""Explorations: everything that a machine can do at its parameters' values, with shortest traces.
 
-Every search begins in Python, which needs nothing and is under way at once; most systems are done there. What is larger goes to
-NumPy when it is installed; to C when there is a compiler and what is known would need a hash table; to decision diagrams when more
-configurations are allowed than could be held. Else it stays in Python. Which engine it was is in `Found.engine`.
+Takes a machine and explores its closed system (S1-S12): any outside event that has rows there, any answer of an outstanding effect, any
+armed timer, each with every combination of the verdicts that its rows read. Gives an `Exploration`. Has no clock of its own: a caller who
+wants a time limit or the seconds passes one.
 
-Memory: Python takes up to 150 bytes for each configuration, NumPy up to 60, so a limit on configurations is one on memory; and no engine
-goes beyond a bound of its own, whatever is allowed: it stops, and the search is not complete.
+`automatic` chooses the engine by size, by shape, and by what is installed. Every search begins in Python, which needs nothing and starts at
+once; most systems are finished there. What is larger goes to NumPy when it is installed; to C when there is a compiler and the search would
+need a hash table; to decision diagrams when more configurations are allowed than could be held. Otherwise it stays in Python.
+`SearchResult.engine` names the engine. All engines but the one in Python are imported by name when they are asked for, which most checks
+never do. Python takes up to 150 bytes for each configuration and NumPy up to 60, so `max_states` bounds the memory; and no engine goes
+beyond a bound of its own: it stops there, and the search is not complete.
 
-Only the engine in Python is imported; the others are loaded by name when they are asked, which most checks never do.
-
-Shortest ways to what was found, from a second pass: a search keeps no predecessors, its layers are enough to find them.
-
-Takes a `Ground` and what a search found there. A way of k steps is found by looking through one layer for each step, from the last
-one back: in all at most as long as the search took. Of a search that kept no layers, ways are found by decision diagrams, or after
-searching again.
-
-Everything a machine can do at its parameters' values: exact exploration, with shortest traces.
-
-Takes a machine and explores its closed system (S1-S12): any outside event that has rows here, any answer of an outstanding
-effect, any armed timer, each with every combination of the verdicts that its rows read. Gives an `Exploration`. An engine does the
-search (`automatic` chooses it: by size, and by what is installed). A configuration takes at most some 150 bytes, often 8, so
-`max_states` bounds the memory. Knows no clock: who wants a time limit or the seconds hands one in.
+`ways` finds shortest ways in a second pass, since a search keeps no predecessors: its layers are enough. A way of k steps takes one look
+through a layer for each step, from the last one back: in all at most as long as the search took. Where a search kept no layers, decision
+diagrams find the ways, or the system is searched again.
 """
 
 import importlib
@@ -48,7 +41,7 @@ from dsa.checks.search.engine import (
     stopped_by,
 )
 from dsa.errors import DsaError
-from dsa.expr import FALSE, Expr, Value, all_of, any_of, negated
+from dsa.expr import FALSE, Expr, Value, all_of, any_of, negation
 from dsa.ground_system import Ground, GroundRule, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, step
@@ -58,33 +51,36 @@ from dsa.trace import Trace, follow
 if TYPE_CHECKING:
     from dsa.checks.search.c_engine import Compile
 
-#: Up to so many trials of a rule on a configuration no other engine than Python's is asked. They take some tenths of a second, which is
+#: Up to this many trials of a rule on a configuration, only the engine in Python searches. They take some tenths of a second, which is
 #: what NumPy's import takes of the processor; for a million configurations, if two or three rules concern each.
 TRIALS = 3_000_000
-#: An engine that gives up after so many trials.
-First = Callable[[Ground, Sequence[GroundWatch], SearchLimits, float], SearchResult]
+#: An engine that gives up after a number of trials.
+FirstEngine = Callable[[Ground, Sequence[GroundWatch], SearchLimits, float], SearchResult]
 #: More configurations than this are not held one by one.
-HELD = 1_000_000_000
-#: With fewer configurations at a distance than this, NumPy has nothing to gain.
+MAX_HELD = 1_000_000_000
+#: With fewer configurations at a distance than this, NumPy is not faster.
 _THIN = 32
 
 
-def loaded(engine: str) -> ModuleType:
+def engine_module(engine: str) -> ModuleType:
     """Return the module of an engine that few checks need: `numpy_engine`, `c_engine` or `bdd_engine`."""
     return importlib.import_module(f"dsa.checks.search.{engine}")
 
 
-def automatic(compile_c: "Compile | None" = None, first: First = python_engine.search) -> Engine:
-    """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler. `first` is asked first, for a search of so many trials."""
+def automatic(compile_c: "Compile | None" = None, first: FirstEngine = python_engine.search) -> Engine:
+    """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler.
+
+    `first` searches first, with at most `TRIALS` trials.
+    """
 
     def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
-        found = first(ground, watches, limits, TRIALS)
-        if found.is_all(limits):
-            return found
-        for engine in _for_large(ground, watches, found, limits, compile_c):
+        result = first(ground, watches, limits, TRIALS)
+        if result.is_all(limits):
+            return result
+        for engine in _for_large(ground, watches, result, limits, compile_c):
             try:
                 return engine(ground, watches, limits)
-            except (DsaError, MemoryError):  # no library came of it, or there is no room: the next one
+            except (DsaError, MemoryError):  # no library, or no room: try the next one
                 continue
         return python_engine.search(ground, watches, limits)
 
@@ -93,28 +89,28 @@ def automatic(compile_c: "Compile | None" = None, first: First = python_engine.s
 
 def diagrams_count(ground: Ground) -> bool:
     """Return whether decision diagrams can be expected to count a system that is too large to be held."""
-    return find_spec("dd") is not None and bool(loaded("bdd_engine").worth_it(ground))
+    return find_spec("dd") is not None and bool(engine_module("bdd_engine").worth_it(ground))
 
 
 def _for_large(
     ground: Ground,
     watches: Sequence[GroundWatch],
-    begun: SearchResult,
+    first_result: SearchResult,
     limits: SearchLimits,
     compile_c: "Compile | None",
 ) -> Iterator[Engine]:
-    """Yield the engines to ask for a system that is not small, the best first."""
-    assert begun.layers is not None, "the engine in Python keeps its layers"
-    if limits.max_states > HELD and diagrams_count(ground):
-        yield loaded("bdd_engine").search
-    if begun.configurations < _THIN * len(begun.layers):
+    """Yield the engines for a system that is not small, the best first."""
+    assert first_result.layers is not None, "the engine in Python keeps its layers"
+    if limits.max_states > MAX_HELD and diagrams_count(ground):
+        yield engine_module("bdd_engine").search
+    if first_result.configurations < _THIN * len(first_result.layers):
         return
-    vectors = loaded("numpy_engine")
-    arrays = vectors.installed() and vectors.fits(ground, watches)
+    vectors = engine_module("numpy_engine")
+    arrays = vectors.is_installed() and vectors.fits(ground, watches)
     if arrays and vectors.has_room(ground):
         yield vectors.search
-    if compile_c is not None and loaded("c_engine").fits(ground, watches):
-        yield partial(loaded("c_engine").search, compile_c=compile_c)
+    if compile_c is not None and engine_module("c_engine").fits(ground, watches):
+        yield partial(engine_module("c_engine").search, compile_c=compile_c)
     if arrays:
         yield vectors.search
 
@@ -129,17 +125,17 @@ class Leap:
 
 @attrs.frozen(slots=False)
 class Paths:
-    """The ways to what a search found. Raises ValueError when the search kept no layers."""
+    """The ways to the configurations that a search found. Raises ValueError when the search kept no layers."""
 
     ground: Ground
-    found: SearchResult
+    result: SearchResult
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The configurations by distance and location."""
-        if self.found.layers is None:
-            raise ValueError(f"the engine {self.found.engine} kept no layers, so there are no ways to follow")
-        return tuple(split(layer, self.ground.volume) for layer in self.found.layers)
+        if self.result.layers is None:
+            raise ValueError(f"the engine {self.result.engine} kept no layers, so there are no ways to follow")
+        return tuple(split(layer, self.ground.volume) for layer in self.result.layers)
 
     @cached_property
     def _parts(self) -> tuple[dict[int, Data], ...]:
@@ -162,13 +158,13 @@ class Paths:
             number = before
         return leaps[::-1]
 
-    def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
+    def nearest_taking(self, rules: Collection[int]) -> tuple[int, int] | None:
         """Return a configuration nearest to the start at which one of some rules is taken, and the rule; None when there is none."""
-        wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
+        candidates = [(place, self.ground.rules[place]) for place in sorted(rules)]
         for parts in self._parts:
-            for place, rule in wanted:
+            for place, rule in candidates:
                 if rule.source in parts:
-                    data = self._enabled(rule, parts[rule.source])
+                    data = self._first_enabled(rule, parts[rule.source])
                     if data is not None:
                         return rule.source * self.ground.volume + data, place
         return None
@@ -178,28 +174,28 @@ class Paths:
         location, after = divmod(number, self.ground.volume)
         for place, rule in self._into.get(location, ()):
             data = self._parts[depth].get(rule.source)
-            found = None if data is None else self._leading(place, rule, data, after)
-            if found is not None:
-                return place, rule.source * self.ground.volume + found
+            source_data = None if data is None else self._first_leading(place, rule, data, after)
+            if source_data is not None:
+                return place, rule.source * self.ground.volume + source_data
         raise AssertionError("every configuration has one before it in the layer before its own")
 
     @cached_property
     def _into(self) -> dict[int, list[tuple[int, GroundRule]]]:
         """The rules into each location; of several that do the same, the first."""
-        found: dict[int, list[tuple[int, GroundRule]]] = {}
-        known: set[tuple[object, ...]] = set()
+        rules_by_target: dict[int, list[tuple[int, GroundRule]]] = {}
+        keys: set[tuple[object, ...]] = set()
         for place, rule in enumerate(self.ground.rules):
             key = (rule.source, rule.target, rule.condition, rule.updates)
-            if key not in known:
-                known.add(key)
-                found.setdefault(rule.target, []).append((place, rule))
-        return found
+            if key not in keys:
+                keys.add(key)
+                rules_by_target.setdefault(rule.target, []).append((place, rule))
+        return rules_by_target
 
-    def _enabled(self, rule: GroundRule, data: Data) -> int | None:
-        found = first_where(self._writer(data), rule.condition)(data)
-        return None if found is None else int(found)
+    def _first_enabled(self, rule: GroundRule, data: Data) -> int | None:
+        first = first_where(self._writer(data), rule.condition)(data)
+        return None if first is None else int(first)
 
-    def _leading(self, place: int, rule: GroundRule, data: Data, after: int) -> int | None:
+    def _first_leading(self, place: int, rule: GroundRule, data: Data, after: int) -> int | None:
         writer = self._writer(data)
         if (place, writer.arrays) not in self._leads:
             self._leads[place, writer.arrays] = leads_where(writer, rule)
@@ -215,18 +211,18 @@ class Paths:
 
 @attrs.frozen
 class _Diagrams:
-    """The ways to what decision diagrams found, as `Paths` gives them: each is a search of its own."""
+    """The ways to the configurations that decision diagrams found, as in `Paths`: each is a search of its own."""
 
     ground: Ground
-    found: SearchResult
+    result: SearchResult
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return Paths(self.ground, self.found).layers
+        return Paths(self.ground, self.result).layers
 
     def to(self, number: int) -> list[Leap]:
         try:
-            way = loaded("bdd_engine").path(self.ground, number, self._limits)
+            way = engine_module("bdd_engine").path(self.ground, number, self._limits)
         except ValueError:
             raise KeyError(number) from None
         assert way is not None, "no limit is set"
@@ -236,31 +232,31 @@ class _Diagrams:
             for before, after in pairwise(way)
         ]
 
-    def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
-        wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
-        watches = [GroundWatch(rule.source, rule.condition) for _, rule in wanted]
-        hits = loaded("bdd_engine").search(self.ground, watches, self._limits).hits
-        found = [(hit, place) for hit, (place, _) in zip(hits, wanted, strict=True) if hit is not None]
-        return min(found, key=lambda hit: self.depth(hit[0]), default=None)
+    def nearest_taking(self, rules: Collection[int]) -> tuple[int, int] | None:
+        candidates = [(place, self.ground.rules[place]) for place in sorted(rules)]
+        watches = [GroundWatch(rule.source, rule.condition) for _, rule in candidates]
+        hits = engine_module("bdd_engine").search(self.ground, watches, self._limits).hits
+        pairs = [(hit, place) for hit, (place, _) in zip(hits, candidates, strict=True) if hit is not None]
+        return min(pairs, key=lambda hit: self.depth(hit[0]), default=None)
 
     def depth(self, number: int) -> int:
         return len(self.to(number))
 
     @property
     def _limits(self) -> SearchLimits:
-        return SearchLimits(self.found.configurations)
+        return SearchLimits(self.result.configurations)
 
 
 Ways = Paths | _Diagrams
 
 
-def ways(ground: Ground, found: SearchResult) -> Ways:
-    """Return what finds ways to what was found."""
-    if found.layers is not None:
-        return Paths(ground, found)
-    if found.engine == "bdd":
-        return _Diagrams(ground, found)
-    return Paths(ground, automatic()(ground, (), SearchLimits(found.configurations)))
+def ways(ground: Ground, result: SearchResult) -> Ways:
+    """Return the ways to the configurations of a search."""
+    if result.layers is not None:
+        return Paths(ground, result)
+    if result.engine == "bdd":
+        return _Diagrams(ground, result)
+    return Paths(ground, automatic()(ground, (), SearchLimits(result.configurations)))
 
 
 MAX_STATES = 10_000_000
@@ -281,10 +277,10 @@ class Witness:
 class Exploration:
     """What was reached from the start at the machine's parameter values.
 
-    `transitions` counts accepted (configuration, event, verdicts). `states` are the leaves reached, `rows` the indexes of
-    the rows taken. `refusals` has a nearest witness for each reason and the rows concerned, `deadlocks` a nearest
-    configuration of each state. `complete` is False when a limit was met, which `limit` names: then what is not here is unknown. `also` has, for
-    each condition that was asked for besides, the number of a nearest configuration at which it is true.
+    `transitions` counts accepted (configuration, event, verdicts). `states` are the leaves reached, `rows` the indexes
+    of the rows taken. `refusals` has a nearest witness for each reason and the rows concerned, `deadlocks` a nearest
+    configuration of each state. `complete` is False when a limit was met, which `limit` names: then the rest is
+    unknown. `also` has, for each additional condition, the number of a nearest configuration at which it is true.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -299,7 +295,7 @@ class Exploration:
     limit: str = attrs.field(default="", eq=False, kw_only=True)
     engine: str = attrs.field(default="python", eq=False, kw_only=True)
     ground: Ground = attrs.field(eq=False, repr=False, kw_only=True)
-    found: SearchResult = attrs.field(eq=False, repr=False, kw_only=True)
+    result: SearchResult = attrs.field(eq=False, repr=False, kw_only=True)
     also: tuple[int | None, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
     @property
@@ -311,11 +307,11 @@ class Exploration:
     def rests(self) -> frozenset[str]:
         """The leaves that some configuration reached has with nothing outstanding and no timer armed, final ones apart."""
         system = self.ground.system
-        places = (place for place, count in enumerate(self.found.locations) if count)
-        resting = (place for place in places if system.may_rest(place) and not system.is_final(place))
-        return frozenset(system.locations[place].state for place in resting)
+        places = (place for place, count in enumerate(self.result.locations) if count)
+        rest_places = (place for place in places if system.may_rest(place) and not system.is_final(place))
+        return frozenset(system.locations[place].state for place in rest_places)
 
-    def reached(self) -> Iterator[Configuration]:
+    def all_configurations(self) -> Iterator[Configuration]:
         """Return every configuration, nearest to the start first."""
         return (self.ground.decode(number) for layer in self._ways.layers for number in layer)
 
@@ -333,7 +329,9 @@ class Exploration:
     def trace_taking(self, row: int) -> Trace:
         """Return a shortest trace that ends by taking the row of that index; KeyError when it was never taken."""
         commands = self.ground.system.commands
-        taken = self._ways.taking([r for r in self.found.taken if commands[self.ground.rules[r].command].row == row])
+        taken = self._ways.nearest_taking(
+            [r for r in self.result.taken if commands[self.ground.rules[r].command].row == row]
+        )
         if taken is None:
             raise KeyError(row)
         number, rule = taken
@@ -353,7 +351,7 @@ class Exploration:
 
     @cached_property
     def _ways(self) -> Ways:
-        return ways(self.ground, self.found)
+        return ways(self.ground, self.result)
 
 
 def explore(
@@ -369,13 +367,14 @@ def explore(
 ) -> Exploration:
     """Explore from `start(machine)` until nothing is new, or until a limit.
 
-    `time_limit_s` needs a `clock` that gives seconds; ValueError without one. `progress` is told now and then how many
+    `time_limit_s` needs a `clock` that gives seconds; ValueError without one. `progress` is called now and then with how many
     configurations were found, and how far from the start. The start is assumed to lie in its domains. `system` is the machine's closed
-    system, where it is known. `also` are conditions at locations to look out for besides: the exploration's `also` says where
-    each is met.
+    system, where it is known. `also` are additional conditions at locations to look out for: the exploration's `also` has where each is met.
     """
     limits = limits_until(max_states, time_limit_s, clock, progress)
-    return explored(system or closed_system(machine, limits.expired), limits, clock=clock, engine=engine, also=also)
+    return explore_system(
+        system or closed_system(machine, limits.is_expired), limits, clock=clock, engine=engine, also=also
+    )
 
 
 def limits_until(
@@ -390,10 +389,10 @@ def limits_until(
     if clock is None:
         raise ValueError("a time limit needs a clock")
     ends_s = clock() + time_limit_s
-    return attrs.evolve(limits, expired=lambda: clock() >= ends_s)
+    return attrs.evolve(limits, is_expired=lambda: clock() >= ends_s)
 
 
-def explored(
+def explore_system(
     system: System,
     limits: SearchLimits,
     *,
@@ -404,57 +403,57 @@ def explored(
 ) -> Exploration:
     """Explore a closed system within limits; `hurries` is for `ground`, the rest is as in `explore`."""
     began_s = clock() if clock else 0.0
-    lookout = _Lookout(ground(system, hurries=hurries, expired=limits.expired), also)
-    found = (engine or automatic())(lookout.ground, lookout.watches, limits)
-    exploration = lookout.result(found)
-    limit = "" if found.complete else stopped_by(found, limits)
+    lookout = _Lookout(ground(system, hurries=hurries, is_late=limits.is_expired), also)
+    result = (engine or automatic())(lookout.ground, lookout.watches, limits)
+    exploration = lookout.result(result)
+    limit = "" if result.complete else stopped_by(result, limits)
     return attrs.evolve(exploration, limit=limit, seconds=clock() - began_s if clock else None)
 
 
 class _Lookout:
-    """What an exploration looks out for besides the reachable: every fault, and every state without a way on."""
+    """The watches of an exploration: every fault, every state without a way on, and additional conditions."""
 
-    def __init__(self, grounded: Ground, also: Sequence[tuple[int, Expr]]) -> None:
-        self.ground = grounded
-        system = grounded.system
-        faults = [(fault.location, _seen_when(grounded, fault)) for fault in system.faults]
-        stuck = list(_deadlocks(grounded))
-        wanted = grounded.watches([*faults, *stuck])
-        things: list[SystemFault | None] = [*system.faults, *(None for _ in stuck)]
-        pairs = [(watch, thing) for watch, thing in zip(wanted, things, strict=True) if watch is not None]
-        if grounded.hurries:  # what must not happen is all that is asked of a search then
+    def __init__(self, ground: Ground, also: Sequence[tuple[int, Expr]]) -> None:
+        self.ground = ground
+        system = ground.system
+        faults = [(fault.location, _seen_when(ground, fault)) for fault in system.faults]
+        deadlocks = list(_deadlocks(ground))
+        watches = ground.watches([*faults, *deadlocks])
+        things: list[SystemFault | None] = [*system.faults, *(None for _ in deadlocks)]
+        pairs = [(watch, thing) for watch, thing in zip(watches, things, strict=True) if watch is not None]
+        if ground.hurries:  # then a search only has to find what must not happen
             pairs = [(attrs.evolve(watch, ends=_is_wrong(thing)), thing) for watch, thing in pairs]
         self._things = tuple(thing for _, thing in pairs)
-        asked = grounded.watches(also)
+        extra_watches = ground.watches(also)
         self.watches: tuple[GroundWatch, ...] = tuple(
-            w for w in (*(watch for watch, _ in pairs), *asked) if w is not None
+            w for w in (*(watch for watch, _ in pairs), *extra_watches) if w is not None
         )
-        self._is_asked = tuple(watch is not None for watch in asked)
+        self._is_asked = tuple(watch is not None for watch in extra_watches)
 
-    def result(self, found: SearchResult) -> Exploration:
+    def result(self, result: SearchResult) -> Exploration:
         system, machine = self.ground.system, self.ground.system.machine
-        seen = self._nearest_first(found)
-        asked = iter(found.hits[len(self._things) :])
+        hits = self._nearest_first(result)
+        extra_hits = iter(result.hits[len(self._things) :])
         return Exploration(
             machine,
-            found.configurations,
-            found.transitions,
-            frozenset(here.state for here, count in zip(system.locations, found.locations, strict=True) if count),
-            frozenset(system.commands[self.ground.rules[rule].command].row for rule in found.taken),
-            _witnesses(machine, ((fault, configuration) for fault, configuration in seen if fault is not None)),
-            tuple(configuration for fault, configuration in seen if fault is None),
-            found.complete and not system.left_out,
-            engine=found.engine,
+            result.configurations,
+            result.transitions,
+            frozenset(here.state for here, count in zip(system.locations, result.locations, strict=True) if count),
+            frozenset(system.commands[self.ground.rules[rule].command].row for rule in result.taken),
+            _witnesses(machine, ((fault, configuration) for fault, configuration in hits if fault is not None)),
+            tuple(configuration for fault, configuration in hits if fault is None),
+            result.complete and not system.left_out,
+            engine=result.engine,
             ground=self.ground,
-            found=found,
-            also=tuple(next(asked) if is_asked else None for is_asked in self._is_asked),
+            result=result,
+            also=tuple(next(extra_hits) if is_asked else None for is_asked in self._is_asked),
         )
 
-    def _nearest_first(self, found: SearchResult) -> list[tuple[SystemFault | None, Configuration]]:
-        own = found.hits[: len(self._things)]
+    def _nearest_first(self, result: SearchResult) -> list[tuple[SystemFault | None, Configuration]]:
+        own = result.hits[: len(self._things)]
         hits = [(number, place) for place, number in enumerate(own) if number is not None]
-        if len(hits) > 1 and found.layers is not None:
-            depth = Paths(self.ground, found).depth
+        if len(hits) > 1 and result.layers is not None:
+            depth = Paths(self.ground, result).depth
             hits.sort(key=lambda hit: (depth(hit[0]), hit[1]))
         return [(self._things[place], self.ground.decode(number)) for number, place in hits]
 
@@ -464,30 +463,30 @@ def _is_wrong(thing: SystemFault | None) -> bool:
     return thing is not None and thing.reason != "invalid_state"
 
 
-def _seen_when(grounded: Ground, fault: SystemFault) -> Expr:
-    """Return when a fault is one: what comes from outside to a run that is finished at an end is none."""
-    end = grounded.system.end_at(fault.location)
+def _seen_when(ground: Ground, fault: SystemFault) -> Expr:
+    """Return when a fault counts: an event from outside to a run that is finished at an end does not."""
+    end = ground.system.end_at(fault.location)
     if end == FALSE or fault.reason != "invalid_state":
         return fault.condition
-    ways = any_of(rule.condition for rule in grounded.rules_at[fault.location])
-    return all_of([fault.condition, any_of([negated(end), ways])])
+    ways = any_of(rule.condition for rule in ground.rules_at[fault.location])
+    return all_of([fault.condition, any_of([negation(end), ways])])
 
 
-def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
+def _deadlocks(ground: Ground) -> Iterator[tuple[int, Expr]]:
     """Yield when nothing can go on: at locations that are not final, with nothing outstanding and nothing armed."""
-    system: System = grounded.system
-    for place, rules in enumerate(grounded.rules_at):
+    system: System = ground.system
+    for place, rules in enumerate(ground.rules_at):
         if system.may_rest(place) and not system.is_final(place):
-            yield place, negated(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
+            yield place, negation(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
 
 
-def _witnesses(machine: Machine, seen: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:
+def _witnesses(machine: Machine, hits: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:
     """Return the nearest witness for each reason and the rows concerned; for a missing case, for each state and occurrence."""
-    found: dict[tuple[object, ...], Witness] = {}
-    for fault, configuration in seen:
+    witnesses: dict[tuple[object, ...], Witness] = {}
+    for fault, configuration in hits:
         refusal = step(machine, configuration, fault.occurrence)
         assert isinstance(refusal, Refusal), "the system agrees with the reference"
         missing = (configuration.state, fault.occurrence) if fault.reason == "invalid_state" else ()
         key = (refusal.reason, *missing, *map(id, () if missing else refusal.rows))
-        found.setdefault(key, Witness(configuration, fault.occurrence, refusal))
-    return tuple(found.values())
+        witnesses.setdefault(key, Witness(configuration, fault.occurrence, refusal))
+    return tuple(witnesses.values())

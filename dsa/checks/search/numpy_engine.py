@@ -1,8 +1,9 @@
 """Search with NumPy: whole frontiers at once, for a hundred thousand configurations and more.
 
-Data are arrays of 32 or 64 bits. What is known is a byte for each number at the locations that can be entered twice, when those bytes
-are not more than `MAX_BYTES`; else a hash table. Memory for one configuration: 4 or 8 bytes, and at a location where a hash table
-remembers it up to 50 more; a search that might take more than `MEMORY_BYTES` is stopped. Data, and what conditions and updates compute, must stay within 62 bits: `fits` tells.
+Data are arrays of 32 or 64 bits. What is known is a byte for each number at the locations that can be entered twice, when those bytes are
+not more than `MAX_BYTES`; else a hash table. Memory for one configuration: 4 or 8 bytes, and at a location where a hash table remembers it
+up to 50 more; a search that might take more than `MEMORY_BYTES` is stopped. Data, and what conditions and updates compute, must stay within
+62 bits: `fits` tells.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dsa.checks.search.engine import DATA, Data, RuleStep, SearchLimits, SearchResult, Text, Writer, plan
-from dsa.checks.search.python_engine import Frontiers, Known
+from dsa.checks.search.python_engine import FrontierSearch, Memory
 from dsa.expr import Arithmetic, Expr, Integer, Name, children
 from dsa.ground_system import Ground, GroundWatch
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy import int64
     from numpy.typing import NDArray
 
-#: What is known is a byte for each number when those are not more than this in all; only what is touched takes memory.
+#: A byte for each number is remembered when those are not more than this in all; only pages that are used take memory.
 MAX_BYTES = 2**31
 
 
@@ -27,10 +28,10 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
     """Search everything that can happen; ValueError when the system does not fit into 64 bits."""
     if not fits(ground, watches):
         raise ValueError("some number of this system has more than 62 bits, which NumPy's arrays do not hold")
-    return _Arrays(ground, watches, limits, Writer(ground, arrays=True)).run()
+    return _ArraySearch(ground, watches, limits, Writer(ground, arrays=True)).run()
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Return whether NumPy is installed, without importing it."""
     return find_spec("numpy") is not None
 
@@ -42,23 +43,23 @@ def fits(ground: Ground, watches: Sequence[GroundWatch] = ()) -> bool:
 
 def has_room(ground: Ground) -> bool:
     """Return whether there is a byte for each number that may have to be remembered, so that no hash table is needed."""
-    return ground.volume * len(plan(ground).remembered) <= MAX_BYTES
+    return ground.volume * len(plan(ground).remembered_places) <= MAX_BYTES
 
 
 def _largest(ground: Ground, watches: Sequence[GroundWatch]) -> int:
     """Return a bound on all numbers that a search computes."""
     bounds = {field.name: max(abs(field.low), abs(field.low + field.size)) for field in ground.fields}
     exprs = [watch.condition for watch in watches]
-    found = 2 * ground.volume
+    largest = 2 * ground.volume
     for rule in ground.rules:
         exprs.append(rule.condition)
         for index, value in rule.updates:
             field = ground.fields[index]
-            found = max(found, (_bound(value, bounds) + abs(field.low)) * field.stride + ground.volume)
-    return max([found, *(_bound(expr, bounds) for expr in exprs)])
+            largest = max(largest, (_magnitude(value, bounds) + abs(field.low)) * field.stride + ground.volume)
+    return max([largest, *(_magnitude(expr, bounds) for expr in exprs)])
 
 
-def _bound(expr: Expr, bounds: dict[str, int]) -> int:
+def _magnitude(expr: Expr, bounds: dict[str, int]) -> int:
     """Return a bound on the numbers that an expression's evaluation meets."""
     match expr:
         case Integer(value):
@@ -66,10 +67,10 @@ def _bound(expr: Expr, bounds: dict[str, int]) -> int:
         case Name(name):
             return bounds[name]
         case Arithmetic("*", left, right):
-            return _bound(left, bounds) * _bound(right, bounds)
+            return _magnitude(left, bounds) * _magnitude(right, bounds)
         case Arithmetic(_, left, right):
-            return _bound(left, bounds) + _bound(right, bounds)
-    return max((_bound(child, bounds) for child in children(expr)), default=1)
+            return _magnitude(left, bounds) + _magnitude(right, bounds)
+    return max((_magnitude(child, bounds) for child in children(expr)), default=1)
 
 
 _FREE = -1
@@ -93,9 +94,9 @@ class HashTable:
         """Return those of some different numbers that were not met before, and remember them."""
         while 2 * (self._count + len(numbers)) > len(self._slots):
             self._grow()
-        found = self._insert(numbers)
-        self._count += len(found)
-        return found
+        new_numbers = self._insert(numbers)
+        self._count += len(new_numbers)
+        return new_numbers
 
     def _grow(self) -> None:
         old = self._slots[self._slots != _FREE]
@@ -110,19 +111,19 @@ class HashTable:
         fresh = np.zeros(len(numbers), dtype=bool)
         todo = np.arange(len(numbers))
         while len(todo):
-            wanted, at = numbers[todo], places[todo]
+            probes, at = numbers[todo], places[todo]
             there = slots[at]
             free = there == _FREE
-            slots[at[free]] = wanted[free]  # of several numbers for one slot, one stays
-            mine = free & (slots[at] == wanted)
+            slots[at[free]] = probes[free]  # of several numbers for one slot, one stays
+            mine = free & (slots[at] == probes)
             fresh[todo[mine]] = True
-            todo = todo[~mine & (there != wanted)]
+            todo = todo[~mine & (there != probes)]
             places[todo] = (places[todo] + 1) & (len(slots) - 1)
         new: NDArray[Any] = numbers[fresh]
         return new
 
 
-class _Arrays(Frontiers):
+class _ArraySearch(FrontierSearch):
     engine: ClassVar[str] = "numpy"
     slice_size: ClassVar[int] = 2**18
 
@@ -140,40 +141,40 @@ class _Arrays(Frontiers):
 
         return np.array([data], dtype=self._dtype)
 
-    def joined(self, parts: list[Data]) -> Data:
+    def join(self, parts: list[Data]) -> Data:
         import numpy as np
 
         return np.concatenate(parts)
 
-    def nothing_known(self) -> Known:
+    def nothing_known(self) -> Memory:
         import numpy as np
 
         return np.zeros(self.ground.volume, dtype=bool) if self._in_bytes else HashTable()
 
-    def remember(self, known: Known, data: int) -> None:
+    def remember(self, memory: Memory, data: int) -> None:
         if self._in_bytes:
-            known[data] = True
+            memory[data] = True
         else:
-            known.new(self.first(data))
+            memory.new(self.first(data))
 
-    def filtered(self, name: str, condition: Text) -> Iterator[str]:
+    def filter_lines(self, name: str, condition: Text) -> Iterator[str]:
         yield f"{DATA} = data"
-        for bound, text in condition.bindings:
-            yield f"{bound} = {text}"
+        for variable, text in condition.bindings:
+            yield f"{variable} = {text}"
         yield f"{name} = {DATA}[{condition.text}]"
 
-    def entered(self, name: str, step: RuleStep, source: str, known: str | None) -> Iterator[str]:
+    def enter_lines(self, name: str, step: RuleStep, source: str, memory: str | None) -> Iterator[str]:
         after = self.writer.target(step.rule)
         yield f"{DATA} = {source}"
-        for bound, text in after.bindings:
-            yield f"{bound} = {text}"
+        for variable, text in after.bindings:
+            yield f"{variable} = {text}"
         yield f"{name} = {after.text}" if step.move.is_constant else f"{name} = as_numbers({after.text})"
-        if known is None:
+        if memory is None:
             return
         if self._in_bytes:
-            yield f"{name} = {name}[~{known}[{name}]]"
+            yield f"{name} = {name}[~{memory}[{name}]]"
             if not step.move.is_constant:
                 yield f"{name} = unique({name})"
-            yield f"{known}[{name}] = True"
+            yield f"{memory}[{name}] = True"
         else:
-            yield f"{name} = {known}.new({name if step.move.is_constant else f'unique({name})'})"
+            yield f"{name} = {memory}.new({name if step.move.is_constant else f'unique({name})'})"

@@ -1,12 +1,10 @@
 """Searches of a system at its machine's parameter values, and what is read off them.
 
-Takes a system and what to look out for, gives a `FinishedSearch`: where each thing is met first, shortest ways, the graph. What is found are
-numbers of a `Ground`; the graph has positions, the start's 0, nearest first.
+Takes a system and sights to look out for, gives a `FinishedSearch`: where each sight is met first, shortest ways, the graph. Configurations
+are numbers of a `Ground`; the graph has positions, the start's 0, nearest first.
 
-Whether Q may be owed for ever after P, in everything that a search found: `leads to`, under fairness.
-
-Takes a search of what was observed (`dsa.checks.observers`), gives the configurations at which a run may owe Q for ever, a way there, and the effects
-without whose answers it might.
+`Obligations` decides `leads to` under fairness, from a search of an observed system (`dsa.checks.observers`): it gives the configurations
+at which a run may owe Q for ever after P, a way there, and the effects without whose answers it might.
 """
 
 from collections import deque
@@ -15,10 +13,10 @@ from functools import cached_property, partial
 
 import attrs
 
-from dsa.checks.observers import WAITING, Observer, WatchedCondition
+from dsa.checks.observers import OBLIGATION, Observer, WatchedCondition
 from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.checks.search.exploration import Ways, automatic, ways
-from dsa.checks.search.state_graph import StateGraph, cycles, cycles_within, graph, marked
+from dsa.checks.search.state_graph import StateGraph, cycles, cycles_within, graph, marked_positions
 from dsa.declarations import LeadsTo
 from dsa.expr import Expr, Name, any_of, evaluate
 from dsa.ground_system import Ground, ground
@@ -42,7 +40,7 @@ class FinishedSearch:
     """A search that is over. `hits` has one for each group of sights that was met."""
 
     ground: Ground
-    found: SearchResult
+    result: SearchResult
     hits: tuple[Hit | None, ...] = ()
 
     @property
@@ -52,8 +50,8 @@ class FinishedSearch:
 
     @property
     def complete(self) -> bool:
-        """Return whether everything was laid out and searched."""
-        return self.found.complete and not self.system.left_out
+        """Return whether everything was searched."""
+        return self.result.complete and not self.system.left_out
 
     @cached_property
     def is_listed(self) -> bool:
@@ -86,12 +84,12 @@ class FinishedSearch:
 
     @cached_property
     def _ways(self) -> Ways:
-        return ways(self.ground, self.found)
+        return ways(self.ground, self.result)
 
     @cached_property
     def graph(self) -> StateGraph:
-        """Everything found and every step between; ValueError when the search is not complete, or found too much to list."""
-        return graph(self.ground, attrs.evolve(self.found, layers=self._ways.layers))
+        """All configurations and every step between them; ValueError when the search is not complete, or found too much to list."""
+        return graph(self.ground, attrs.evolve(self.result, layers=self._ways.layers))
 
     def position(self, number: int) -> int:
         """Return the position of a configuration in the graph; slow."""
@@ -117,27 +115,29 @@ class FinishedSearch:
 
 
 def search(
-    seen: Observer, limits: SearchLimits, engine: Engine | None = None, *, hurries: bool = False
+    observer: Observer, limits: SearchLimits, engine: Engine | None = None, *, hurries: bool = False
 ) -> FinishedSearch:
     """Search an observed system for its sights; `hurries` is for `ground`."""
-    return search_ground(ground(seen.system, hurries=hurries, expired=limits.expired), [seen.sights], limits, engine)
+    return search_ground(
+        ground(observer.system, hurries=hurries, is_late=limits.is_expired), [observer.sights], limits, engine
+    )
 
 
 def search_all(
     system: System, groups: Sequence[Sequence[WatchedCondition]], limits: SearchLimits, engine: Engine | None = None
 ) -> FinishedSearch:
     """Search a system once for several groups of sights: of each, the one that is met first."""
-    return search_ground(ground(system, expired=limits.expired), groups, limits, engine)
+    return search_ground(ground(system, is_late=limits.is_expired), groups, limits, engine)
 
 
 def search_ground(
-    grounded: Ground, groups: Sequence[Sequence[WatchedCondition]], limits: SearchLimits, engine: Engine | None = None
+    ground: Ground, groups: Sequence[Sequence[WatchedCondition]], limits: SearchLimits, engine: Engine | None = None
 ) -> FinishedSearch:
     """Search what can happen in numbers, which may be less than the system allows."""
-    wanted = grounded.watches(conditions(groups))
-    found = (engine or automatic())(grounded, [watch for watch in wanted if watch is not None], limits)
-    hits = iter(found.hits)
-    return searched(grounded, found, groups, [None if watch is None else next(hits) for watch in wanted])
+    watches = ground.watches(conditions(groups))
+    result = (engine or automatic())(ground, [watch for watch in watches if watch is not None], limits)
+    hits = iter(result.hits)
+    return finish_search(ground, result, groups, [None if watch is None else next(hits) for watch in watches])
 
 
 def conditions(groups: Sequence[Sequence[WatchedCondition]]) -> list[tuple[int, Expr]]:
@@ -145,20 +145,20 @@ def conditions(groups: Sequence[Sequence[WatchedCondition]]) -> list[tuple[int, 
     return [(place, any_of(sight.condition for sight in here)) for _, place, here in _places(groups)]
 
 
-def searched(
-    grounded: Ground, found: SearchResult, groups: Sequence[Sequence[WatchedCondition]], numbers: Sequence[int | None]
+def finish_search(
+    ground: Ground, result: SearchResult, groups: Sequence[Sequence[WatchedCondition]], numbers: Sequence[int | None]
 ) -> FinishedSearch:
     """Return what a search found for groups of sights; `numbers` has where each of their `conditions` was met."""
     nearest: list[Hit | None] = [None] * len(groups)
     if any(number is not None for number in numbers):
-        to = ways(grounded, found)
+        to = ways(ground, result)
         for (owner, _, here), number in zip(_places(groups), numbers, strict=True):
             best = nearest[owner]
             if number is not None:
-                hit = _hit(grounded, to, here, number)
+                hit = _hit(ground, to, here, number)
                 if best is None or len(hit.way) < len(best.way):
                     nearest[owner] = hit
-    return FinishedSearch(grounded, found, tuple(nearest))
+    return FinishedSearch(ground, result, tuple(nearest))
 
 
 def _places(groups: Sequence[Sequence[WatchedCondition]]) -> Iterator[tuple[int, int, list[WatchedCondition]]]:
@@ -170,26 +170,35 @@ def _places(groups: Sequence[Sequence[WatchedCondition]]) -> Iterator[tuple[int,
         yield from ((owner, place, here) for place, here in by_place.items())
 
 
-def _hit(grounded: Ground, to: Ways, sights: Sequence[WatchedCondition], number: int) -> Hit:
-    values, place, way = grounded.values(number), number // grounded.volume, _way(grounded, to, number)
+def _hit(ground: Ground, to: Ways, sights: Sequence[WatchedCondition], number: int) -> Hit:
+    values, place, way = ground.values(number), number // ground.volume, _way(ground, to, number)
     for sight in sights:
-        if sight.location == place and evaluate(grounded.grounded(sight.condition), values) is True:
+        if sight.location == place and evaluate(ground.ground_condition(sight.condition), values) is True:
             return Hit(number, (*way, sight.command) if sight.command else way)
     raise AssertionError("some sight of the group is true where its watch is")
 
 
-def _way(grounded: Ground, to: Ways, number: int) -> tuple[GuardedCommand, ...]:
+def _way(ground: Ground, to: Ways, number: int) -> tuple[GuardedCommand, ...]:
     """Return the commands of a shortest way from the start to a configuration that was found."""
-    rules = (grounded.rules[leap.rule] for leap in to.to(number))
-    return tuple(grounded.system.commands[rule.command] for rule in rules)
+    rules = (ground.rules[leap.rule] for leap in to.to(number))
+    return tuple(ground.system.commands[rule.command] for rule in rules)
 
 
+# -- P leads to Q -----------------------------------------------------------------------------------------------------
+# Q stays owed for ever on a run that rests where only outside events could go on, or that repeats a cycle which S12 allows: every promise
+# (outstanding effect, armed timer) of the cycle is kept somewhere on it, or is absent somewhere. With fairness, what is possible again and
+# again must happen; a run that rests is in its last configuration again and again. This is exact: when a component breaks fairness, the rest of
+# it, without the configurations where the event is possible, is searched again. With weak fairness nothing is left: an event that is possible
+# at every configuration and never happens is so in every part too. An effect after `even if` promises nothing, or may end the run where it fails.
+
+
+#: A step: the command, and the position of the configuration it leads to.
 Move = tuple[GuardedCommand, int]
 
 
 @attrs.frozen
 class Lasso:
-    """A way to a configuration, and a cycle through it that can be gone round for ever; without a cycle the run rests there."""
+    """A way to a configuration, and a cycle through it that a run can repeat for ever; without a cycle the run rests there."""
 
     stem: tuple[GuardedCommand, ...]
     cycle: tuple[GuardedCommand, ...] = ()
@@ -198,95 +207,95 @@ class Lasso:
 def happens_with(name: str, command: GuardedCommand) -> bool:
     """Return whether an event, an effect or a verdict (as written: `g.passed`) happens when the command is taken."""
     guard, _, outcome = name.rpartition(".")
-    is_said = any((guard, outcome) == said for said in command.occurrence.verdicts)
+    is_said = any((guard, outcome) == verdict for verdict in command.occurrence.verdicts)
     return is_said or name == command.occurrence.event or name in command.effects
 
 
 class Obligations:
     """The configurations at which Q is owed, in the search of what was observed for a `leads to`. Raises LateError when the time of that is over."""
 
-    def __init__(self, searched: FinishedSearch, form: LeadsTo) -> None:
-        self._searched, self._fair, self._is_weak = searched, form.fair, form.is_weak
-        self._system, self._graph = searched.system, searched.graph
-        self._is_owed = Name(WAITING, "variable")
-        self._timely = searched.ground.timely
+    def __init__(self, result: FinishedSearch, form: LeadsTo) -> None:
+        self._result, self._fair, self._is_weak = result, form.fair, form.is_weak
+        self._system, self._graph = result.system, result.graph
+        self._is_owed = Name(OBLIGATION, "variable")
+        self._timely = result.ground.timely
         self._happen: dict[str, frozenset[int]] = {}
         #: The effects of which no answer is promised, and those whose failure ends the run.
-        self._silent = form.doubted("never answers")
-        self._failing = form.doubted("fails") - searched.system.machine.failures_handled
+        self._silent = form.doubtful_effects("never answers")
+        self._failing_effects = form.doubtful_effects("fails") - result.system.machine.failures_handled
         places = range(len(self._system.locations))
-        self._marks = self._graph.holding(dict.fromkeys(places, self._is_owed))
+        self._marks = self._graph.marks_where(dict.fromkeys(places, self._is_owed))
 
     @property
     def is_ever(self) -> bool:
         """Return whether Q may be owed for ever."""
-        return bool(self._ends_by_asking or self.allowed)
+        return bool(self._ends_by_asking or self.endless_positions)
 
     def lasso(self, without: FinishedSearch | None = None) -> Lasso | None:
-        """Return a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
-        searched = without or self._searched
-        found = [*self._nearest(searched, self.allowed), *self._nearest_asking(searched)]
-        return min(found, key=lambda lasso: len(lasso.stem), default=None)
+        """Return a lasso on which Q is owed for ever, with a shortest stem; only by ways of another search, when one is given."""
+        result = without or self._result
+        lassos = [*self._nearest(result, self.endless_positions), *self._nearest_asking(result)]
+        return min(lassos, key=lambda lasso: len(lasso.stem), default=None)
 
-    def _nearest(self, searched: FinishedSearch, allowed: Collection[int]) -> Iterator[Lasso]:
+    def _nearest(self, result: FinishedSearch, positions: Collection[int]) -> Iterator[Lasso]:
         """Yield the nearest lasso of a search to a position at which a run may owe for ever, if there is any."""
-        for position in sorted(allowed):
+        for position in sorted(positions):
             number = int(self._graph.numbers[position])
-            if searched is self._searched or searched.has(number):
-                part = self.allowed[position]
+            if result is self._result or result.has(number):
+                part = self.endless_positions[position]
                 cycle = self._cycle(position, part) if part else ()
-                yield Lasso(searched.way_to(number), tuple(command for command, _ in cycle))
+                yield Lasso(result.way_to(number), tuple(command for command, _ in cycle))
                 return
 
-    def _nearest_asking(self, searched: FinishedSearch) -> Iterator[Lasso]:
-        """Yield the nearest way of a search to a moment at which an effect without answers is asked for, and may fail, while Q is owed."""
-        for before, command in sorted(self._ends_by_asking, key=lambda asking: asking[0]):
+    def _nearest_asking(self, result: FinishedSearch) -> Iterator[Lasso]:
+        """Yield the nearest way of a search to a moment at which an effect without answers is emitted, and may fail, while Q is owed."""
+        for before, command in sorted(self._ends_by_asking, key=lambda end: end[0]):
             number = int(self._graph.numbers[before])
-            if searched is self._searched or searched.has(number):
-                yield Lasso((*searched.way_to(number), command))
+            if result is self._result or result.has(number):
+                yield Lasso((*result.way_to(number), command))
                 return
 
     @cached_property
-    def allowed(self) -> dict[int, frozenset[int]]:
-        """The positions at which a run may owe for ever: each with the component it goes round, or empty to rest or to end."""
-        found = {at: part for part in self._parts_by(self._silent) for at in part}
-        return found | dict.fromkeys((*self._resting_by(self._silent), *self._ends_outstanding()), frozenset())
+    def endless_positions(self) -> dict[int, frozenset[int]]:
+        """The positions at which a run may owe for ever: each with the component of its cycle, which is empty where the run rests or ends."""
+        parts = {at: part for part in self._parts_by(self._silent) for at in part}
+        return parts | dict.fromkeys((*self._resting_by(self._silent), *self._ends_outstanding()), frozenset())
 
     def relied_on(self) -> tuple[str, ...]:
-        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: each is given up that can be (S12)."""
-        outstanding = {promise for promise in self.promises() if isinstance(promise, str)}
-        given_up, needed = self._silent, []
-        for effect in (name for name in self._system.machine.effects_with_answers if name in outstanding):
+        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: as few as possible (S12)."""
+        promised_effects = {promise for promise in self.promises() if isinstance(promise, str)}
+        given_up, effects_needed = self._silent, []
+        for effect in (name for name in self._system.machine.effects_with_answers if name in promised_effects):
             without = given_up | {effect}
             if self._resting_by(without) or any(True for _ in self._parts_by(without)):
-                needed.append(effect)
+                effects_needed.append(effect)
             else:
                 given_up = without
-        return tuple(needed)
+        return tuple(effects_needed)
 
     def ignored_failures(self) -> tuple[str, ...]:
         """Return the effects whose failure is ignored by a row after which a run may rest while Q is owed, in the order of Effects."""
         system, machine = self._system, self._system.machine
-        ignoring = {
+        ignoring_commands = {
             index
             for index, command in enumerate(system.commands)
             if machine.is_failure(command.occurrence.event) and system.may_rest(command.target)
             and not system.is_final(command.target) and machine.transitions[command.row].is_ignoring
         }  # fmt: skip
-        found = set()
-        for position in self._timely(range(len(self._graph.numbers)) if ignoring else ()):
-            for step, target in self._searched.steps_at(position):
-                index = self._searched.index_at(step)
-                if index in ignoring and self._marks[target]:
-                    found.add(machine.event_named[system.commands[index].occurrence.event].origin)
-        return tuple(effect for effect in machine.effects_with_answers if effect in found)
+        effects = set()
+        for position in self._timely(range(len(self._graph.numbers)) if ignoring_commands else ()):
+            for step, target in self._result.steps_at(position):
+                index = self._result.index_at(step)
+                if index in ignoring_commands and self._marks[target]:
+                    effects.add(machine.event_named[system.commands[index].occurrence.event].origin)
+        return tuple(effect for effect in machine.effects_with_answers if effect in effects)
 
     def _parts_by(self, silent: frozenset[str]) -> Iterator[frozenset[int]]:
         """Yield the components that a run may go round, when these effects need not answer."""
         todo = list(self._cycles)
         while todo:
             part = todo.pop()
-            if self._promised(part) - silent:
+            if self._broken_promises(part) - silent:
                 continue
             unfair = self._unfair(part)
             if unfair:
@@ -301,13 +310,13 @@ class Obligations:
     def _ends_outstanding(self) -> Iterator[int]:
         """Return the positions where an effect is outstanding whose failure would end the run there."""
         locations = enumerate(self._system.locations)
-        places = [place for place, location in locations if location.outstanding & self._failing]
-        return iter(marked(self._graph.holding(dict.fromkeys(places, self._is_owed))) if places else ())
+        places = [place for place, location in locations if location.outstanding & self._failing_effects]
+        return iter(marked_positions(self._graph.marks_where(dict.fromkeys(places, self._is_owed))) if places else ())
 
     @cached_property
     def _ends_by_asking(self) -> tuple[tuple[int, GuardedCommand], ...]:
-        """The moves at whose moment Q is owed and an effect without answers is asked for whose failure would end the run, each with where it starts."""
-        without_answers = self._failing - self._system.machine.answers.keys()
+        """The moves that emit an effect without answers, whose failure would end the run, while Q is owed; each with where it starts."""
+        without_answers = self._failing_effects - self._system.machine.answers.keys()
         places = range(len(self._graph.numbers)) if without_answers else ()
         moves = ((position, *move) for position in self._timely(places) for move in self._moves(position))
         return tuple(
@@ -318,34 +327,34 @@ class Obligations:
 
     def promises(self) -> frozenset[Promise]:
         """Return the promises of all configurations at which something is owed: that they end is what the answer rests on."""
-        places = {self._searched.place(position) for position in marked(self._marks)}
+        places = {self._result.place(position) for position in marked_positions(self._marks)}
         return frozenset().union(*map(self._system.promises, places))
 
     def _resting_by(self, silent: frozenset[str]) -> list[int]:
         """Return the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""
         system = self._system
         places = [place for place in range(len(system.locations)) if not system.promises(place) - silent]
-        resting = marked(self._graph.holding(dict.fromkeys(places, self._is_owed)))
-        able = [self._able(resting, name) for name in self._fair]
-        return [position for position in resting if not any(position in there for there in able)]
+        positions = marked_positions(self._graph.marks_where(dict.fromkeys(places, self._is_owed)))
+        able = [self._able(positions, name) for name in self._fair]
+        return [position for position in positions if not any(position in there for there in able)]
 
     def _moves(self, position: int) -> Iterator[Move]:
-        return self._searched.moves_at(position)
+        return self._result.moves_at(position)
 
     def _promises(self, position: int) -> frozenset[Promise]:
-        return self._system.promises(self._searched.place(position))
+        return self._system.promises(self._result.place(position))
 
     def _inside(self, part: Collection[int]) -> set[int]:
         """Return the indexes of the commands taken inside a component."""
-        steps = ((step, to) for at in self._timely(part) for step, to in self._searched.steps_at(at))
-        return {self._searched.index_at(step) for step, to in steps if to in part}
+        steps = ((step, to) for at in self._timely(part) for step, to in self._result.steps_at(at))
+        return {self._result.index_at(step) for step, to in steps if to in part}
 
-    def _promised(self, part: frozenset[int]) -> frozenset[Promise]:
-        """Return what is promised all the way round and never kept: S12 allows no such run."""
-        places = {self._searched.place(position) for position in part}
+    def _broken_promises(self, part: frozenset[int]) -> frozenset[Promise]:
+        """Return the promises that last all round a component and are never kept: S12 allows no such run."""
+        places = {self._result.place(position) for position in part}
         always = frozenset.intersection(*map(self._system.promises, places))
         commands = self._inside(part) if always else ()
-        return always.difference(*(self._system.commands[index].ended for index in commands))
+        return always.difference(*(self._system.commands[index].endings for index in commands))
 
     def _unfair(self, part: frozenset[int]) -> frozenset[int]:
         """Return the positions where something is possible that is assumed fair and never happens inside.
@@ -361,15 +370,15 @@ class Obligations:
 
     def _able(self, part: Collection[int], name: str) -> frozenset[int]:
         """Return the positions of a component where something is possible."""
-        rules, offsets, happening = self._graph.rules, self._graph.offsets, self._happening(name)
+        rules, offsets, matching_rules = self._graph.rules, self._graph.offsets, self._rules_with(name)
         return frozenset(
-            at for at in self._timely(part) if not happening.isdisjoint(rules[offsets[at] : offsets[at + 1]])
+            at for at in self._timely(part) if not matching_rules.isdisjoint(rules[offsets[at] : offsets[at + 1]])
         )
 
-    def _happening(self, name: str) -> frozenset[int]:
+    def _rules_with(self, name: str) -> frozenset[int]:
         """Return the rules that something happens with."""
         if name not in self._happen:
-            rules, commands = self._searched.ground.rules, self._system.commands
+            rules, commands = self._result.ground.rules, self._system.commands
             self._happen[name] = frozenset(
                 place for place, rule in enumerate(rules) if happens_with(name, commands[rule.command])
             )
@@ -378,47 +387,47 @@ class Obligations:
     def _cycle(self, start: int, part: frozenset[int]) -> list[Move]:
         """Return a way through the component from a position back to it that keeps every promise and is fair."""
         walk: list[Move] = []
-        while (wanted := self._lacking(start, walk)) is not None:
-            walk += self._way(walk[-1][1] if walk else start, part, wanted)
+        while (is_needed := self._missing_move(start, walk)) is not None:
+            walk += self._way(walk[-1][1] if walk else start, part, is_needed)
         return walk
 
-    def _lacking(self, start: int, walk: Sequence[Move]) -> Callable[[Move], bool] | None:
+    def _missing_move(self, start: int, walk: Sequence[Move]) -> Callable[[Move], bool] | None:
         """Return what a walk still lacks, as a move to look for; None when nothing."""
-        visited = [start, *(to for _, to in walk)]
+        visited_positions = [start, *(to for _, to in walk)]
         taken = [command for command, _ in walk]
         for name in self._fair:
-            able = self._able(frozenset(visited), name)
-            possible = len(able) == len(set(visited)) if self._is_weak else bool(able)
+            able = self._able(frozenset(visited_positions), name)
+            possible = len(able) == len(set(visited_positions)) if self._is_weak else bool(able)
             if possible and not any(happens_with(name, command) for command in taken):
                 return partial(self._is_fair_move, name)
         for promise in sorted(self._promises(start) - self._silent, key=str):
-            kept = any(promise in command.ended for command in taken)
-            if not kept and all(promise in self._promises(position) for position in visited):
-                return lambda move: promise in move[0].ended or promise not in self._promises(move[1])
+            is_kept = any(promise in command.endings for command in taken)
+            if not is_kept and all(promise in self._promises(position) for position in visited_positions):
+                return lambda move: promise in move[0].endings or promise not in self._promises(move[1])
         return None if walk and walk[-1][1] == start else lambda move: move[1] == start
 
     def _is_fair_move(self, name: str, move: Move) -> bool:
         command, target = move
         return happens_with(name, command) or (self._is_weak and not self._able(frozenset({target}), name))
 
-    def _way(self, here: int, part: frozenset[int], wanted: Callable[[Move], bool]) -> list[Move]:
-        """Return a shortest way inside the component that ends with a move that is wanted."""
-        arrived: dict[int, tuple[int, Move] | None] = {here: None}
+    def _way(self, here: int, part: frozenset[int], is_wanted: Callable[[Move], bool]) -> list[Move]:
+        """Return a shortest way inside the component whose last move is wanted."""
+        arrivals: dict[int, tuple[int, Move] | None] = {here: None}
         todo = deque([here])
         while todo:
             position = todo.popleft()
             for move in self._moves(position):
-                if move[1] in part and wanted(move):
-                    return [*_back(arrived, position), move]
-                if move[1] in part and move[1] not in arrived:
-                    arrived[move[1]] = (position, move)
+                if move[1] in part and is_wanted(move):
+                    return [*_back(arrivals, position), move]
+                if move[1] in part and move[1] not in arrivals:
+                    arrivals[move[1]] = (position, move)
                     todo.append(move[1])
         raise AssertionError("every move inside a component can be reached in it")
 
 
-def _back(arrived: dict[int, tuple[int, Move] | None], position: int) -> list[Move]:
-    found: list[Move] = []
-    while (step := arrived[position]) is not None:
+def _back(arrivals: dict[int, tuple[int, Move] | None], position: int) -> list[Move]:
+    moves: list[Move] = []
+    while (step := arrivals[position]) is not None:
         position, move = step
-        found.append(move)
-    return found[::-1]
+        moves.append(move)
+    return moves[::-1]

@@ -1,11 +1,10 @@
-"""The graph of what was found: every configuration and every step between them, as flat arrays.
+"""State graphs: every configuration that a search found and every step between them, as flat arrays.
 
-Takes a `Ground` and what a complete search found there, gives a `StateGraph`: in NumPy's arrays when it is installed and the graph is
-large, else in lists. A step takes 24 bytes as an array and up to 100 in lists, a configuration 16 or up to 200.
+Takes a `Ground` and what a complete search found there, gives a `StateGraph`: in NumPy's arrays when it is installed and the graph is large, else in
+lists. A step takes 24 bytes as an array and up to 100 in lists, a configuration 16 or up to 200.
 
-What hangs together in a graph: strongly connected components (Tarjan, 1972), and what a set can be reached from.
-
-Takes a `StateGraph` and marks on its positions. Graphs in arrays are left to SciPy where it is installed.
+`cycles` and `components` give the strongly connected components (Tarjan, 1972), `unable_positions` those from which a set cannot be reached. Graphs in
+arrays are left to SciPy where it is installed.
 """
 
 from array import array
@@ -31,7 +30,7 @@ from dsa.checks.search.engine import (
 from dsa.expr import Expr
 from dsa.ground_system import Ground
 
-#: Below so many configurations, importing NumPy takes longer than doing without.
+#: With fewer configurations than this, importing NumPy takes longer than doing without.
 _SMALL = 50_000
 
 #: Whole numbers: a list, or a NumPy array of 64-bit integers.
@@ -55,7 +54,7 @@ class StateGraph:
     rules: Numbers = attrs.field(repr=False)
     _parts: Mapping[int, "_LocationPart"] = attrs.field(repr=False)
 
-    def holding(self, conditions: Mapping[int, Expr]) -> Numbers:
+    def marks_where(self, conditions: Mapping[int, Expr]) -> Numbers:
         """Return for each position whether a ground condition is true there: `conditions` has one for each location in question.
 
         A `bytearray` of 0 and 1, or a NumPy array of truth values.
@@ -67,11 +66,11 @@ class StateGraph:
             if location not in self._parts:
                 continue
             part = self._parts[location]
-            found = truth_of(writer, condition)(part.data)
+            truths = truth_of(writer, condition)(part.data)
             if arrays:
-                marks[part.positions] = found
+                marks[part.positions] = truths
             else:
-                for position, is_so in zip(part.positions, found, strict=True):
+                for position, is_so in zip(part.positions, truths, strict=True):
                     marks[position] = is_so
         return marks
 
@@ -84,30 +83,30 @@ class _LocationPart:
     positions: Any
 
 
-def graph(ground: Ground, found: SearchResult) -> StateGraph:
+def graph(ground: Ground, result: SearchResult) -> StateGraph:
     """Return the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
-    if not found.complete or found.layers is None:
+    if not result.complete or result.layers is None:
         raise ValueError("only a complete search that kept its layers gives a graph")
-    layers = [split(layer, ground.volume) for layer in found.layers]
+    layers = [split(layer, ground.volume) for layer in result.layers]
     fits = ground.domain_size < 2**62
-    arrays = found.configurations > _SMALL and fits and find_spec("numpy") is not None
-    return _in_arrays(ground, layers) if arrays else _in_lists(ground, layers, found)
+    arrays = result.configurations > _SMALL and fits and find_spec("numpy") is not None
+    return _in_arrays(ground, layers) if arrays else _in_lists(ground, layers, result)
 
 
-def _in_lists(ground: Ground, layers: Sequence[Layer], found: SearchResult) -> StateGraph:
-    parts = {location: _listed(chunks) for location, chunks in by_location(layers).items()}
+def _in_lists(ground: Ground, layers: Sequence[Layer], result: SearchResult) -> StateGraph:
+    parts = {location: _list_part(chunks) for location, chunks in by_location(layers).items()}
     at = {location: dict(zip(part.data, part.positions, strict=True)) for location, part in parts.items()}
     count, steps, writer = sum(map(len, layers)), steps_of(ground), Writer(ground)
     leaps: list[tuple[int, int, int]] = []
     for location, part in parts.items():
-        known = found.known_at(location)
-        fresh = [each for each in part.data if each not in known] if known else part.data
+        known_data = result.known_at(location)
+        fresh = [each for each in part.data if each not in known_data] if known_data else part.data
         for step in steps[location]:
             ground.require_time()
-            taken = found.known_step(step)
+            taken = result.known_step(step)
             data = part.data if taken is None else fresh
-            kept = list(compress(data, truth_of(writer, step.rule.condition)(data))) if data else []
-            pairs = list(zip(kept, after_all(writer, step.rule)(kept) if kept else (), strict=True))
+            data_taken = list(compress(data, truth_of(writer, step.rule.condition)(data))) if data else []
+            pairs = list(zip(data_taken, after_all(writer, step.rule)(data_taken) if data_taken else (), strict=True))
             pairs += [(start, end) for start, end in (taken or {}).items() if start in at[location]]
             start_at, end_at = at[location], at.get(step.rule.target, {})
             for rule in step.places:
@@ -121,7 +120,7 @@ def _in_lists(ground: Ground, layers: Sequence[Layer], found: SearchResult) -> S
     return StateGraph(ground, numbers, list(accumulate(out)), sources, targets, rules, parts)
 
 
-def _listed(chunks: Sequence[tuple[int, Any]]) -> _LocationPart:
+def _list_part(chunks: Sequence[tuple[int, Any]]) -> _LocationPart:
     data = [number for _, chunk in chunks for number in chunk]
     return _LocationPart(data, [position + place for position, chunk in chunks for place in range(len(chunk))])
 
@@ -135,10 +134,10 @@ def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> StateGraph:
     for location, part in parts.items():
         for step in steps[location]:
             ground.require_time()
-            kept = truth_of(writer, step.rule.condition)(part.data)
-            ends = _ends(step, at, after_all(writer, step.rule)(part.data[kept]))
+            mask = truth_of(writer, step.rule.condition)(part.data)
+            ends = _ends(step, at, after_all(writer, step.rule)(part.data[mask]))
             for rule in step.places:
-                for column, values in zip(columns, (part.positions[kept], ends, rule), strict=True):
+                for column, values in zip(columns, (part.positions[mask], ends, rule), strict=True):
                     column.append(np.broadcast_to(np.asarray(values, dtype=np.int64), ends.shape))
     nothing = np.zeros(0, dtype=np.int64)
     sources, targets, rules = (np.concatenate([nothing, *column]) for column in columns)
@@ -169,10 +168,10 @@ def _lookup(part: _LocationPart, volume: int) -> Callable[[Array], Array]:
     if volume <= 8 * len(part.data) + 2**20:
         table = np.zeros(volume, dtype=np.int64)
         table[part.data] = part.positions
-        return lambda wanted: table[wanted]
+        return lambda keys: table[keys]
     order = np.argsort(part.data, kind="stable")
     data, positions = part.data[order], part.positions[order]
-    return lambda wanted: positions[np.searchsorted(data, wanted)]
+    return lambda keys: positions[np.searchsorted(data, keys)]
 
 
 def _numpy() -> ModuleType:
@@ -185,14 +184,14 @@ def cycles(graph: StateGraph, marks: Numbers) -> Iterator[frozenset[int]]:
     """Return the components of the marked positions that one can go round in: several positions, or one with a step to itself."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _cycles_in_arrays(graph, marks)
-    return cycles_within(graph, frozenset(marked(marks)))
+    return cycles_within(graph, frozenset(marked_positions(marks)))
 
 
-def marked(marks: Numbers) -> list[int]:
+def marked_positions(marks: Numbers) -> list[int]:
     """Return the positions that are marked."""
     if hasattr(marks, "nonzero"):
-        found: list[int] = marks.nonzero()[0].tolist()
-        return found
+        positions: list[int] = marks.nonzero()[0].tolist()
+        return positions
     return [position for position, is_marked in enumerate(marks) if is_marked]
 
 
@@ -220,17 +219,17 @@ def _cycles_in_arrays(graph: StateGraph, marks: Numbers) -> Iterator[frozenset[i
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    owed = np.asarray(marks)
-    inside = owed[graph.sources] & owed[graph.targets]
+    mask = np.asarray(marks)
+    inside = mask[graph.sources] & mask[graph.targets]
     sources, targets = graph.sources[inside], graph.targets[inside]
     size = len(graph.numbers)
     steps = csr_matrix((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(size, size))
     _, labels = connected_components(steps, directed=True, connection="strong")
     several = np.flatnonzero(np.bincount(labels) > 1)
-    wanted = np.union1d(several, labels[sources[sources == targets]])
+    cycle_labels = np.union1d(several, labels[sources[sources == targets]])
     order = np.argsort(labels, kind="stable")
-    begins = np.searchsorted(labels[order], wanted)
-    ends = np.searchsorted(labels[order], wanted, side="right")
+    begins = np.searchsorted(labels[order], cycle_labels)
+    ends = np.searchsorted(labels[order], cycle_labels, side="right")
     for begin, end in zip(begins, ends, strict=True):
         yield frozenset(order[begin:end].tolist())
 
@@ -248,7 +247,7 @@ class _Tarjan:
         self.index: dict[int, int] = {}
         self._low: dict[int, int] = {}
         self._stack: list[int] = []
-        self._stacked: set[int] = set()
+        self._on_stack: set[int] = set()
         self._following = following
 
     def run(self, root: int) -> Iterator[list[int]]:
@@ -260,7 +259,7 @@ class _Tarjan:
                 if target not in self.index:
                     calls.append((target, self._enter(target)))
                     break
-                if target in self._stacked:
+                if target in self._on_stack:
                     self._low[node] = min(self._low[node], self.index[target])
             else:
                 calls.pop()
@@ -273,20 +272,20 @@ class _Tarjan:
     def _enter(self, node: int) -> Iterator[int]:
         self.index[node] = self._low[node] = len(self.index)
         self._stack.append(node)
-        self._stacked.add(node)
+        self._on_stack.add(node)
         return iter(self._following(node))
 
     def _leave(self, node: int) -> list[int]:
         place = len(self._stack) - 1
         while self._stack[place] != node:
             place -= 1
-        found = self._stack[place:]
+        component = self._stack[place:]
         del self._stack[place:]
-        self._stacked.difference_update(found)
-        return found
+        self._on_stack.difference_update(component)
+        return component
 
 
-def unable(graph: StateGraph, marks: Numbers) -> list[int]:
+def unable_positions(graph: StateGraph, marks: Numbers) -> list[int]:
     """Return the positions from which no marked one can be reached, nearest to the start first."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _unable_in_arrays(graph, marks)
@@ -294,7 +293,7 @@ def unable(graph: StateGraph, marks: Numbers) -> list[int]:
     for source, target in zip(graph.sources, graph.targets, strict=True):
         before[target].append(int(source))
     able = bytearray(map(bool, marks))
-    todo = marked(able)
+    todo = marked_positions(able)
     while todo:
         for position in before[todo.pop()]:
             if not able[position]:
@@ -315,5 +314,5 @@ def _unable_in_arrays(graph: StateGraph, marks: Numbers) -> list[int]:
     back = csr_matrix((np.ones(len(starts), dtype=np.int8), (starts, ends)), shape=(root + 1, root + 1))
     able = np.zeros(root + 1, dtype=bool)
     able[breadth_first_order(back, root, return_predecessors=False)] = True
-    found: list[int] = np.flatnonzero(~able).tolist()
-    return found
+    positions: list[int] = np.flatnonzero(~able).tolist()
+    return positions

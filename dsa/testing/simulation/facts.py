@@ -98,7 +98,7 @@ class RunFacts:
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
         self.event_outcomes: dict[str, list[Taken | Refusal]] = {}
-        self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
+        self._arm((), self.machine.armed_timers(self.configuration.state), self.written_ms)
 
     @property
     def is_finished(self) -> bool:
@@ -213,7 +213,7 @@ class RunFacts:
         after = self.configuration.state
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
         sources = frozenset(self.machine.ancestry(before)) - left
-        timers = self.machine.armed(after)
+        timers = self.machine.armed_timers(after)
         again = [(row.source, row.event)] if row.is_timer and row.source in sources and not self.is_finished else []
         self.due_s = {timer: due for timer, due in self.due_s.items() if timer in timers and timer[0] in sources}
         self._arm(again, (timer for timer in timers if timer[0] not in sources), at_ms)
@@ -236,7 +236,7 @@ class RunFacts:
         self.writes(())
         self.expected_entries.clear()
         self.due_s.clear()
-        self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
+        self._arm((), self.machine.armed_timers(self.configuration.state), self.written_ms)
 
     # -- effects ---------------------------------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ def _cancelled_effects(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
 def _rests(graph: ExploredGraph, where: Configuration) -> bool:
     """Return whether a run rests there: it is over, or no effect is awaited and no timer runs."""
     machine = graph.machine
-    return where.state in machine.final_states or not (where.outstanding or machine.armed(where.state))
+    return where.state in machine.final_states or not (where.outstanding or machine.armed_timers(where.state))
 
 
 def _origin(machine: Machine, move: GraphEdge) -> str | None:

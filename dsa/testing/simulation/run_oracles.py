@@ -82,7 +82,7 @@ def the_properties_of_the_document_hold(facts: RunFacts, _about: object) -> str 
 def _first_violated(facts: RunFacts) -> str | None:
     run = moments(facts.machine, facts.occurrences)
     for text, form in facts.subject.properties:
-        result = monitor(form, run, ended=facts.is_finished)
+        result = monitor(form, run, is_complete=facts.is_finished)
         if result.verdict == "violated":
             return f"{text} (event {result.step})"
     return None

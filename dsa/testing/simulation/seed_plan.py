@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.checks.monitor import Monitored, is_monitor
+from dsa.checks.monitor import MonitorableForm, is_monitor
 from dsa.compiled_step import compiled_step
 from dsa.declarations import Effect, show
 from dsa.edge.binding import effect_names
@@ -141,7 +141,7 @@ class Subject:
     machine: Machine
     text: str
     handlers: Mapping[str, Policy] = attrs.field(factory=dict)
-    properties: tuple[tuple[str, Monitored], ...] = ()
+    properties: tuple[tuple[str, MonitorableForm], ...] = ()
 
     #: The moves at which triples are aimed, the cheapest to come to first.
     goal_moves: dict[Triple, tuple[GraphEdge, ...]] = attrs.field(factory=dict, init=False, repr=False)
@@ -232,7 +232,7 @@ class Subject:
         return about.in_doubt or ("ask" if about.kind == "actuator" else "retry")
 
 
-def monitored_properties(machine: Machine) -> tuple[tuple[str, Monitored], ...]:
+def monitored_properties(machine: Machine) -> tuple[tuple[str, MonitorableForm], ...]:
     """Return the properties that a single run can break, with their texts."""
     return tuple((show(prop.form), prop.form) for prop in machine.properties if is_monitor(prop.form))
 

@@ -11,7 +11,7 @@ from dsa.checks.certificate.certificate_proofs import require_same_steps
 from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
-from dsa.kernel import GUARDED, REST, STUCK, TABLE, verify
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, verify
 from dsa.lang import dumps, loads
 
 #: The first row is never taken; what it would lead to breaks everything.
@@ -61,7 +61,7 @@ NEVER = """# never
 """
 
 
-NOTHING_GUARDED = f"{GUARDED}: for all values, of nothing: no variable is workflow state"
+NOTHING_GUARDED = f"{DEFINITION_4}: for all values, of nothing: no variable is workflow state"
 
 
 def certified(machine, *, checked=False):
@@ -71,7 +71,7 @@ def certified(machine, *, checked=False):
         certify_verdicts(certifier, check(machine))
     else:
         certify_proofs(certifier, prove(machine))
-    made = certifier.certified()
+    made = certifier.draft()
     compare = partial(require_same_steps, machine)
     return list(verify(json.dumps(made.certificate), compare))[1:], dict(made.left_out)
 
@@ -96,7 +96,7 @@ def test_what_is_proved_is_certified_also_where_words_alone_lead_further(conditi
     texts = [line.removeprefix("- ") for line in NEVER.split("## Properties\n")[1].splitlines()]
     assert left_out == {}
     assert Counter(said) == Counter(
-        [f"{text}: for all values" for text in (FAULTLESS, STUCK, REST, *texts)]
+        [f"{text}: for all values" for text in (FAULTLESS, NO_DEADLOCK, REST, *texts)]
         + [NOTHING_GUARDED]
         + [f"{TABLE}: most = {most}" for most in (2, 0)]
     )
@@ -127,7 +127,7 @@ def test_a_check_claims_what_every_machine_owes_too():
     said, left_out = certified(loads(NEVER.replace("CONDITION", "tries > most")), checked=True)
     assert left_out == {}
     for most in (2, 0):
-        for text in (FAULTLESS, STUCK, "never lost", "possible b", TABLE):
+        for text in (FAULTLESS, NO_DEADLOCK, "never lost", "possible b", TABLE):
             assert f"{text}: most = {most}" in said
     assert NOTHING_GUARDED in said
     assert len(said) == 1 + 2 * (3 + 7)
@@ -141,8 +141,8 @@ def test_conditions_of_which_too_many_combinations_are_possible_are_left_out(mon
     machine = loads(f"{text}\n## Transitions\n| source | event | if | target |\n|---|---|---|---|\n{rows}")
     about = behaviour(machine)
     certifier = Certifier(about, dumps(about))
-    assert not certifier.guarded()
-    assert certifier.certified().left_out == ((GUARDED, "more than 1000 paths"),)
+    assert not certifier.claim_definition4()
+    assert certifier.draft().left_out == ((DEFINITION_4, "more than 1000 paths"),)
 
 
 def test_odds_are_not_certified():

@@ -89,14 +89,14 @@ def test_the_step_is_that_of_the_machine_at_the_values_named():
 
 @pytest.mark.parametrize("look", ["v1 == 1", "v1 < 1", "bool(v1)", "hash(v1)", "v1 + 1", "-v1", "[1][v1]", "v1 in {1}"])
 def test_it_must_not_look_at_other_variables(generated, look):
-    with pytest.raises(AssertionError, match="in a on go: it looks at a variable that the rows do not name"):
+    with pytest.raises(AssertionError, match="in a on go: it reads a variable that the rows do not name"):
         generated(("v0, v1, = c.values", f"v0, v1, = c.values; {look}"))
 
 
 @pytest.mark.parametrize("look", ["v1 == 1", "v1 < 1", "bool(v1)", "v1 in {1}"])
 def test_nor_where_nothing_is_taken(generated, look):
     """Then the reference is asked, which may look at everything."""
-    with pytest.raises(AssertionError, match="in a on go: it looks at a variable that the rows do not name"):
+    with pytest.raises(AssertionError, match="in a on go: it reads a variable that the rows do not name"):
         generated(("v0 < 2", f"(v0 < 2 or {look} and False)"))
 
 

@@ -6,7 +6,7 @@ from example_machines import states
 
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.property_search import search_all
-from dsa.checks.search.state_graph import cycles, marked, unable
+from dsa.checks.search.state_graph import cycles, marked_positions, unable_positions
 from dsa.declarations import Event, Transition
 from dsa.edge.document_files import load
 from dsa.expr import TRUE, Name
@@ -33,10 +33,16 @@ MACHINES = {
 def parts(machine, condition):
     searched = search_all(closed_system(machine), [], SearchLimits(100_000))
     graph = searched.graph
-    holding = graph.holding(dict.fromkeys(range(len(searched.system.locations)), searched.ground.grounded(condition)))
+    holding = graph.marks_where(
+        dict.fromkeys(range(len(searched.system.locations)), searched.ground.ground_condition(condition))
+    )
     numbers = [int(number) for number in graph.numbers]
     found = {frozenset(numbers[position] for position in part) for part in cycles(graph, holding)}
-    return type(graph.numbers).__name__, found, sorted(numbers[position] for position in unable(graph, holding))
+    return (
+        type(graph.numbers).__name__,
+        found,
+        sorted(numbers[position] for position in unable_positions(graph, holding)),
+    )
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -55,7 +61,7 @@ def test_arrays_and_lists_agree(name, monkeypatch):
 
 
 def test_marked_positions():
-    assert marked(bytearray([0, 1, 1, 0])) == [1, 2]
+    assert marked_positions(bytearray([0, 1, 1, 0])) == [1, 2]
 
 
 def test_a_step_to_itself_is_a_cycle():

@@ -8,7 +8,7 @@ VALIDATING = Configuration("validating", (False, 3), frozenset({"execute_guard"}
 
 def test_each_conjunct_is_told_apart_and_else_is_one():
     views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
-    assert [(view.row.target, view.enabled, view.conjuncts) for view in views] == [
+    assert [(view.row.target, view.is_enabled, view.conjuncts) for view in views] == [
         ("succeeded", False, (("g.passed", False),)),
         ("generating", False, (("g.failed", True), ("retries < rmax", False))),
         ("escalated", False, (("g.fatal", False),)),
@@ -19,4 +19,4 @@ def test_each_conjunct_is_told_apart_and_else_is_one():
 def test_what_is_false_is_said_with_its_line():
     views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
     assert show_false(views) == "false: g.passed (line 48); retries < rmax (line 49); g.fatal (line 50)"
-    assert show_false(view for view in views if view.enabled) == ""
+    assert show_false(view for view in views if view.is_enabled) == ""

@@ -128,8 +128,8 @@ EVENTS = "| bad   | work    |\n"
 def test_what_differs_is_found_at_its_nearest_place(change, way, event):
     found = compared(change)
     assert found.verdict == "DIFFERENT"
-    assert [show_occurrence(each) for each in found.parting.way] == way
-    assert show_occurrence(found.parting.occurrence) == event
+    assert [show_occurrence(each) for each in found.divergence.way] == way
+    assert show_occurrence(found.divergence.occurrence) == event
 
 
 ORDERED = """# m
@@ -147,8 +147,8 @@ def test_what_a_timer_does_that_may_fire_only_later_is_compared():
     old, new = loads(ORDERED), loads(ORDERED.replace("note", "other"))
     found = compare(Pair(old, new), Pair(old, new).start, SearchLimits(1000))
     assert found.verdict == "DIFFERENT"
-    assert show_occurrence(found.parting.occurrence) == "after 2m of a"
-    assert [show_occurrence(each) for each in found.parting.way] == ["after 1m of a"]
+    assert show_occurrence(found.divergence.occurrence) == "after 2m of a"
+    assert [show_occurrence(each) for each in found.divergence.way] == ["after 1m of a"]
 
 
 def test_the_order_of_timers_alone_makes_no_difference():
@@ -165,9 +165,9 @@ def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone
     assert compared(alone).verdict == "EQUAL"
     pair = Pair(*machines(alone, both, text=twice))
     found = compare(pair, pair.start, LIMITS)
-    assert show_occurrence(found.parting.occurrence) == "after 1m of busy.b"
+    assert show_occurrence(found.divergence.occurrence) == "after 1m of busy.b"
     timers = ("busy.b", "after 1m"), ("busy.b", "after 2m")
-    assert (found.parting.old.started, found.parting.new.started) == ({timers[0]}, set(timers))
+    assert (found.divergence.old.timers_started, found.divergence.new.timers_started) == ({timers[0]}, set(timers))
 
 
 @each_row("changes", [
@@ -186,7 +186,7 @@ def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone
 ], ids=str)  # fmt: skip
 def test_what_means_the_same_is_equal(changes):
     found = compared(*changes)
-    assert (found.verdict, found.parting) == ("EQUAL", None)
+    assert (found.verdict, found.divergence) == ("EQUAL", None)
     assert found.configurations == explore(machines(*changes)[1]).configurations
 
 
@@ -200,8 +200,8 @@ def test_variables_of_its_own_hide_no_other_difference():
         (row(FAILED, update="seen = true"), "done g.failed"),
     ):
         found = compared(own, change)
-        assert show_occurrence(found.parting.occurrence) == event
-    ended = compared(own, ("| over    | final   |", "| over    |         |")).parting
+        assert show_occurrence(found.divergence.occurrence) == event
+    ended = compared(own, ("| over    | final   |", "| over    |         |")).divergence
     assert (ended.old.ends, ended.new.ends) == (True, False)
 
 
@@ -210,9 +210,9 @@ def test_an_event_that_is_accepted_by_one_alone_differs_even_where_the_other_has
         ("| stop  | outside |", "| stop  | outside |\n| never | outside |"),
         after(BAD, "| busy | never | n == most | | | over |"),
     )
-    assert [show_occurrence(each) for each in found.parting.way] == ["go", "done g.failed", "done g.failed"]
-    assert found.parting.old.said == "means nothing to it"
-    assert isinstance(found.parting.new.outcome, Taken)
+    assert [show_occurrence(each) for each in found.divergence.way] == ["go", "done g.failed", "done g.failed"]
+    assert found.divergence.old.words == "means nothing to it"
+    assert isinstance(found.divergence.new.outcome, Taken)
 
 
 @pytest.mark.parametrize(("changes", "words"), [
@@ -223,19 +223,19 @@ def test_an_event_that_is_accepted_by_one_alone_differs_even_where_the_other_has
 def test_they_may_differ_before_anything_happens(changes, words):
     found = compared(*changes)
     assert found.verdict == "DIFFERENT"
-    assert (found.parting.way, found.parting.occurrence) == ((), None)
-    assert (found.parting.old.said, found.parting.new.said) == words
+    assert (found.divergence.way, found.divergence.occurrence) == ((), None)
+    assert (found.divergence.old.words, found.divergence.new.words) == words
 
 
 def test_words_tell_what_cannot_happen_to_one():
     added = compared(after(BAD, "| busy | work.failed | | | | over |"))
-    assert added.parting.old.said == "no row names work.failed: then the run stops, and can be resumed"
-    assert isinstance(added.parting.new.outcome, Taken)
+    assert added.divergence.old.words == "no row names work.failed: then the run stops, and can be resumed"
+    assert isinstance(added.divergence.new.outcome, Taken)
     asked = compared(row(FAILED, **{"if": "not g.passed and h.passed and n < most"}))
-    assert (asked.parting.old.said, asked.parting.new.said) == ("asks g", "asks g, h")
+    assert (asked.divergence.old.words, asked.divergence.new.words) == ("asks g", "asks g, h")
     third = compared((EVENTS, f"{EVENTS}| third | work    |\n"))
-    assert third.parting.old.said == "third is no answer of what is outstanding"
-    assert third.parting.new.outcome.reason == "invalid_state"
+    assert third.divergence.old.words == "third is not an answer of an outstanding effect"
+    assert third.divergence.new.outcome.reason == "invalid_state"
 
 
 NARROW = (
@@ -246,18 +246,18 @@ NARROW = (
 
 def test_what_one_guard_alone_can_say_differs():
     found = compared(NARROW)
-    assert show_occurrence(found.parting.occurrence) == "done g.fatal"
-    assert found.parting.new.said == "means nothing to it"
+    assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
+    assert found.divergence.new.words == "means nothing to it"
     wide, narrow = machines(NARROW)
     pair = Pair(narrow, wide)
     found = compare(pair, pair.start, LIMITS)
-    assert show_occurrence(found.parting.occurrence) == "done g.fatal"
-    assert found.parting.old.said == "means nothing to it"
+    assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
+    assert found.divergence.old.words == "means nothing to it"
 
 
 @pytest.mark.parametrize(("limits", "said"), [
     (SearchLimits(5), "the limit of 5 configurations"),
-    (SearchLimits(10_000, expired=lambda: True), "the time limit"),
+    (SearchLimits(10_000, is_expired=lambda: True), "the time limit"),
 ])  # fmt: skip
 def test_a_limit_makes_it_unknown(limits, said):
     found = compared(limits=limits)
@@ -283,4 +283,4 @@ def test_machines_are_compared_from_where_they_are():
         for each, here in zip((pair.old, pair.new), pair.start, strict=True)
     )
     found = compare(pair, at_rest, LIMITS)
-    assert [show_occurrence(each) for each in found.parting.way] == ["stop"]
+    assert [show_occurrence(each) for each in found.divergence.way] == ["stop"]

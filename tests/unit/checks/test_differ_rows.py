@@ -7,7 +7,7 @@ from each_row import each_row
 from dsa.checks.diff.document_diff import Detail, canonical, changes, same_control
 from dsa.edge.document_files import load
 from dsa.expr import unparse
-from dsa.lang import formatted, loads
+from dsa.lang import format_document, loads
 
 TEXT = """# m
 
@@ -128,7 +128,9 @@ def test_layout_is_no_change():
     assert (
         changes(
             loads(TEXT),
-            loads(formatted(TEXT.replace("| idle   | go  ", "|idle|go|").replace("|idle|go|       |", "|idle|go|"))),
+            loads(
+                format_document(TEXT.replace("| idle   | go  ", "|idle|go|").replace("|idle|go|       |", "|idle|go|"))
+            ),
         )
         == ()
     )

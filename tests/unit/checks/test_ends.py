@@ -15,7 +15,7 @@ from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.checks.search.engine import SearchLimits
 from dsa.errors import MachineError
-from dsa.kernel import STUCK, verify
+from dsa.kernel import NO_DEADLOCK, verify
 from dsa.lang import digest, dumps, loads
 from dsa.runtime.policy.policies import event_step
 from dsa.semantics import Configuration, Occurrence, Refusal, is_over, start, step
@@ -108,9 +108,9 @@ def test_that_nothing_gets_stuck_is_certified_only_where_ends_are(checked):
     about = behaviour(MACHINE)
     certifier = Certifier(about, dumps(about))
     (certify_verdicts if checked else certify_proofs)(certifier, (check if checked else prove)(MACHINE))
-    text = json.dumps(certifier.certified().certificate)
+    text = json.dumps(certifier.draft().certificate)
     said = list(verify(text, partial(require_same_steps, MACHINE)))
-    assert any(line.startswith(STUCK) for line in said)
+    assert any(line.startswith(NO_DEADLOCK) for line in said)
     for otherwise in ("", ", end when done == n - 1", ", end when not (done == n)"):
         with pytest.raises(AssertionError):
             list(verify(text.replace(", end when done == n", otherwise), partial(require_same_steps, MACHINE)))
@@ -121,13 +121,13 @@ def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
     pair = Pair(MACHINE, other)
     found = compare(pair, pair.start, SearchLimits(100))
     assert found.verdict == "DIFFERENT"
-    assert (found.parting.old.ends, found.parting.new.ends) == (True, False)
+    assert (found.divergence.old.ends, found.divergence.new.ends) == (True, False)
 
 
 def test_what_may_come_in_a_leaf_is_the_same_after_a_run_was_over_there():
     moves = Moves(MACHINE)
-    moves.coming(Configuration("ready", (3,), frozenset()))
-    assert moves.coming(start(MACHINE))
+    moves.inputs(Configuration("ready", (3,), frozenset()))
+    assert moves.inputs(start(MACHINE))
 
 
 def test_odds_count_an_end_as_one():

@@ -43,7 +43,7 @@ def test_counts_are_those_of_a_plain_search_with_the_reference():
     accepted = 0
     from dsa.semantics import OccurrenceError
 
-    for configuration, (event, verdicts) in itertools.product(found.reached(), moves):
+    for configuration, (event, verdicts) in itertools.product(found.all_configurations(), moves):
         try:
             accepted += isinstance(step(machine, configuration, Occurrence(event, verdicts)), Taken)
         except OccurrenceError:
@@ -73,8 +73,8 @@ def test_traces_are_shortest_and_real():
 
 def test_traces_are_shortest_in_a_graph_with_detours():
     found = explore(jugs())
-    depths = {len(found.trace_to(configuration).steps) for configuration in found.reached()}
-    four = [c for c in found.reached() if c.values[1] == 4]
+    depths = {len(found.trace_to(configuration).steps) for configuration in found.all_configurations()}
+    four = [c for c in found.all_configurations() if c.values[1] == 4]
     assert min(len(found.trace_to(c).steps) for c in four) == 6  # the film's answer
     assert max(depths) == 7
 
@@ -159,7 +159,7 @@ def test_limits_are_told():
     found = explore(two_phase_commit(3), max_states=50)
     assert not found.complete
     assert 50 < found.configurations < 100
-    assert found.trace_to(list(found.reached())[-1]).steps
+    assert found.trace_to(list(found.all_configurations())[-1]).steps
     seconds = itertools.count()
     assert not explore(two_phase_commit(3), time_limit_s=1, clock=lambda: next(seconds)).complete
     assert explore(jugs(), clock=lambda: next(seconds)).seconds == 1  # began, ended
@@ -179,8 +179,8 @@ def test_an_engine_can_be_asked_for():
     found = explore(jugs(), engine=numpy_engine.search)
     assert (found.engine, found.configurations, found.transitions) == ("numpy", 16, 96)
     assert found == explore(jugs())  # engine and seconds aside
-    assert found.found.layers is not None
-    assert found.ground.start == found.found.layers[0][0]
+    assert found.result.layers is not None
+    assert found.ground.start == found.result.layers[0][0]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_what_a_monitor_says(form, run, verdict, step):
     machine = dual_state()
     found = moments(machine, run)
     ended = found[-1].configuration.state in machine.final_states
-    assert monitor(form, found, ended=ended) == MonitorReport(verdict, step)
+    assert monitor(form, found, is_complete=ended) == MonitorReport(verdict, step)
 
 
 def test_forms_about_all_runs_are_none():

@@ -31,14 +31,14 @@ COUNTER = """# counter
 
 
 def found(strength, what: str) -> MutantResult:
-    (one,) = (one for one in strength.judged if one.mutant.what == what)
+    (one,) = (one for one in strength.results if one.mutant.what == what)
     return one
 
 
 def test_everything_in_the_dual_state_agent_is_pinned_by_its_spec() -> None:
     strength = mutate(load("specs/dual_state.md"))
     assert strength.score == 1.0
-    assert {one.kind for one in strength.judged if one.mutant.group == "rows"} == {"noticed"}
+    assert {one.kind for one in strength.results if one.mutant.group == "rows"} == {"noticed"}
     assert [(one.mutant.place, one.mutant.what) for one in strength.of_kind("survived")] == [
         ("variable satisfied", "scope environment instead of workflow"),
         ("parameter rmax", "default 4 instead of 3"),
@@ -145,7 +145,7 @@ DECLARED = """# declared
 
 def test_declarations_are_mutated_and_counted_apart() -> None:
     strength = mutate(loads(DECLARED))
-    declared = {(one.mutant.place, one.mutant.what): one for one in strength.judged if one.mutant.group != "rows"}
+    declared = {(one.mutant.place, one.mutant.what): one for one in strength.results if one.mutant.group != "rows"}
     assert {place: [what for there, what in declared if there == place] for place, _ in declared} == {
         "variable ready": ["initial true instead of false", "scope environment instead of workflow"],
         "variable pace": ["initial fast instead of slow", "scope workflow instead of environment"],
@@ -162,10 +162,10 @@ def test_declarations_are_mutated_and_counted_apart() -> None:
 
 
 def test_a_row_may_ask_for_another_effect_and_two_timers_may_change_places() -> None:
-    whats = {one.mutant.what for one in mutate(loads(DECLARED)).judged}
+    whats = {one.mutant.what for one in mutate(loads(DECLARED)).results}
     assert {"effect beep instead of ring", "effect judge instead of make", "after 1h and after 2h swapped"} <= whats
 
 
 def test_a_default_that_is_not_used_is_not_mutated() -> None:
-    places = {one.mutant.place for one in mutate(loads(DECLARED), parameters={"top": 3}).judged}
+    places = {one.mutant.place for one in mutate(loads(DECLARED), parameters={"top": 3}).results}
     assert "parameter top" not in places

@@ -6,7 +6,7 @@ import pytest
 from each_row import each_row
 from proving import HEAD, machine, one
 
-from dsa.checks.proof.conclusion import InductionGap, explained
+from dsa.checks.proof.conclusion import InductionGap, explain_gap
 from dsa.checks.proof.induction import ExhaustiveEvidence, Fair, Inductive, RankEvidence
 from dsa.checks.proof.lemma_candidates import Sample
 from dsa.checks.proof.prover import prove
@@ -139,9 +139,9 @@ def test_a_location_that_is_never_reached_is_told_by_what_is_outstanding() -> No
     place = next(n for n, here in enumerate(system.locations) if here.outstanding)
     command = next(command for command in system.commands if command.source == place)
     sample = Sample((3,), ((0, (0, 0)),), (), (None,), complete=True)
-    gap = explained(system, InductionGap(place, {"x": 1, "y": 0}, command), sample, ["x", "y"])
+    gap = explain_gap(system, InductionGap(place, {"x": 1, "y": 0}, command), sample, ["x", "y"])
     assert gap.outstanding == ("look",)
-    assert gap.reached == "here with look outstanding is never reached"
+    assert gap.reach_text == "here with look outstanding is never reached"
     assert gap.hint.endswith("never here and pending look and n == 3")
 
 
@@ -186,7 +186,7 @@ def test_odds_are_no_part_of_what_has_to_be_proved() -> None:
     )
     assert [proof.verdict for proof in report.properties] == ["UNKNOWN", "UNKNOWN", "PROVED"]
     assert report.properties[1].text == "expected ask <= 2"
-    assert report.proved
+    assert report.is_proved
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_leads_to_rests_on_ranks_promises_and_fairness(claim: str, verdict: str,
     assert proof.verdict == verdict
     if verdict == "PROVED":
         assert isinstance(proof.evidence, RankEvidence)
-        assert {item for item in proof.evidence.awaited if item is not None} == awaited
+        assert {item for item in proof.evidence.expectations if item is not None} == awaited
     else:
         assert proof.loop is not None
 
@@ -266,7 +266,7 @@ def test_a_time_limit_needs_a_clock() -> None:
 
 def test_an_endless_loop_is_told_and_owed_by_no_machine() -> None:
     report = prove(loads(LOOP))
-    assert (report.rest, report.proved) == (None, True)
+    assert (report.rest, report.is_proved) == (None, True)
     assert report.not_at_rest is not None
     assert report.not_at_rest.how.startswith("not shown: no rank was found; a loop may go on for ever")
 
@@ -280,7 +280,7 @@ def test_what_the_time_limit_left_undone_says_so(ticks: int, said: str) -> None:
     report = prove(loads(LOOP + "\n## Properties\n- never busy and idle\n"), time_limit_s=ticks, clock=clock)
     (proof,) = report.properties
     assert (proof.verdict, proof.how if said else "") == ("UNKNOWN" if said else "PROVED", said)
-    assert report.proved is not bool(said)
+    assert report.is_proved is not bool(said)
 
 
 def test_what_a_property_speaks_of_and_never_happens_is_told() -> None:

@@ -78,7 +78,7 @@ def test_a_fault_of_the_table_is_violated_with_a_trace(old: str, new: str, name:
     assert name in broken
     assert proof.verdict == "VIOLATED"
     assert told in proof.how
-    assert not report.proved
+    assert not report.is_proved
     assert proof.trace is not None or name == "definition4"
 
 
@@ -96,7 +96,7 @@ def test_no_property_is_proved_while_an_obligation_is_open() -> None:
 
 
 def test_the_table_of_these_faults_is_proved_without_them() -> None:
-    assert with_rows(ROWS).proved
+    assert with_rows(ROWS).is_proved
 
 
 def test_a_start_outside_its_domain_is_violated_where_it_is() -> None:

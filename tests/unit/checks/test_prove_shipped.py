@@ -8,7 +8,7 @@ import pytest
 
 from dsa.checks.mutation import row_mutants
 from dsa.checks.proof.induction import Inductive, RankEvidence
-from dsa.checks.proof.prover import ProofReport, judged, prove
+from dsa.checks.proof.prover import ProofReport, judge_at, prove
 from dsa.edge.document_files import load
 from dsa.expr import Value
 from dsa.lang import loads, read_spec
@@ -31,14 +31,14 @@ def workflow() -> ProofReport:
 def test_everything_about_dual_state_is_proved_without_exploring(dual_state: ProofReport) -> None:
     proofs = (*dual_state.obligations, *dual_state.properties)
     assert [(proof.text, proof.how) for proof in proofs if proof.verdict != "PROVED"] == []
-    assert dual_state.proved
+    assert dual_state.is_proved
     assert all(isinstance(proof.evidence, Inductive | RankEvidence) for proof in proofs)
     assert all(proof.milliseconds is not None for proof in proofs)
 
 
 def test_everything_about_the_workflow_is_proved(workflow: ProofReport) -> None:
     assert [(proof.text, proof.how) for proof in workflow.properties if proof.verdict != "PROVED"] == []
-    assert workflow.proved
+    assert workflow.is_proved
 
 
 def explored_at(report: ProofReport, values: list[dict[str, Value]]) -> None:
@@ -46,7 +46,7 @@ def explored_at(report: ProofReport, values: list[dict[str, Value]]) -> None:
         system = closed_system(report.machine.at(given))
         for proof in report.properties:
             assert proof.form is not None
-            assert judged(system, proof.form, 100_000).verdict == "HOLDS", (proof.text, given)
+            assert judge_at(system, proof.form, 100_000).verdict == "HOLDS", (proof.text, given)
 
 
 def test_what_is_proved_of_dual_state_holds_at_rmax_0_to_5(dual_state: ProofReport) -> None:

@@ -11,14 +11,14 @@ from dsa.checks.monitor import replay
 from dsa.edge.document_files import load
 from dsa.errors import ParameterError
 from dsa.semantics import Occurrence
-from dsa.trace import RecordedStep, RecordedTrace, follow, recorded
+from dsa.trace import RecordedStep, RecordedTrace, follow, to_record
 
 FAILED = Occurrence("verdict", {"g": "failed"})
 RUN = [Occurrence("specification"), Occurrence("artifact"), FAILED, Occurrence("artifact"), FAILED]
 
 
 def record(**changes):
-    return attrs.evolve(recorded(follow(dual_state(rmax=1), RUN), "dual_state"), **changes)
+    return attrs.evolve(to_record(follow(dual_state(rmax=1), RUN), "dual_state"), **changes)
 
 
 def altered(number, **changes):
@@ -67,12 +67,12 @@ def test_parameters_that_the_machine_does_not_have():
 def test_properties_are_watched_on_the_run():
     machine = load("specs/dual_state")
     found = replay(machine, RecordedTrace(record(machine=None).steps, parameters=(("rmax", 1),)))
-    said = {seen.text: seen.watched and (seen.watched.verdict, seen.watched.step) for seen in found.observations}
+    said = {seen.text: seen.report and (seen.report.verdict, seen.report.step) for seen in found.observations}
     assert said["specification leads to succeeded or failed or escalated"] == ("satisfied", None)
     assert said["execute_guard only after query_llm"] == ("satisfied", 1)
     assert said["possible succeeded"] is None
     begun = replay(machine, RecordedTrace((RecordedStep(Occurrence("specification")),)))
-    said = {seen.text: seen.watched for seen in begun.observations}
+    said = {seen.text: seen.report for seen in begun.observations}
     leads_to = said["specification leads to succeeded or failed or escalated"]
     assert (leads_to.verdict, leads_to.step) == ("pending", 1)
     assert said["always retries <= rmax"].verdict == "pending"

@@ -99,7 +99,7 @@ def test_what_was_found_is_not_looked_at_after_the_time() -> None:
 
 
 def test_many_items_are_given_only_while_there_is_time() -> None:
-    late = ground(closed_system(loads(COUNTERS)), expired=lambda: True)
+    late = ground(closed_system(loads(COUNTERS)), is_late=lambda: True)
     assert len(list(late.timely(range(100)))) == 100
     with pytest.raises(LateError):
         list(late.timely(range(10_000)))

@@ -1,7 +1,7 @@
 import attrs
 from example_machines import FALSE, dual_state, ranged, var
 
-from dsa.checks.table_faults import unused
+from dsa.checks.table_faults import unused_names
 from dsa.declarations import (
     Always,
     Effect,
@@ -18,7 +18,7 @@ from dsa.expr import BooleanDomain
 
 
 def names(machine):
-    found = unused(machine)
+    found = unused_names(machine)
     assert {finding.code for finding in found} <= {"DSA212"}
     assert {finding.severity for finding in found} <= {"warning"}
     return [finding.message.split(" is never used")[0] for finding in found]

@@ -67,10 +67,10 @@ def test_only_what_waits_for_an_error_to_be_mended_says_so(text):
         "- never succeeded and not satisfied", "- never generating"
     )
     found = results(wrong)
-    assert {name: result.standing for name, result in found.items() if result.standing} == {
+    assert {name: result.blocking_codes for name, result in found.items() if result.blocking_codes} == {
         name: ("DSA306",) for name in found if name != "never generating"
     }
-    assert not any(result.standing for result in results(text, max_states=3).values())
+    assert not any(result.blocking_codes for result in results(text, max_states=3).values())
 
 
 @pytest.mark.parametrize(("ticks", "said"), [
@@ -118,7 +118,7 @@ def test_counterexamples_that_take_other_rows_and_a_run_that_passes(text):
     assert len(shortest) == 3
     assert more
     assert len({frozenset(lines) for lines in [shortest, *more]}) == 1 + len(more)
-    assert [taken.state for taken in found.passing.steps] == ["generating", "validating", "succeeded"]
+    assert [taken.state for taken in found.passing_run.steps] == ["generating", "validating", "succeeded"]
 
 
 def test_a_property_about_nothing_is_a_warning_only_when_nothing_happens_anywhere(text):

@@ -14,9 +14,9 @@ def test_every_verdict_and_value_is_explained():
     outcomes = {(case.verdicts[0][1], dict(case.values)["retries"] < 3): case for case in found.cases}
     exhausted = outcomes["failed", False]
     refine = exhausted.rows[1]
-    assert not refine.enabled
+    assert not refine.is_enabled
     assert refine.conjuncts == (("g.failed", True), ("retries < rmax", False))
-    assert exhausted.rows[3].enabled
+    assert exhausted.rows[3].is_enabled
     assert exhausted.rows[3].conjuncts[0] == ("else", True)
 
 

@@ -192,9 +192,9 @@ def test_a_hundred_findings_are_told_and_all_are_in_json():
     count = len(found["diagnostics"])
     assert count >= 150
     assert shown.count(": error ") == 100
-    assert f"\nand {count - 100} more: mend these first, or see all with dsa check --json\n" in shown
+    assert f"\nand {count - 100} more: fix these first, or see all with dsa check --json\n" in shown
     assert f"bad.md: {count} errors" in shown
-    with pytest.raises(MachineError, match=f"and {count - 100} more: mend these first") as raised:
+    with pytest.raises(MachineError, match=f"and {count - 100} more: fix these first") as raised:
         load("bad.md")
     assert (str(raised.value).count(": error "), len(raised.value.diagnostics)) == (100, count)
 

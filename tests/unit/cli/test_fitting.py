@@ -82,7 +82,7 @@ def test_a_compatible_run_may_have_another_future():
     change = ("| lost     |        |           | over   |", "| lost     |        | log       | over   |")
     found = fit(waiting("more"), WAITING, change)
     assert (found.verdict, found.future.verdict) == ("compatible", "DIFFERENT")
-    assert show_occurrence(found.future.parting.occurrence) == "lost"
+    assert show_occurrence(found.future.divergence.occurrence) == "lost"
     assert (
         fit(waiting("more"), WAITING, ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |")).verdict
         == "compatible"

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
 from dsa.checks.odds.odds_report import OddsAnswer
-from dsa.checks.odds.retry_target import smallest, varied
+from dsa.checks.odds.retry_target import smallest, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
 from dsa.cli.main import main, program
 from dsa.cli.odds import show
@@ -126,6 +126,8 @@ def test_json_has_every_number(call):
     found = json.loads(result.output)
     assert found["success"]["low"] == pytest.approx((1 - 0.3**4) ** 2)
     assert found["target"]["value"] == 4
+    keys = {"parameter", "target", "answer", "value", "ceiling", "is_ceiling", "reason", "success", "cost", "cost_is"}
+    assert found["target"].keys() == keys
     calls = pytest.approx(1.417 * (1 + 0.9919))
     per_success = pytest.approx(1.417 * (1 + 0.9919) / 0.9919**2)
     assert found["effects"][3] == {
@@ -204,14 +206,14 @@ def test_a_plot_is_written(call, tmp_path, suffix):
         (["--pass", "0.7", "--event", "nothing=1"], "has no event 'nothing'"),
         (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); known here: rmax"),
         (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
-        (["--pass", "nan"], "nan is no probability of guard g"),
+        (["--pass", "nan"], "nan is not a probability of guard g"),
         (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),
         (["--from-runs", "."], ".: holds no recorded run (*.jsonl)"),
         (
             ["--pass", "0.7", "--plot", "odds.gif"],
             "odds.gif: a plot is written to a file whose name ends in .svg, .png, .pdf",
         ),
-        (["--success", "generating", "--pass", "0.7"], "'generating' is no final state of dual_state"),
+        (["--success", "generating", "--pass", "0.7"], "'generating' is not a final state of dual_state"),
     ],
 )
 def test_bad_usage_is_one_sentence_and_exit_code_2(call, capsys, monkeypatch, arguments, message):
@@ -235,13 +237,13 @@ def test_a_guard_without_a_record_is_named(call, tmp_path, capsys, monkeypatch):
 def test_more_configurations_than_are_laid_out_are_unknown():
     asked = question(load("dual_state").at({"rmax": 1000}), passes={"g": [0.7]}, max_nodes=50)
     found = asked.at()
-    assert (found.unknown, found.known) == (("more than 50 configurations",), False)
+    assert (found.unknown, found.is_known) == (("more than 50 configurations",), False)
     assert "UNKNOWN: more than 50 configurations" in show(OddsAnswer(asked, found, None))
 
 
 def test_a_target_too_far_to_lay_out_is_unknown():
     asked = question(load("dual_state"), passes={"g": [1e-6]}, max_nodes=500)
-    needed = smallest(asked, 0.999, varied(asked.system.machine))
+    needed = smallest(asked, 0.999, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
     assert needed.reason.endswith("more than 500 configurations")
 
@@ -287,7 +289,7 @@ def test_a_target_names_what_its_cost_counts():
 
 def test_a_target_of_whoever_chooses_outside_says_that_the_worst_counts():
     asked = question(chain("a"), outside=True, passes={"a": [0.5]}, fatals={"a": [0.1]})
-    needed = smallest(asked, 0.9, varied(asked.system.machine))
+    needed = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
     assert "a target counts the worst choice of what comes from outside" in needed.reason
 

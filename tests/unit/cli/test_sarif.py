@@ -30,7 +30,7 @@ def results(tmp_path: Path):
 
 def test_braces_are_doubled_for_one_that_stands_alone_begins_a_placeholder(results):
     (found,) = results("| bool ", "| text ", "DSA107")
-    assert found["message"]["text"] == "'text' is no domain. Hint: a domain is bool, low..high or {{a, b}}"
+    assert found["message"]["text"] == "'text' is not a domain. Hint: a domain is bool, low..high or {{a, b}}"
 
 
 def test_a_trace_is_not_laid_out_with_white_space(results):

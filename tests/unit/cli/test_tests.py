@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from dsa.cli.check import command as check
 from dsa.cli.tests import command
 from dsa.edge.document_files import locate
-from dsa.lang import formatted, loads
+from dsa.lang import format_document, loads
 
 DOOR = """# door
 ## States
@@ -115,7 +115,7 @@ def test_scenarios_are_written_as_a_spec_that_checks(dsa, tmp_path, options):
     assert dsa("my_own_machine.md", *options, "-o", "specs/tour.md").exit_code == 0
     text = (tmp_path / "specs" / "tour.md").read_text()
     assert "\n\nMachine: ../my_own_machine.md\n\n" in text
-    assert formatted(text) == text
+    assert format_document(text) == text
     checked = CliRunner().invoke(check, ["specs/tour.md"])
     assert checked.exit_code == 0, checked.output
     scenarios = text.count("## Scenario: ")

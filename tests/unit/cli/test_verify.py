@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
 from dsa.errors import DocumentError
-from dsa.kernel import GUARDED, TABLE
+from dsa.kernel import DEFINITION_4, TABLE
 
 NEEDS = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
 
@@ -56,7 +56,7 @@ def test_what_is_not_certified_is_said():
     assert "out.json: not certified: never a: it is VIOLATED" in made.stderr
     assert "out.json: not certified: a with probability >= 0.5: " in made.stderr
     said = [line[17:].split(":")[0] for line in dsa("verify", "out.json").stdout.splitlines()[1:]]
-    assert said == ["no fault", "no deadlock", GUARDED, "always a", NEEDS.removesuffix(": ")]
+    assert said == ["no fault", "no deadlock", DEFINITION_4, "always a", NEEDS.removesuffix(": ")]
     missing = dsa("verify", "out.json", "m.md")
     assert missing.exit_code == 1
     assert [line for line in missing.stdout.splitlines() if line.startswith("not claimed")] == [
@@ -90,7 +90,7 @@ def certificate_of_dual_state() -> dict[str, Any]:
     ("at", "why"),
     [
         ({"rmax": "-1"}, "rmax = -1 lies outside its domain"),
-        ({"rmax": " 3"}, "' 3' is no value of rmax"),
+        ({"rmax": " 3"}, "' 3' is not a value of rmax"),
         ({"rmax": "3", "more": "1"}, "it names other values than those of parameters"),
         ({"rmax": "60000"}, "cases of state, event, verdicts and values, more than 100000"),
     ],
@@ -162,7 +162,7 @@ def refusal(change) -> str:
         (["claims", 1, "form"], "always {}", "claim 2: 'always {}' has other parts"),
         (["claims", 2, "ranks"], {}, "claim 3: "),
         (["claims", 3, "parts"], ["retries < rmax"], "not always retries < rmax"),
-        (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is no value of rmax"),
+        (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is not a value of rmax"),
     ],
 )
 def test_a_wrong_certificate_is_refused_with_a_sentence(place, value, why):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dsa.docs.inline_svg import inline, is_fresh, is_sealed, sealed
+from dsa.docs.inline_svg import inline, is_fresh, is_sealed, seal_svg
 from dsa.edge.document_files import load
 from dsa.edge.images import portable_svg
 from dsa.targets import dot
@@ -35,7 +35,7 @@ def test_inline_drawing_keeps_every_text(drawn):
 
 
 def test_sealed_drawing_is_fresh_until_it_or_its_source_changes(drawn):
-    text = sealed(drawn, "x", DOT)
+    text = seal_svg(drawn, "x", DOT)
     assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg" ')
     assert (is_sealed(text), is_fresh(text, DOT)) == (True, True)
     assert not is_fresh(text, f"{DOT} ")
@@ -45,4 +45,4 @@ def test_sealed_drawing_is_fresh_until_it_or_its_source_changes(drawn):
 
 
 def test_another_renderer_does_not_make_a_drawing_stale(drawn):
-    assert is_fresh(sealed(drawn.replace("Helvetica", "Arial"), "x", DOT), DOT)
+    assert is_fresh(seal_svg(drawn.replace("Helvetica", "Arial"), "x", DOT), DOT)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.docs.pages import BLOCKS, marked, may_have_markers
+from dsa.docs.pages import BLOCKS, may_have_markers, read_markers
 
 PAGE = """# A page
 
@@ -16,11 +16,11 @@ old
 
 
 def faults_of(text):
-    return [(fault.span.line, fault.message) for fault in marked(text, "p.md").faults]
+    return [(fault.span.line, fault.message) for fault in read_markers(text, "p.md").faults]
 
 
 def test_blocks_are_read_with_documents_options_and_lines():
-    page = marked(PAGE, "p.md")
+    page = read_markers(PAGE, "p.md")
     assert page.faults == ()
     assert [(b.kind, b.document, b.options, b.line, b.last) for b in page.blocks] == [
         ("diagram", "machine.md", (("format", "svg"), ("file", "two words.svg")), 3, 5),
@@ -29,15 +29,15 @@ def test_blocks_are_read_with_documents_options_and_lines():
 
 
 def test_contents_take_the_place_of_what_stood_between_the_markers():
-    page = marked(PAGE, "p.md")
+    page = read_markers(PAGE, "p.md")
     new = page.with_contents(["a\nb", "c"])
     assert new == PAGE.replace("old\n", "\na\nb\n\n").replace("rows-->\n", "rows-->\n\nc\n\n")
     assert page.stale(["a\nb", "c"]) == (True, True)
-    assert marked(new, "p.md").stale(["a\nb", "d"]) == (False, True)
+    assert read_markers(new, "p.md").stale(["a\nb", "d"]) == (False, True)
 
 
 def test_line_ends_are_those_of_the_opening_marker():
-    page = marked("x\n<!-- dsa:table m -->\r\n<!-- /dsa -->", "p.md")
+    page = read_markers("x\n<!-- dsa:table m -->\r\n<!-- /dsa -->", "p.md")
     assert page.with_contents(["a\nb"]) == "x\n<!-- dsa:table m -->\r\n\r\na\r\nb\r\n\r\n<!-- /dsa -->"
 
 
@@ -55,7 +55,7 @@ def test_line_ends_are_those_of_the_opening_marker():
     ],
 )
 def test_what_is_shown_as_code_or_not_meant_is_not_a_marker(text):
-    page = marked(text, "p.md")
+    page = read_markers(text, "p.md")
     assert (page.blocks, page.faults) == ((), ())
 
 
@@ -94,7 +94,7 @@ END = "\n<!-- /dsa -->\n"
     ],
 )  # fmt: skip
 def test_a_bad_marker_is_one_fault_with_its_line_and_a_hint(text, line, message, hint):
-    (fault,) = marked(text, "p.md").faults
+    (fault,) = read_markers(text, "p.md").faults
     assert fault.span.line == line
     assert message in fault.message
     assert hint in fault.hint
@@ -112,14 +112,14 @@ def test_an_open_fence_hides_the_closing_marker():
 
 
 def test_a_byte_order_mark_does_not_hide_a_marker():
-    page = marked("\ufeff<!-- dsa:table m -->\n<!-- /dsa -->\n", "p.md")
+    page = read_markers("\ufeff<!-- dsa:table m -->\n<!-- /dsa -->\n", "p.md")
     assert [block.line for block in page.blocks] == [1]
     assert page.with_contents(["x"]).startswith("\ufeff<!-- dsa:table m -->\n\nx\n")
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_each_block_is_read_without_options(kind):
-    assert [block.kind for block in marked(f"<!-- dsa:{kind} m -->{END}", "p.md").blocks] == [kind]
+    assert [block.kind for block in read_markers(f"<!-- dsa:{kind} m -->{END}", "p.md").blocks] == [kind]
 
 
 def test_a_page_without_anything_like_a_marker_need_not_be_read():

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from dsa.declarations import Case, Prompt
-from dsa.lang import digest, dumps, formatted, loads, machine_of, read_machine, read_spec
+from dsa.lang import digest, dumps, format_document, loads, machine_of, read_machine, read_spec
 
 
 def codes(text):
@@ -129,7 +129,7 @@ def test_a_spec_says_how_its_machine_declares_effects_and_variables(dual):
     machine = loads(dual)
     read = read_spec(SPEC.replace("## Properties", said), machine)
     assert read.diagnostics == ()
-    assert [(each.declared.name, each.columns) for each in read.machine.stated] == [
+    assert [(each.declaration.name, each.columns) for each in read.machine.spec_declarations] == [
         ("query_llm", (("in doubt", "in_doubt"),)),
         ("retries", (("domain", "domain"), ("initial", "initial"))),
     ]
@@ -175,8 +175,8 @@ def test_faults_of_a_spec_are_found(old, new, code, dual):
     ],
 )
 def test_tables_of_the_language_are_laid_out(text, expected):
-    assert formatted(text) == expected
-    assert formatted(expected) == expected
+    assert format_document(text) == expected
+    assert format_document(expected) == expected
 
 
 def test_a_hint_lists_as_many_values_as_fit_a_line():

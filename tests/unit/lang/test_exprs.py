@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from dsa.expr import unparse
-from dsa.lang.expression_parser import RESERVED, ExpressionParser, UnreadableError
+from dsa.lang.expression_parser import KEYWORDS, ExpressionParser, UnreadableError
 from dsa.lang.markdown import Cell
 
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_is_shown_where_it_stands(text, start, end, word):
     assert word in caught.value.message
 
 
-@each_row("word", sorted(RESERVED - {"true", "false", "pending", "not"}))
+@each_row("word", sorted(KEYWORDS - {"true", "false", "pending", "not"}))
 def test_a_reserved_word_is_no_name(word):
     with pytest.raises(UnreadableError):
         read(f"x > {word}")

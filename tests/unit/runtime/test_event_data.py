@@ -142,10 +142,10 @@ def test_what_is_too_long_is_not_given():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("fond", "'fond' is no event; did you mean 'found'?"),
-        ("fond.order", "'fond.order' is no event; did you mean 'found'?"),
-        ("note since asked", "'asked' is no event; did you mean 'ask'?"),
-        ("all", "'all' is no event"),
+        ("fond", "'fond' is not an event; did you mean 'found'?"),
+        ("fond.order", "'fond.order' is not an event; did you mean 'found'?"),
+        ("note since asked", "'asked' is not an event; did you mean 'ask'?"),
+        ("all", "'all' is not an event"),
         ("found ?", "'found \\?' names no data"),
         ("found since", "names no data"),
         ("", "names no data"),

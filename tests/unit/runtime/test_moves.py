@@ -14,14 +14,14 @@ def moved(configuration, event):
 def test_what_follows_from_a_row_is_worked_out_once_for_all_runs_of_a_machine():
     move, _ = moved(start(MACHINE), "specification")
     assert move is moved(start(MACHINE), "specification")[0]
-    assert (move.source, move.target, move.started) == ("idle", "generating", (("1", "query_llm", True),))
-    assert (move.ended, move.stopped, move.outstanding) == (("outside",), (), frozenset({"query_llm"}))
+    assert (move.source, move.target, move.starts) == ("idle", "generating", (("1", "query_llm", True),))
+    assert (move.endings, move.stops, move.outstanding) == (("outside",), (), frozenset({"query_llm"}))
 
 
 def test_it_depends_on_what_is_outstanding():
     busy = Configuration("generating", (False, 0), frozenset({"query_llm"}))
-    assert moved(busy, "again")[0].stopped == ("query_llm",)
-    assert moved(Configuration("generating", (False, 0), frozenset()), "again")[0].stopped == ()
+    assert moved(busy, "again")[0].stops == ("query_llm",)
+    assert moved(Configuration("generating", (False, 0), frozenset()), "again")[0].stops == ()
 
 
 def test_keys_begin_with_the_place_of_the_row_that_starts_their_effects():

@@ -73,7 +73,7 @@ def test_what_is_never_left_out_and_does_not_fit_is_an_error_with_the_sizes(give
     with pytest.raises(PromptTooLong, match=f"{told}.*allows 30; shorten them, or raise max_prompt_tokens") as raised:
         render(TEMPLATE, given, words(30))
     assert isinstance(raised.value, GenerationError)
-    assert (raised.value.reason, raised.value.allowed) == ("prompt_too_long", 30)
+    assert (raised.value.reason, raised.value.limit) == ("prompt_too_long", 30)
     assert raised.value.tokens > 30
 
 

@@ -11,28 +11,28 @@ from dsa.checks.search.engine import SearchLimits
 from dsa.expr import TRUE, Arithmetic, Integer, evaluate, unparse
 from dsa.lang import loads
 from dsa.targets import ExportError, emit
-from dsa.targets.closed import closed, require_small, sequential
+from dsa.targets.closed import closed_model, require_small, sequential
 
 
 def test_a_condition_says_only_what_the_values_leave_open():
-    conditions = [unparse(step.condition) for step in closed(dual_state()).steps]
+    conditions = [unparse(step.condition) for step in closed_model(dual_state()).steps]
     assert conditions == ["true", "true", "true", "retries < rmax", "retries >= rmax", "true"]
 
 
 def test_an_update_that_may_leave_its_domain_is_asked_first():
     broken = dual_state(refine=attrs.evolve(dual_state().transitions[3], condition=TRUE))
-    texts = [unparse(step.condition) for step in closed(broken).steps]
+    texts = [unparse(step.condition) for step in closed_model(broken).steps]
     assert any("retries + 1 <= rmax" in text for text in texts)
 
 
 def test_every_step_names_its_line():
-    steps = closed(dual_state()).steps
+    steps = closed_model(dual_state()).steps
     assert steps[0].comment == "line 40: idle | specification | generating"
     assert steps[3].comment.endswith("(g.failed)")
 
 
 def test_all_steps_are_there():
-    laid = closed(jugs())
+    laid = closed_model(jugs())
     assert len(laid.steps) == len(search(laid.ground, (), SearchLimits(1_000)).taken)
 
 
@@ -71,7 +71,7 @@ def test_numbers_that_do_not_fit_are_refused_with_their_line():
 | s      | x     | n * n * n < 7 | n = 2 | s |
 """)
     with pytest.raises(ExportError, match=r"line 11: .*SPIN computes with"):
-        require_small(closed(machine), "SPIN")
+        require_small(closed_model(machine), "SPIN")
     assert "n * n * n" not in emit(attrs.evolve(machine, transitions=machine.transitions[:0]), "promela")
 
 
@@ -86,7 +86,7 @@ def test_a_start_outside_its_domain_is_refused():
 def test_a_step_that_changes_nothing_is_idle():
     base = dual_state().transitions[0]
     row = attrs.evolve(base, event="ping", target="=", effects=(), updates=(assign("retries", 0),))
-    laid = closed(_with_ping(row))
+    laid = closed_model(_with_ping(row))
     idle = {step.command.occurrence.event: unparse(laid.is_idle(step)) for step in laid.steps}
     assert idle["ping"] == unparse(compare("retries", "==", 0))
     assert idle["specification"] == "false"

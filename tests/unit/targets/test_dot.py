@@ -147,4 +147,4 @@ def test_without_a_trace_nothing_is_heavy_or_faint(dual_state):
 
 def test_what_a_state_waits_for_is_in_its_box(dual_state):
     assert "waits for execute_guard" in dot(dual_state)
-    assert "waits for everything" in dot(dual_state, waiting={"idle": frozenset({"everything"})})
+    assert "waits for everything" in dot(dual_state, waiting_effects={"idle": frozenset({"everything"})})

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from dsa.targets import FORMATS, FormatError, emit
+from dsa.targets import FORMATS, ExportError, emit
 
 
 def test_an_unknown_format_is_an_error_that_names_the_known_ones(dual_state):
-    with pytest.raises(FormatError, match=r"'svgg'.*mermaid, dot, table"):
+    with pytest.raises(ExportError, match=r"'svgg'.*mermaid, dot, table"):
         emit(dual_state, "svgg")
 
 

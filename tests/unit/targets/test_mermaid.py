@@ -76,7 +76,7 @@ def test_a_row_into_the_frame_around_its_source_goes_to_the_state_entered(review
 
 def test_what_a_state_waits_for_is_in_its_box(dual_state):
     assert "s_validating : waits for execute_guard\n" in mermaid(dual_state)
-    assert "waits" not in mermaid(dual_state, waiting={})
+    assert "waits" not in mermaid(dual_state, waiting_effects={})
 
 
 def test_a_folded_diagram_lists_every_row_in_comments(review):

@@ -24,7 +24,7 @@ from dsa.targets.picture import (
     outcome_of,
     picture,
     sets_workflow,
-    wrapped,
+    wrap_text,
 )
 from dsa.testing.strategies import machines, occurrences
 
@@ -225,7 +225,7 @@ def test_an_end_is_in_the_box_of_its_state():
     machine = loads(ENDING)
     ready, other = picture(machine).frame.inside
     assert (ready.end, other.end) == ("end when done == 3 and signed or done < 0 and not signed", "")
-    assert wrapped(ready.end) == ("end when done == 3 and signed", "or done < 0 and not signed")
-    assert wrapped(other.end) == ()
+    assert wrap_text(ready.end) == ("end when done == 3 and signed", "or done < 0 and not signed")
+    assert wrap_text(other.end) == ()
     assert "s_ready : end when done == 3 and signed or done < 0 and not signed\n" in mermaid(machine)
     assert "<B>or done &lt; 0 and not signed</B>" in dot(machine)

@@ -13,7 +13,7 @@ from each_row import each_row
 from dsa.checks.report import check
 from dsa.edge.document_files import load
 from dsa.generators.substitutes import parse_script
-from dsa.lang import formatted
+from dsa.lang import format_document
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context
 from machines.dual_state.bindings import template_for
 
@@ -56,7 +56,7 @@ def test_a_document_is_in_order(name):
     task = task_named(name)
     found = check(task.machine)
     assert [each.message for each in found.diagnostics if each.severity != "info"] == []
-    assert formatted(task.text) == task.text
+    assert format_document(task.text) == task.text
     assert task.machine.name == name
     assert all(dict(row.options)["temperature"] == "0.7" for row in task.machine.generators)
 

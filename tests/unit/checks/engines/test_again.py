@@ -8,7 +8,7 @@ import pytest
 from dsa.checks.mutation import mutants
 from dsa.checks.search import python_engine
 from dsa.checks.search.engine import SearchLimits, SearchResult
-from dsa.checks.search.incremental_search import Again
+from dsa.checks.search.incremental_search import IncrementalEngine
 from dsa.checks.search.state_graph import graph
 from dsa.expr import TRUE
 from dsa.ground_system import Ground, GroundWatch, ground
@@ -59,7 +59,7 @@ def machines() -> list[Machine]:
 @pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.full)], ids=["some mutants", "all mutants"])
 @pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
 def test_later_search_finds_what_a_search_of_its_own_finds(machine: Machine, share: int) -> None:
-    again = Again()
+    again = IncrementalEngine()
     first = grounded(machine)
     again(first, watches(first), LIMITS)
     for mutant in [machine, *(each.machine for each in list(mutants(machine))[::share])]:
@@ -72,7 +72,7 @@ def test_later_search_finds_what_a_search_of_its_own_finds(machine: Machine, sha
 
 
 def test_a_later_search_of_other_fields_is_one_of_its_own() -> None:
-    again = Again()
+    again = IncrementalEngine()
     names = iter(all_machines().values())
     for machine in (next(names), next(names)):
         here = grounded(machine.at({}))
@@ -86,6 +86,6 @@ def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
     watch = GroundWatch(first.source, first.condition)
     found = python_engine.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
     assert found.hits == python_engine.search(here, [watch], LIMITS).hits
-    assert found.ended
+    assert found.is_cut_short
     assert not found.complete
     assert found.configurations < python_engine.search(here, [watch], LIMITS).configurations

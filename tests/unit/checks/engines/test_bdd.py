@@ -66,7 +66,7 @@ def test_no_way_to_what_is_not_reached():
         bdd_engine.path(system, never, UNLIMITED)
 
 
-@pytest.mark.parametrize("limits", [SearchLimits(100), SearchLimits(10**40, expired=lambda: True)])
+@pytest.mark.parametrize("limits", [SearchLimits(100), SearchLimits(10**40, is_expired=lambda: True)])
 def test_a_limit_makes_it_incomplete(limits: SearchLimits):
     system = grounded(families.any_order(5, 3))
     found = bdd_engine.search(system, [GroundWatch(0, system.rules[0].condition)], limits)
@@ -75,7 +75,7 @@ def test_a_limit_makes_it_incomplete(limits: SearchLimits):
 
 
 def test_a_limit_ends_the_search_for_a_way():
-    assert bdd_engine.path(grounded(jugs()), 1, SearchLimits(1, expired=lambda: True)) is None
+    assert bdd_engine.path(grounded(jugs()), 1, SearchLimits(1, is_expired=lambda: True)) is None
 
 
 def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch):

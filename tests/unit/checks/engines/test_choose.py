@@ -56,7 +56,7 @@ def test_what_is_thin_stays_in_python():
 
 
 def test_without_numpy_it_stays_in_python(monkeypatch):
-    monkeypatch.setattr(numpy_engine, "installed", lambda: False)
+    monkeypatch.setattr(numpy_engine, "is_installed", lambda: False)
     found = searched(families.any_order(5, 3))
     assert (found.engine, found.configurations) == ("python", 43_751)
 
@@ -85,7 +85,7 @@ def test_what_is_wider_than_64_bits_stays_in_python():
 
 
 def test_what_cannot_be_held_goes_to_diagrams():
-    with patch.object(exploration, "HELD", 10_000):
+    with patch.object(exploration, "MAX_HELD", 10_000):
         machine = families.any_order(12, 3)
         found = searched(machine, SearchLimits(10**10))
         assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
@@ -98,7 +98,7 @@ def test_limits_hold_whatever_engine_it_is():
         assert not found.complete
         assert found.configurations > most
     looks = iter([False] * 30 + [True] * 10)
-    assert not searched(families.any_order(5, 3), SearchLimits(10**9, expired=lambda: next(looks))).complete
+    assert not searched(families.any_order(5, 3), SearchLimits(10**9, is_expired=lambda: next(looks))).complete
 
 
 def test_no_other_engine_is_asked_to_meet_a_limit_that_python_met(monkeypatch):

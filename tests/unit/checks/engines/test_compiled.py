@@ -65,7 +65,7 @@ def test_as_many_configurations_as_allowed_do_not():
 
 def test_the_clock_is_asked_at_every_layer():
     looks = count(1)
-    found = search(counters(400), SearchLimits(10**9, expired=lambda: next(looks) == 10))
+    found = search(counters(400), SearchLimits(10**9, is_expired=lambda: next(looks) == 10))
     assert not found.complete
     assert found.configurations == 11
     assert found.layers is not None
@@ -157,7 +157,7 @@ def test_negative_values_and_fields_below_zero():
 | - | - | - | - | - |
 | s | down | x > -7 and y - x <= 20 | x -= 1; y = -y | = |
 """)
-    watch = GroundWatch(0, grounded.grounded(grounded.rules[0].condition))
+    watch = GroundWatch(0, grounded.ground_condition(grounded.rules[0].condition))
     found = search(grounded, watches=[watch])
     assert found.configurations == 6
     assert found.layers is not None

@@ -60,7 +60,7 @@ def test_where_conditions_hold(small: int):
         for number in net.numbers
     ]
     assert 1 < sum(expected) < len(expected)
-    assert np.asarray(net.holding(conditions), dtype=bool).tolist() == expected
+    assert np.asarray(net.marks_where(conditions), dtype=bool).tolist() == expected
 
 
 def test_only_what_is_complete_has_a_graph():

@@ -135,7 +135,7 @@ def test_a_limit_is_told(engine: Engine):
     assert not found.complete
     assert 100 < found.configurations == sum(map(len, found.layers or ()))
     looks = iter([False, False, True])
-    found = engine(system, (), SearchLimits(10**9, expired=lambda: next(looks)))
+    found = engine(system, (), SearchLimits(10**9, is_expired=lambda: next(looks)))
     assert not found.complete
     told = []
     found = engine(system, (), SearchLimits(10**9, progress=lambda states, depth: told.append((states, depth))))
@@ -164,7 +164,7 @@ def test_large_frontiers_are_looked_at_in_slices(engine: Engine):
     expected = everything(engine(system, (), UNLIMITED))
     looks: list[int] = []
     limits = SearchLimits(10**9, progress=lambda states, _: looks.append(states))
-    kind = python_engine.Lists if engine is python_engine.search else numpy_engine._Arrays  # noqa: SLF001  (its slices, made small)
+    kind = python_engine.ListSearch if engine is python_engine.search else numpy_engine._ArraySearch  # noqa: SLF001  (its slices, made small)
     with patch.object(kind, "slice_size", 100):
         assert everything(engine(system, (), limits)) == expected
     assert len(looks) > 400

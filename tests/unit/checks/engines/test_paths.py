@@ -60,12 +60,12 @@ def test_a_rule_is_first_taken_as_near_as_it_can_be(engine: Engine, machine: Mac
             for rule, _ in system.successors(number):
                 nearest.setdefault(id(rule), depth)
     for place, rule in enumerate(system.rules):
-        taken = paths.taking([place])
+        taken = paths.nearest_taking([place])
         assert (taken is not None) == (id(rule) in nearest)
         if taken is not None:
             assert paths.depth(taken[0]) == nearest[id(rule)]
             assert any(there is rule for there, _ in system.successors(taken[0]))
-    assert paths.taking(()) is None
+    assert paths.nearest_taking(()) is None
 
 
 def test_large_layers_of_other_engines_are_split_too():

@@ -18,7 +18,7 @@ def grounded(*rows: Transition, guards: tuple[Guard, ...] = ()) -> Ground:
 
 
 def remembered(system: Ground) -> set[str]:
-    return {system.system.locations[place].state for place in plan(system).remembered}
+    return {system.system.locations[place].state for place in plan(system).remembered_places}
 
 
 def test_what_is_entered_by_one_rule_is_not_remembered():

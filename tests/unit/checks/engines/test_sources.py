@@ -6,7 +6,7 @@ import numpy as np
 from each_row import each_row
 from example_machines import FALSE, add, assign, compare, placed, ranged, states, var
 
-from dsa.checks.search.engine import Writer, after_all, first_where, leads_where, moved, pinned, truth_of
+from dsa.checks.search.engine import Writer, after_all, data_change, first_where, fixed_values, leads_where, truth_of
 from dsa.declarations import Event, Transition, Variable
 from dsa.expr import TRUE, And, Arithmetic, BooleanDomain, Expr, Integer, Negate, Not, Or, evaluate
 from dsa.ground_system import Ground, ground
@@ -93,7 +93,7 @@ def test_updates(condition: Expr, updates: tuple):
 
 def test_updates_that_change_by_the_same_everywhere_are_known():
     rules = {
-        rule.updates: moved(there, rule)
+        rule.updates: data_change(there, rule)
         for condition, updates in UPDATES
         for there in [system(condition, *updates)]
         for rule in there.rules
@@ -104,5 +104,5 @@ def test_updates_that_change_by_the_same_everywhere_are_known():
 
 def test_what_a_condition_pins():
     condition = And((FLAG, Not(ON), compare("x", "==", 2), compare("y", "<", 2), compare(Integer(6), "==", var("z"))))
-    assert pinned(condition) == {"flag": 1, "on": 0, "x": 2, "z": 6}
-    assert pinned(Or((FLAG, ON))) == {}
+    assert fixed_values(condition) == {"flag": 1, "on": 0, "x": 2, "z": 6}
+    assert fixed_values(Or((FLAG, ON))) == {}

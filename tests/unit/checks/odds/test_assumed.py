@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.odds.assumptions import Odds, OddsError, assumed, left_over
+from dsa.checks.odds.assumptions import Odds, OddsError, guard_odds, left_over
 from dsa.lang import loads
 
 
@@ -48,21 +48,21 @@ def test_the_last_number_is_repeated_and_equal_ones_need_no_memory():
 )
 def test_parts_are_put_together_as_the_composition_does(kind, passed, fatal):
     rows = f"| g | said | {kind} | | | |\n| a | | x | | | 0.8 | 0.1 |\n| b | | x | | | 0.5 | 0.2 |"
-    odds = assumed(machine(rows)).odds["g"]
+    odds = guard_odds(machine(rows)).odds["g"]
     assert (odds.passed[0], odds.fatal[0]) == pytest.approx((passed, fatal))
 
 
 def test_a_composition_with_a_part_without_odds_has_none():
     rows = "| g | said | all | of = a, b | | | |\n| a | | x | | | 0.8 | |\n| b | | x | | | | |"
-    assert set(assumed(machine(rows)).odds) == {"a"}
-    assert set(assumed(machine(rows), {"b": [0.5]}).odds) == {"a", "b", "g"}
+    assert set(guard_odds(machine(rows)).odds) == {"a"}
+    assert set(guard_odds(machine(rows), {"b": [0.5]}).odds) == {"a", "b", "g"}
     changing = rows.replace("0.8", "0.8, 0.9")
-    assert "g" not in assumed(machine(changing), {"b": [0.5]}).odds  # a part's retry number is not the whole's
+    assert "g" not in guard_odds(machine(changing), {"b": [0.5]}).odds  # a part's retry number is not the whole's
 
 
 def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
     rows = "| g | said | x | | passed | | |\n| h | said | x | | passed, fatal | 0.9 | |"
-    odds = assumed(machine(rows)).odds
+    odds = guard_odds(machine(rows)).odds
     assert odds["g"].at(0)["passed"] == 1
     assert odds["h"].at(0)["fatal"] == pytest.approx(0.1)
 
@@ -70,7 +70,7 @@ def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
 @pytest.mark.parametrize("given", [{"g": [-0.1]}, {"g": [float("nan")]}, {"strange": [0.5]}])
 def test_what_is_no_odds_is_refused(given):
     with pytest.raises(OddsError):
-        assumed(machine("| g | said | x | | | | |"), given)
+        guard_odds(machine("| g | said | x | | | | |"), given)
 
 
 @pytest.mark.parametrize(

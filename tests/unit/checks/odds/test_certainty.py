@@ -7,7 +7,7 @@ from each_row import each_row
 from hypothesis import given
 from odds_chains import chains
 
-from dsa.checks.odds.chain_solver import is_possible, is_sure, rounded
+from dsa.checks.odds.chain_solver import is_possible, is_sure, number_text
 from dsa.checks.report import check
 from dsa.lang import loads
 
@@ -96,4 +96,4 @@ def test_what_may_fail_is_never_certain(rarely, claim, verdict):
     ],
 )
 def test_a_number_below_1_is_not_written_as_1(number, text):
-    assert rounded(number, 5) == text
+    assert number_text(number, 5) == text

@@ -103,6 +103,6 @@ def test_a_large_circle_is_solved():
 
 
 def test_the_time_limit_is_kept():
-    chain = chain_with([[[(0.5, 0, 0), (0.5, 1, 0)], [(1.0, 1, 0)]], []], {1}, expired=lambda: True)
+    chain = chain_with([[[(0.5, 0, 0), (0.5, 1, 0)], [(1.0, 1, 0)]], []], {1}, is_expired=lambda: True)
     with pytest.raises(ChainTooLargeError, match="the time limit was met before the odds were worked out"):
         both(chain)

@@ -7,7 +7,7 @@ from odds_documents import ceiling, chain, closed_form
 from odds_worlds import World
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.estimation import Counts, RecordedAttempts, VerdictSample, Within, estimate, estimator
+from dsa.checks.odds.estimation import BoundedOdds, Counts, RecordedAttempts, VerdictSample, estimate, estimator
 from dsa.checks.odds.odds_report import odds_answer
 
 FIVE = chain(*(f"s{number}" for number in range(5)))
@@ -60,24 +60,26 @@ def test_so_many_more_runs_bring_the_bound_to_the_target_and_one_less_does_not()
     result = found(FIVE, runs, target=0.9)
     this = estimator(FIVE, runs)
     enough = 50 + result.missing_runs
-    assert this.bounded(scale=enough / 50).success_at() >= 0.9
-    assert this.bounded(scale=(enough - 10) / 50).success_at() < 0.9
+    assert this.bounded_question(scale=enough / 50).success_at() >= 0.9
+    assert this.bounded_question(scale=(enough - 10) / 50).success_at() < 0.9
     assert found(FIVE, runs, target=0.7).missing_runs == 0
     assert found(FIVE, runs, target=0.97).missing_runs is None
 
 
 def test_a_target_above_the_ceiling_of_the_bound_is_impossible():
     runs = seen(30, 50, fatal=5)
-    answer = odds_answer(FIVE, target=0.9, seen=runs)
-    assert answer.needed.answer == "impossible"
-    assert answer.needed.ceiling < ceiling([(0.6, 0.1)] * 5) == pytest.approx(answer.needed_at_point.ceiling)
+    answer = odds_answer(FIVE, target=0.9, record=runs)
+    assert answer.target_result.answer == "impossible"
+    assert (
+        answer.target_result.ceiling < ceiling([(0.6, 0.1)] * 5) == pytest.approx(answer.target_result_at_point.ceiling)
+    )
     assert answer.failed
 
 
 def test_the_expected_calls_are_bounded_from_above():
     result = found(FIVE, seen(35, 50))
     most = dict(result.most)["query_llm"]
-    assert result.point.effect("query_llm").expected.low < most < 20
+    assert result.point.effect("query_llm").average.low < most < 20
 
 
 def test_a_guard_without_a_record_must_be_given_odds():
@@ -101,7 +103,7 @@ def _covered(world, machine, worlds, seed):
     covered = 0
     for _ in range(worlds):
         runs = world.recorded(rng)
-        covered += estimator(machine, runs).bounded().success_at() <= truth
+        covered += estimator(machine, runs).bounded_question().success_at() <= truth
     return covered
 
 
@@ -130,7 +132,7 @@ def test_the_bound_covers_the_truth_in_many_worlds(world, worlds):
 
 
 def test_corners_are_odds_and_span_what_the_bounds_allow():
-    corners = Within((0.4, 1.0), (0.0, 0.3)).corners(0)
+    corners = BoundedOdds((0.4, 1.0), (0.0, 0.3)).corners(0)
     assert all(sum(corner.values()) == pytest.approx(1) for corner in corners)
     points = {(round(c["passed"], 9), round(c["fatal"], 9)) for c in corners}
     assert points == {(0.4, 0.0), (0.4, 0.3), (1.0, 0.0), (0.7, 0.3)}
@@ -139,11 +141,11 @@ def test_corners_are_odds_and_span_what_the_bounds_allow():
 def test_counts_say_how_many_odds_they_bound():
     assert Counts("g", 3, 2, 0, fatal_odds=0.0).bounds == 1
     assert Counts("g", 3, 2, 1).bounds == 2
-    assert Counts("g", 3, 2, 1).scaled(2.5) == Counts("g", 8, 5, 2)
+    assert Counts("g", 3, 2, 1).at_scale(2.5) == Counts("g", 8, 5, 2)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [({"confidence": 1.0}, "no confidence"), ({"fatals": {"s0": [0.1, 0.2]}}, "one number")]
+    ("given", "message"), [({"confidence": 1.0}, "not a confidence"), ({"fatals": {"s0": [0.1, 0.2]}}, "one number")]
 )
 def test_what_makes_no_sense_is_refused(given, message):
     with pytest.raises(OddsError, match=message):

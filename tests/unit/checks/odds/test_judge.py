@@ -114,7 +114,7 @@ def test_a_limit_makes_both_forms_unknown():
     for claim in ("succeeded with probability >= 0.5", "expected query_llm <= 9"):
         machine, form = form_of(steps(2, 2), claim)
         assert judge(machine, form, SearchLimits(10)) == ("UNKNOWN", "more than 10 configurations", ())
-        stopped = judge(machine, form, SearchLimits(1_000, expired=lambda: True))
+        stopped = judge(machine, form, SearchLimits(1_000, is_expired=lambda: True))
         assert stopped == ("UNKNOWN", "the time limit was met after 0 configurations", ())
         assert judge(machine, form, SearchLimits(1_000))[0] == "HOLDS"
 
@@ -123,7 +123,7 @@ def test_a_limit_makes_both_forms_unknown():
 def test_a_limit_met_while_solving_is_unknown_too(text, looks):
     asked = iter([False] * looks)  # time is left when the chain is laid out, and none when it is solved
     machine, form = form_of(text, "succeeded with probability >= 0.5")
-    found = judge(machine, form, SearchLimits(1_000, expired=lambda: next(asked, True)))
+    found = judge(machine, form, SearchLimits(1_000, is_expired=lambda: next(asked, True)))
     assert found == ("UNKNOWN", "the time limit was met before the odds were worked out", ())
 
 

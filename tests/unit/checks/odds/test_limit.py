@@ -62,7 +62,11 @@ def test_success_after_the_bound_is_no_ceiling():
         ("retries += 1", "retries = rmax - 1", "variable retries is set from rmax"),
         ("| 0..rmax | 0       |", "| 0..rmax | rmax    |", "variable retries depends on rmax"),
         ("| 0..rmax | 0       |", "| 0..9 - rmax | 0       |", "the domain of retries shrinks as rmax grows"),
-        ("retries < rmax", "retries * rmax < 3 and retries < rmax", "rmax is multiplied by what is no constant"),
+        (
+            "retries < rmax",
+            "retries * rmax < 3 and retries < rmax",
+            "rmax is multiplied by something that is not a constant",
+        ),
         ("done + 1 < n", "done + 1 < n and retries < 2", "variable retries depends on rmax"),
     ],
 )

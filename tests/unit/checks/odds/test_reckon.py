@@ -27,7 +27,7 @@ def test_steps_in_order_come_to_the_closed_form(n, rmax):
     ends = ends_of(found)
     assert found.success.low == found.success.high == pytest.approx(success, abs=CLOSE)
     assert (ends["failed"], ends["escalated"]) == pytest.approx((failed, fatal), abs=CLOSE)
-    assert found.effect("query_llm").expected.low == pytest.approx(calls, abs=CLOSE)
+    assert found.effect("query_llm").average.low == pytest.approx(calls, abs=CLOSE)
     assert found.effect("query_llm").worst == n * (rmax + 1)
     assert found.unknown == ()
 
@@ -42,7 +42,7 @@ def test_every_step_of_a_steps_document_has_its_own_odds():
     assert found.success.low == pytest.approx(success, abs=CLOSE)
     assert ends["failed"] == pytest.approx(failed, abs=CLOSE)
     assert sum(ends[f"escalated.{name}"] for name in steps) == pytest.approx(fatal, abs=CLOSE)
-    assert found.effect("query_llm").expected.low == pytest.approx(calls, abs=CLOSE)
+    assert found.effect("query_llm").average.low == pytest.approx(calls, abs=CLOSE)
     assert {end.kind for end, _ in found.ends if end.state.startswith("escalated")} == {"waits"}
 
 
@@ -54,7 +54,7 @@ def test_odds_may_differ_by_retry_number():
         passed += here * p
         here *= 1 - p - q
     assert found.success.low == pytest.approx(passed**2, abs=CLOSE)  # from 0 again after a pass
-    assert found.effect("query_llm").expected.low == pytest.approx(calls * (1 + passed), abs=CLOSE)
+    assert found.effect("query_llm").average.low == pytest.approx(calls * (1 + passed), abs=CLOSE)
 
 
 def test_odds_stand_in_the_document_and_are_outweighed_by_what_is_given():
@@ -133,7 +133,7 @@ def test_the_worst_cost_is_of_one_run_and_not_of_each_effect_apart():
 
 def test_without_odds_only_the_worst_case_is_known():
     found = odds(ordered(2, 3))
-    assert not found.known
+    assert not found.is_known
     assert found.success is None
     assert found.effect("query_llm").worst == 8
     assert found.unknown == ("no odds of guard g: write them in the column `pass` of Guards, or --pass g=0.7",)
@@ -148,13 +148,13 @@ def test_unlimited_retries_are_named_and_nothing_bounds_them():
     found = odds(loads(UNLIMITED))
     assert found.effect("query_llm").worst == inf
     assert found.success.low == pytest.approx(6 / 7)  # a circle is solved exactly
-    assert found.effect("query_llm").expected.low == pytest.approx(1 / 0.7)
+    assert found.effect("query_llm").average.low == pytest.approx(1 / 0.7)
 
 
 def test_a_run_that_goes_round_for_ever_never_ends():
     found = odds(loads(UNLIMITED), passes={"g": [0.0]}, fatals={"g": [0.0]})
     assert found.never_ends.low == 1
-    assert found.effect("query_llm").expected.low == inf
+    assert found.effect("query_llm").average.low == inf
     half = odds(loads(UNLIMITED), passes={"g": [0.5, 0.0]}, fatals={"g": [0.0]})
     assert (half.success.low, half.never_ends.low) == pytest.approx((0.5, 0.5))
 
@@ -162,7 +162,7 @@ def test_a_run_that_goes_round_for_ever_never_ends():
 def test_answers_without_odds_are_as_somebody_chooses():
     found = odds(loads(TOOLS))
     assert (found.success.low, found.success.high) == (0, 1)
-    assert (found.effect("run_tool").expected.low, found.effect("run_tool").expected.high) == (0, 3)
+    assert (found.effect("run_tool").average.low, found.effect("run_tool").average.high) == (0, 3)
     assert [(end.state, end.kind) for end, _ in found.ends] == [
         ("succeeded", "final"),
         ("waiting", "waits"),
@@ -187,7 +187,7 @@ def test_whoever_starts_the_steps_cannot_change_success_but_its_cost():
     found = odds(any_order(3, 2), passes={"g": [0.5]}, fatals={"g": [0.01]}, outside=True)
     assert found.success.low == pytest.approx(success, abs=CLOSE)
     assert found.success.high == pytest.approx(success, abs=CLOSE)
-    calls = found.effect("query_llm").expected
+    calls = found.effect("query_llm").average
     assert calls.low == pytest.approx(cheapest, abs=CLOSE)
     assert calls.high > calls.low + 0.1
 
@@ -234,7 +234,7 @@ def test_timers_fire_where_nothing_is_awaited():
     assert f"{first}odds of an outside event there are the odds that it comes first" in asked.assumptions
     chosen = odds(machine, outside=True)
     assert (chosen.success.low, chosen.success.high) == (0, 1)
-    assert f"{first}whoever chooses may let an outside event come before it" in chosen.assumptions
+    assert f"{first}an outside event may come before it, as somebody chooses" in chosen.assumptions
 
 
 def test_what_the_table_refuses_is_no_end_to_reckon_with():
@@ -247,13 +247,13 @@ def test_what_the_table_refuses_is_no_end_to_reckon_with():
     ("given", "message"),
     [
         ({"passes": {"h": [0.5]}}, "machine ordered has no guard 'h'; known here: g"),
-        ({"passes": {"g": [1.5]}}, "1.5 is no probability of guard g"),
+        ({"passes": {"g": [1.5]}}, "1.5 is not a probability of guard g"),
         ({"passes": {"g": [0.5, 0.9]}, "fatals": {"g": [0.2]}}, "add up to 1.1 at retry 1"),
         ({"events": {"verdikt": 0.5}}, "has no event 'verdikt'"),
         ({"events": {"verdict": 0.5}}, "the odds of the answers to execute_guard (verdict) add up to 0.5, not 1"),
         ({"events": {"query_llm.failed": 0.5}}, "no row is for query_llm.failed"),
         ({"prices": {"query": 1.0}}, "no row of ordered emits 'query'"),
-        ({"success": "nowhere"}, "'nowhere' is no final state of ordered; known here: escalated, failed, succeeded"),
+        ({"success": "nowhere"}, "'nowhere' is not a final state of ordered; known here: escalated, failed, succeeded"),
     ],
 )
 def test_odds_that_are_none_are_refused_in_a_sentence(given, message):

@@ -8,7 +8,7 @@ from odds_documents import chain
 from odds_worlds import World
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.estimation import VerdictSample, independence, numbered, recorded
+from dsa.checks.odds.estimation import VerdictSample, independence, read_attempts, samples_of_run
 
 MACHINE = chain("a", "b")
 
@@ -26,7 +26,7 @@ def ledger(*events, name="chain", run="r1", final="succeeded", refused=(), param
 
 
 def test_a_ledger_is_read_as_attempts_with_retry_numbers():
-    found = recorded(
+    found = read_attempts(
         MACHINE, [("story.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
     )
     assert found.attempts == (
@@ -35,35 +35,35 @@ def test_a_ledger_is_read_as_attempts_with_retry_numbers():
         VerdictSample("r1", "a", 2, "passed"),
         VerdictSample("r1", "b", 0, "passed"),
     )
-    assert (found.runs, dict(found.ended), found.notes) == (("r1",), {"succeeded": 1}, ())
+    assert (found.runs, dict(found.end_counts), found.notes) == (("r1",), {"succeeded": 1}, ())
 
 
 def test_refused_events_are_no_attempts():
-    found = recorded(MACHINE, [("x", ledger({"a": "failed"}, {"a": "passed"}, {"b": "passed"}, refused={2}))])
+    found = read_attempts(MACHINE, [("x", ledger({"a": "failed"}, {"a": "passed"}, {"b": "passed"}, refused={2}))])
     assert [attempt.outcome for attempt in found.attempts] == ["failed", "passed"]
 
 
 def test_runs_of_other_machines_and_other_guards_are_left_out_and_said_so():
-    found = recorded(
+    found = read_attempts(
         MACHINE,
         [("x", ledger({"a": "passed"}, name="other")), ("y", ledger({"a": "passed", "strange": "failed"}))],
     )
     assert len(found.attempts) == 1
     assert found.notes == (
         "left out: 1 runs of other machines",
-        "left out: 1 verdicts of strange, which is no guard of chain",
+        "left out: 1 verdicts of strange, which chain does not have",
     )
 
 
 def test_ends_of_runs_at_other_parameter_values_do_not_count():
-    found = recorded(MACHINE, [("x", ledger({"a": "passed"}, parameters={**MACHINE.constants, "rmax.a": 9}))])
-    assert (len(found.attempts), dict(found.ended)) == (1, {})
+    found = read_attempts(MACHINE, [("x", ledger({"a": "passed"}, parameters={**MACHINE.constants, "rmax.a": 9}))])
+    assert (len(found.attempts), dict(found.end_counts)) == (1, {})
 
 
 def test_attempts_alone_are_read_too():
     lines = [{"run": "1", "guard": "a", "verdict": "failed"}, {"run": "1", "guard": "a", "verdict": "fatal"}]
     lines.append({"run": "2", "guard": "a", "verdict": "passed"})
-    found = recorded(MACHINE, [("attempts.jsonl", "\n".join(map(json.dumps, lines)))])
+    found = read_attempts(MACHINE, [("attempts.jsonl", "\n".join(map(json.dumps, lines)))])
     assert [(a.run, a.retry, a.outcome) for a in found.attempts] == [
         ("1", 0, "failed"),
         ("1", 1, "fatal"),
@@ -78,28 +78,28 @@ def test_a_trace_is_one_run():
         {"event": "verdict", "verdicts": {"a": "passed"}, "state": "generating.b"},
         {"event": "verdict", "verdicts": {"b": "passed"}, "state": "succeeded"},
     ]
-    found = recorded(MACHINE, [("t.jsonl", "\n".join(map(json.dumps, steps)))])
+    found = read_attempts(MACHINE, [("t.jsonl", "\n".join(map(json.dumps, steps)))])
     assert [(a.run, a.guard, a.retry) for a in found.attempts] == [
         ("t.jsonl", "a", 0),
         ("t.jsonl", "a", 1),
         ("t.jsonl", "b", 0),
     ]
-    assert dict(found.ended) == {"succeeded": 1}
+    assert dict(found.end_counts) == {"succeeded": 1}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"event": "verdict", "verdicts": [1]}', "runs.jsonl: the verdicts of an event are an object"),
-        ("{", "runs.jsonl:1: this is no JSON object"),
-        ("\n[1]", "runs.jsonl:2: this is no JSON object"),
+        ("{", "runs.jsonl:1: this is not a JSON object"),
+        ("\n[1]", "runs.jsonl:2: this is not a JSON object"),
         ('{"guard": "a"}', "runs.jsonl:1: neither a ledger's line nor an attempt"),
-        ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is no verdict; there are: passed, failed, fatal"),
+        ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is not a verdict; verdicts are: passed, failed, fatal"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_line(text, message):
     with pytest.raises(OddsError) as refused:
-        recorded(MACHINE, [("runs.jsonl", text)])
+        read_attempts(MACHINE, [("runs.jsonl", text)])
     assert message in str(refused.value)
 
 
@@ -113,7 +113,7 @@ def test_the_retry_number_starts_again_after_a_pass_and_after_fatal():
         ("g", "fatal"),
         ("g", "passed"),
     ]
-    assert [(a.guard, a.retry) for a in numbered("r", said)] == [
+    assert [(a.guard, a.retry) for a in samples_of_run("r", said)] == [
         ("g", 0), ("h", 0), ("g", 1), ("g", 2), ("g", 0), ("g", 1), ("g", 0),
     ]  # fmt: skip
 
@@ -171,7 +171,7 @@ def test_what_a_check_has_found_is_no_recorded_run(text):
     with pytest.raises(
         OddsError, match="t: this is a trace that `dsa check --save-traces` found, not a run that has been"
     ):
-        recorded(MACHINE, [("t", text)])
+        read_attempts(MACHINE, [("t", text)])
 
 
 def test_a_ledger_with_the_digest_of_another_machine_is_refused():
@@ -181,7 +181,7 @@ def test_a_ledger_with_the_digest_of_another_machine_is_refused():
     def entry(digest, rmax):
         return ledger({"a": "passed"}, parameters={"rmax.a": rmax}).replace('"digest": ""', f'"digest": "{digest}"')
 
-    assert len(recorded(MACHINE, [("x", entry("of 9", 9))], digests).attempts) == 1
+    assert len(read_attempts(MACHINE, [("x", entry("of 9", 9))], digests).attempts) == 1
     for text in (entry("of 8", 9), entry("of 9", "many")):
         with pytest.raises(OddsError, match="x: this run is of another machine chain, as its digest says"):
-            recorded(MACHINE, [("x", text)], digests)
+            read_attempts(MACHINE, [("x", text)], digests)

@@ -43,7 +43,7 @@ def test_a_long_circle_is_solved_exactly(size, p):
     )
     assert found.success.low == pytest.approx(1, abs=1e-9)
     starts = 1 / p**size  # as often from the beginning until it goes through
-    assert found.effect("step_0").expected.low == pytest.approx(starts, rel=1e-9)
+    assert found.effect("step_0").average.low == pytest.approx(starts, rel=1e-9)
 
 
 def test_what_is_too_many_for_a_float_is_not_without_end():
@@ -52,7 +52,7 @@ def test_what_is_too_many_for_a_float_is_not_without_end():
     events = {f"on_{i}": p for i in range(size)} | {f"back_{i}": 1 - p for i in range(size)}
     found = odds(_long_circle(size), events=events)
     assert found.success.low == pytest.approx(1)
-    assert found.effect("step_0").expected.high == LARGEST < inf
+    assert found.effect("step_0").average.high == LARGEST < inf
     assert found.never_ends.high == 0
 
 
@@ -60,7 +60,7 @@ def test_whoever_chooses_may_go_round_without_end():
     text = TOOLS.replace("used < 3 | used += 1", "         |          ")
     kept = [line for line in text.split("\n") if "waiting" not in line]
     found = odds(loads("\n".join(kept)))
-    calls = found.effect("run_tool").expected
+    calls = found.effect("run_tool").average
     assert (calls.low, calls.high) == (0, inf)
     assert found.effect("run_tool").worst == inf
     assert (found.success.low, found.success.high) == (0, 1)

@@ -9,13 +9,13 @@ from odds_documents import TOOLS, UNLIMITED, ceiling, chain, closed_form
 
 import dsa
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.retry_target import TRIED, smallest, varied
+from dsa.checks.odds.retry_target import MOST_TRIALS, smallest, varied_parameter
 from dsa.checks.odds.run_odds import question
 from dsa.lang import loads
 
 
 def wanted(machine, target, name=None, **given):
-    return smallest(question(machine, **given), target, varied(machine, name))
+    return smallest(question(machine, **given), target, varied_parameter(machine, name))
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ def test_the_smallest_bound_of_the_acceptance(form, n, p, q, target, rmax, calls
     machine, guards = (ordered(n, 3), ["g"]) if form == "ordered" else (chain(*names), names)
     found = wanted(machine, target, passes=dict.fromkeys(guards, (p,)), fatals=dict.fromkeys(guards, (q,)))
     assert (found.answer, found.value) == ("reached", rmax)
-    assert found.reckoning.effect("query_llm").expected.low == pytest.approx(calls, rel=1e-3)
+    assert found.odds.effect("query_llm").average.low == pytest.approx(calls, rel=1e-3)
     assert found.value == ceil(log(1 - target ** (1 / n)) / log(1 - p) - 1)
 
 
 def test_a_target_above_the_ceiling_is_impossible_and_not_searched_for():
     asked = question(ordered(5, 3), passes={"g": [0.5]}, fatals={"g": [0.01]})
-    found = smallest(asked, 0.99, varied(ordered(5, 3)))
+    found = smallest(asked, 0.99, varied_parameter(ordered(5, 3)))
     assert (found.answer, found.is_ceiling) == ("impossible", True)
     assert found.ceiling == pytest.approx(0.9057308098, abs=1e-9)
     assert found.ceiling == pytest.approx(ceiling([(0.5, 0.01)] * 5), abs=1e-12)
@@ -81,7 +81,7 @@ def test_success_that_more_retries_make_rarer_is_tried_value_by_value():
     assert (found.answer, found.value, found.is_ceiling) == ("reached", 0, False)
     late = wanted(optional, 0.81, **given)
     assert (late.answer, late.ceiling) == ("unknown", pytest.approx(0.5 / 0.7))
-    assert late.reason == f"not reached up to rmax = {TRIED}; success need not grow with rmax"
+    assert late.reason == f"not reached up to rmax = {MOST_TRIALS}; success need not grow with rmax"
 
 
 def test_a_counter_that_runs_down_has_no_limit_but_its_target_is_found():
@@ -98,7 +98,7 @@ def test_a_counter_that_runs_down_has_no_limit_but_its_target_is_found():
     fatal = wanted(loads(text), 0.99, passes={"g": [0.5]}, fatals={"g": [0.1]})
     assert fatal.answer == "unknown"
     assert fatal.reason == (
-        f"not reached up to rmax = {TRIED}; what success tends to is not known: variable retries depends on rmax"
+        f"not reached up to rmax = {MOST_TRIALS}; what success tends to is not known: variable retries depends on rmax"
     )
 
 
@@ -113,18 +113,18 @@ def test_nothing_is_searched_for_what_is_not_known():
 
 
 def test_what_is_varied_must_be_a_number():
-    assert varied(chain("a", "b")).parameters == ("rmax.a", "rmax.b")
-    assert varied(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
+    assert varied_parameter(chain("a", "b")).parameters == ("rmax.a", "rmax.b")
+    assert varied_parameter(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
     with pytest.raises(OddsError, match=r"has no number 'rmax' to vary \(--vary\); there are none"):
-        varied(loads(TOOLS))
-    with pytest.raises(OddsError, match="lies above 0"):
+        varied_parameter(loads(TOOLS))
+    with pytest.raises(OddsError, match="must be above 0"):
         wanted(ordered(1, 1), 0.0, passes={"g": [0.5]})
 
 
 def test_the_least_success_counts_where_somebody_chooses():
     machine = any_order(2, 1)
     with pytest.raises(OddsError):
-        varied(machine)  # its bound is no parameter
+        varied_parameter(machine)  # its bound is no parameter
     asked = question(machine, passes={"g": [0.5]}, outside=True)
     assert asked.success_at() == pytest.approx(0.75**2)
     assert attrs.evolve(asked, world=attrs.evolve(asked.world, outside=False)).success_at() == 0
@@ -248,10 +248,10 @@ def test_every_search_ends(rmax, n, first, target, answer, value, ceiling):
 
 def test_what_is_too_large_is_unknown():
     asked = question(counted(n="0..rmax"), passes={"g": [1e-6]}, max_nodes=500)
-    found = smallest(asked, 0.9, varied(asked.system.machine))
+    found = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert (found.answer, found.reason) == ("unknown", "at rmax = 255: more than 500 configurations")
     asked = question(counted(n="0..700"), passes={"g": [1e-6]}, max_nodes=500)
-    found = smallest(asked, 0.9, varied(asked.system.machine))
+    found = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert (found.answer, found.reason) == ("unknown", "where rmax has no end: more than 500 configurations")
 
 
@@ -274,5 +274,5 @@ def test_parameters_that_share_no_value_are_varied_one_by_one():
     text = COUNTED.format(rmax="0..", n="0..9", first="0", on="n < rmax.a", update="n += 1")
     text = text.replace(f"{head}| rmax      | 0.. | 3       |", f"{head}| rmax.a | 0..2 | 1 |\n| rmax.b | 5..9 | 5 |")
     with pytest.raises(OddsError, match=r"no value lies in the domains of all of rmax.a, rmax.b: vary one of them"):
-        varied(loads(text))
+        varied_parameter(loads(text))
     assert wanted(loads(text), 0.8, "rmax.a").value == 2

@@ -2,7 +2,7 @@
 
 from dsa.checks.proof.induction import Induction, Lemma, Needs, Slicer, whole
 from dsa.checks.proof.proof_session import ProofSession
-from dsa.expr import Expr, Integer, Name, compared, negated, unparse
+from dsa.expr import Expr, Integer, Name, comparison, negation, unparse
 
 RETRIES, RMAX, SATISFIED = Name("retries", "variable"), Name("rmax", "parameter"), Name("satisfied", "variable")
 
@@ -20,9 +20,9 @@ def kept(session: ProofSession, guessed: dict[int, list[Expr]]) -> dict[int, set
 def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: ProofSession) -> None:
     at = places(session)
     guessed: dict[int, list[Expr]] = {
-        at["idle"]: [compared(RETRIES, "==", Integer(0))],
-        at["generating"]: [compared(RETRIES, "<=", Integer(2)), negated(SATISFIED)],
-        at["validating"]: [compared(RETRIES, "<=", Integer(2)), negated(SATISFIED)],
+        at["idle"]: [comparison(RETRIES, "==", Integer(0))],
+        at["generating"]: [comparison(RETRIES, "<=", Integer(2)), negation(SATISFIED)],
+        at["validating"]: [comparison(RETRIES, "<=", Integer(2)), negation(SATISFIED)],
     }
     # 2 is passed by a retry; what is not true of satisfied is not known at the start here, so it cannot be kept either.
     assert kept(session, guessed) == {at["idle"]: {"retries == 0"}}
@@ -30,13 +30,13 @@ def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: Pro
 
 def test_not_satisfied_needs_the_start(session: ProofSession) -> None:
     at = places(session)
-    working = {at[state]: [negated(SATISFIED)] for state in ("idle", "generating", "validating")}
+    working = {at[state]: [negation(SATISFIED)] for state in ("idle", "generating", "validating")}
     assert set(kept(session, working)) == set(working)
-    assert kept(session, {at["generating"]: [negated(SATISFIED)]}) == {}
+    assert kept(session, {at["generating"]: [negation(SATISFIED)]}) == {}
 
 
 def test_false_at_the_start_is_dropped(session: ProofSession) -> None:
-    assert kept(session, {0: [compared(RETRIES, ">", Integer(0))]}) == {}
+    assert kept(session, {0: [comparison(RETRIES, ">", Integer(0))]}) == {}
 
 
 def test_no_time_gives_nothing(session: ProofSession) -> None:
@@ -46,9 +46,9 @@ def test_no_time_gives_nothing(session: ProofSession) -> None:
 def test_a_claim_gets_what_it_needs_and_no_more(session: ProofSession) -> None:
     at = places(session)
     needs = Needs(Slicer(whole(session.system), session.logic, session.lemmas))
-    assert needs.impossible(at["succeeded"], [negated(SATISFIED)])
+    assert needs.impossible(at["succeeded"], [negation(SATISFIED)])
     assert needs.lemmas() == (Lemma(at["succeeded"], SATISFIED),)
-    assert not needs.impossible(at["failed"], [compared(RETRIES, "==", RMAX)])
+    assert not needs.impossible(at["failed"], [comparison(RETRIES, "==", RMAX)])
     assert needs.impossible(at["generating"], [SATISFIED])
     lemmas = needs.lemmas()
     assert lemmas is not None

@@ -1,9 +1,9 @@
 """Potentials bound counts; what they say is checked by induction like anything else."""
 
-from dsa.checks.observers import observed
+from dsa.checks.observers import observer_of
 from dsa.checks.proof.induction import whole
 from dsa.checks.proof.proof_session import ProofSession
-from dsa.checks.proof.safety import bounding, terms
+from dsa.checks.proof.safety import bound_candidates, terms
 from dsa.declarations import AtMost
 from dsa.edge.document_files import load
 from dsa.expr import Expr, Name, unparse
@@ -24,8 +24,8 @@ def test_terms_have_products_only_where_the_bound_has() -> None:
 
 def test_the_bound_with_products_is_inductive_at_every_location() -> None:
     session, form = claim("specs/workflow", "(grants + 1) *")
-    guessed = bounding(session, form)
-    found = observed(session.system, form)
+    guessed = bound_candidates(session, form)
+    found = observer_of(session.system, form)
     session.logic.learn(found.system)
     kept = session.inductive(whole(found.system), guessed, session.lemmas)
     assert all(candidate in kept[place] for place, (candidate,) in guessed.items() if place in session.lemmas)
@@ -35,4 +35,4 @@ def test_the_bound_with_products_is_inductive_at_every_location() -> None:
 def test_no_potential_pays_for_more_than_the_bound() -> None:
     session, form = claim("specs/dual_state", "rmax + 1")
     low: Expr = Name("rmax", "parameter")
-    assert bounding(session, AtMost(low, form.counted)) == {}
+    assert bound_candidates(session, AtMost(low, form.moment)) == {}

@@ -1,17 +1,17 @@
 """What Spacer finds is read back as lemmas that plain induction accepts."""
 
-from dsa.checks.observers import observed
+from dsa.checks.observers import observer_of
 from dsa.checks.proof.induction import unseen, whole
 from dsa.checks.proof.proof_session import ProofSession
 from dsa.checks.proof.safety import invariants
 from dsa.declarations import Always, Never
-from dsa.expr import And, Integer, Name, compared, negated
+from dsa.expr import And, Integer, Name, comparison, negation
 
 RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
 
 
 def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
-    found = observed(session.system, Never(And((Name("succeeded", "state"), negated(SATISFIED)))))
+    found = observer_of(session.system, Never(And((Name("succeeded", "state"), negation(SATISFIED)))))
     guessed = invariants(session.logic, found, 20_000)
     assert guessed
     kept = session.inductive(whole(session.system), guessed, {})
@@ -19,5 +19,5 @@ def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
 
 
 def test_nothing_is_found_for_what_is_false(session: ProofSession) -> None:
-    found = observed(session.system, Always(compared(RETRIES, "<", Integer(2))))
+    found = observer_of(session.system, Always(comparison(RETRIES, "<", Integer(2))))
     assert invariants(session.logic, found, 20_000) == {}
