@@ -145,10 +145,10 @@ async def _played(driver, sent, clock, world):
                 told.add(number)
                 given = sent[number]
                 driver.send(Occurrence(given.event, given.verdicts, data={"sent": number}))
-            elif clock.waiting and sum(event.source is not None for event in events) < MOST_RINGS:
+            elif clock.sleeper_count and sum(event.source is not None for event in events) < MOST_RINGS:
                 await clock.advance(clock.next_s)
             else:
-                world.is_cut |= clock.waiting > 0
+                world.is_cut |= clock.sleeper_count > 0
                 return
     finally:
         driving.cancel()

@@ -19,7 +19,7 @@ from dsa.edge.document_files import load, shipped_documents
 from dsa.lang import dumps, loads
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import dump_line
-from dsa.testing.simulation.seed_plan import Subject, monitored
+from dsa.testing.simulation.seed_plan import Subject, monitored_properties
 from dsa.testing.simulation.story import Story
 
 #: A run that asks again and again, and never comes to an end by itself.
@@ -110,14 +110,16 @@ WRITTEN = {
 def written(text, handlers=None, **values):
     """Return a machine that is written in a test, to be simulated."""
     machine = loads(text).at(values)
-    return Subject(machine, text, handlers or {}, monitored(machine))
+    return Subject(machine, text, handlers or {}, monitored_properties(machine))
 
 
 def kept(file, **values):
     """Return a document that is kept in a file, as `dsa sim` simulates it."""
     document = machine_document(file)
     machine = load(str(document)).at(values)
-    return Subject(machine, document.read_text(encoding="utf-8"), handlers_of(machine), monitored(load(file)))
+    return Subject(
+        machine, document.read_text(encoding="utf-8"), handlers_of(machine), monitored_properties(load(file))
+    )
 
 
 @cache
@@ -160,7 +162,7 @@ def seeds_needed(about, first, most):
 if __name__ == "__main__":
     for name in ("dual_state", "workflow", "parcels", "busy", "examples/two_phase_commit"):
         for seed in (3, 40, 1_234, 99_999):
-            story = Story(subject(name), seed, telling=True).play()
+            story = Story(subject(name), seed, keep_log=True).play()
             print(*seed_story_lines(SimArguments(name), subject(name), story), sep="\n")
             print(*(each if isinstance(each, str) else dump_line(each) for each in story.log), sep="\n")
             print(f"{story.fingerprint:016x}", sorted(map(repr, story.hits)))

@@ -34,7 +34,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load, locate, read_text
 from dsa.errors import DocumentError
 from dsa.generators.local_model import LocalGenerator
-from dsa.generators.model_options import SCRIPTED
+from dsa.generators.model_options import SCRIPT_PREFIX
 from dsa.lang import machine_of
 from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, step_of, timers_after
 from dsa.runs.bindings import DEFAULT_MODEL, request, require_policy
@@ -324,8 +324,8 @@ def _config(over: str | None, model: str | None) -> dict[str, Any]:
     if not folder.is_dir():
         missing = "is not a folder" if folder.exists() else "there is no such folder"
         raise DocumentError(str(folder), f"{missing}; --over names the folder that the policy works on")
-    if model is not None and model.startswith(SCRIPTED):
-        read_text(model.removeprefix(SCRIPTED))
+    if model is not None and model.startswith(SCRIPT_PREFIX):
+        read_text(model.removeprefix(SCRIPT_PREFIX))
     return {"over": str(folder.absolute())}
 
 

@@ -27,10 +27,10 @@ from dsa.errors import DocumentError
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import EventEntry, Intents, MachineEntry, RefusalEntry, RowEntry, to_json
 from dsa.semantics import Occurrence
-from dsa.testing.explored_graph import described
+from dsa.testing.explored_graph import row_label
 from dsa.testing.simulation.faults import FAULTS, Triple
 from dsa.testing.simulation.oracles import ORACLES
-from dsa.testing.simulation.seed_plan import RUN_ID, Subject, monitored
+from dsa.testing.simulation.seed_plan import RUN_ID, Subject, monitored_properties
 from dsa.testing.simulation.story import CampaignResult, SeedResult, Story, enough, simulate
 from dsa.trace import show_occurrence, show_values
 
@@ -63,7 +63,7 @@ def report_lines(
     )
     yield f"policies  {_policies(subject)}"
     width = max(len(fault) for fault in FAULTS)
-    yield from (f"  {fault:<{width}}  {outcome.struck[fault]:>8,}" for fault in FAULTS if outcome.struck[fault])
+    yield from (f"  {fault:<{width}}  {outcome.faults[fault]:>8,}" for fault in FAULTS if outcome.faults[fault])
     yield from _coverage(subject, outcome, least)
     yield from _oracles(arguments, subject, outcome)
     yield f"fingerprint {outcome.fingerprint:016x}"
@@ -74,7 +74,7 @@ def _policies(subject: Subject) -> str:
 
 
 def _coverage(subject: Subject, outcome: CampaignResult, least: float) -> Iterator[str]:
-    triples, every = outcome.missed(subject), len(subject.triples)
+    triples, every = outcome.missed_triples(subject), len(subject.triples)
     share = outcome.coverage(subject)
     gate = f", fewer than {least:g}%" if share * 100 < least else ""
     yield f"row x boundary x fault: {every - len(triples):,} of {every:,} triples hit ({share:.1%}{gate})"
@@ -84,21 +84,21 @@ def _coverage(subject: Subject, outcome: CampaignResult, least: float) -> Iterat
 
 
 def _triple_text(subject: Subject, triple: Triple) -> str:
-    return f"{described(subject.machine.transitions[triple.row], triple.row)}, {triple.boundary}, {triple.fault}"
+    return f"{row_label(subject.machine.transitions[triple.row], triple.row)}, {triple.boundary}, {triple.fault}"
 
 
 def _oracles(arguments: SimArguments, subject: Subject, outcome: CampaignResult) -> Iterator[str]:
-    if not outcome.found:
+    if not outcome.breaches:
         yield f"oracles: all {len(ORACLES)} kept"
         return
-    seeds = {violation.seed for violation in outcome.found}
+    seeds = {violation.seed for violation in outcome.breaches}
     yield f"oracles: broken by {len(seeds):,} seeds"
-    for violation in outcome.found[:_MOST_FOUND]:
+    for violation in outcome.breaches[:_MOST_FOUND]:
         yield f"  seed {violation.seed}: {violation.oracle} ({violation.cites}): {violation.message}"
-    if len(outcome.found) > _MOST_FOUND:
-        yield f"  and {len(outcome.found) - _MOST_FOUND:,} more"
+    if len(outcome.breaches) > _MOST_FOUND:
+        yield f"  and {len(outcome.breaches) - _MOST_FOUND:,} more"
     yield ""
-    yield from seed_story_lines(arguments, subject, Story(subject, outcome.found[0].seed, telling=True).play())
+    yield from seed_story_lines(arguments, subject, Story(subject, outcome.breaches[0].seed, keep_log=True).play())
     yield ""
 
 
@@ -151,10 +151,10 @@ def as_json(
         "rows_taken": outcome.rows,
         "processes": outcome.processes,
         "policies": sorted(subject.handlers),
-        "faults": {fault: outcome.struck[fault] for fault in FAULTS},
+        "faults": {fault: outcome.faults[fault] for fault in FAULTS},
         "coverage": {
             "triples": len(subject.triples),
-            "hit": len(subject.triples) - len(outcome.missed(subject)),
+            "hit": len(subject.triples) - len(outcome.missed_triples(subject)),
             "missed": [
                 {
                     "row": str(rows[t.row]),
@@ -162,13 +162,13 @@ def as_json(
                     "boundary": t.boundary,
                     "fault": t.fault,
                 }
-                for t in outcome.missed(subject)
+                for t in outcome.missed_triples(subject)
             ],
         },
         "oracles": [{"name": oracle.name, "cites": oracle.cites} for oracle in ORACLES],
         "broken": [
             {"seed": each.seed, "oracle": each.oracle, "cites": each.cites, "message": each.message}
-            for each in outcome.found
+            for each in outcome.breaches
         ],
         "fingerprint": f"{outcome.fingerprint:016x}",
         "seconds": round(seconds, 3),
@@ -233,7 +233,7 @@ def command(
             say(line)
         say(f"{seconds:.1f} s, {count / seconds:,.0f} runs a second with {workers} workers", err=True)
     is_too_little = outcome.coverage(subject) * 100 < least
-    sys.exit(int(bool(outcome.found) or is_too_little))
+    sys.exit(int(bool(outcome.breaches) or is_too_little))
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
@@ -243,7 +243,7 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
     machine = load(file if document == locate(file) else str(document)).at(values)
     require_sound(machine)
     warn_of_errors(file, machine, "faults in the report may come from the table")
-    subject = Subject(machine, read_text(document), handlers_of(machine), monitored(load(file)))
+    subject = Subject(machine, read_text(document), handlers_of(machine), monitored_properties(load(file)))
     if not subject.triples:
         raise DocumentError(file, "has no row that can be taken: there is nothing to simulate")
     return subject
@@ -251,7 +251,7 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
 
 def _one(arguments: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
     """Play one seed and print its story; return the exit code."""
-    story = Story(subject, seed, telling=True).play()
+    story = Story(subject, seed, keep_log=True).play()
     if json_wanted:
         outcome = simulate(subject, (seed,))
         say(json.dumps(as_json(arguments.file, subject, outcome, seed, 0.0, story), indent=2))

@@ -73,11 +73,11 @@ def command(
     graph = graph_of(load(file).at(parameter_values))
     if complete:
         suite = complete_suite(
-            graph, extra or 0, observed=_read_observation(graph.machine, observe), max_tests=max_tests
+            graph, extra or 0, observation=_read_observation(graph.machine, observe), max_tests=max_tests
         )
         tests, about, title = suite.tests, suite.claim, "complete"
     else:
-        tests, title = tour(graph, refused=tries_refused), "tour"
+        tests, title = tour(graph, refusals=tries_refused), "tour"
         about = _about_tour(graph, tests)
     say(about, err=True)
     warn_of_errors(file, graph.machine, "the tests require what the table does, faults included")
@@ -142,7 +142,7 @@ def _write(test_file: _TestFile, file: str, output: Path | None) -> None:
 
 def _pytest(test_file: _TestFile, file: str, output: Path) -> str:
     return as_pytest(
-        test_file.machine, test_file.tests, document=_named_from(output, file), shipped=not Path(file).is_file(),
+        test_file.machine, test_file.tests, document=_named_from(output, file), is_shipped=not Path(file).is_file(),
         about=test_file.about, parameters=test_file.parameters,
     )  # fmt: skip
 

@@ -1,11 +1,8 @@
-"""What a server is asked, as JSON: OpenAI's chat completions, or Ollama's own protocol.
+"""Clients for servers that speak the OpenAI protocol, or Ollama's own: OpenAI, OpenRouter, llama.cpp, vLLM, Ollama.
 
-Takes messages and tools in OpenAI's form, gives the body of a request for a stream. Pure.
-
-Generate with any server that speaks the OpenAI protocol, or Ollama's own: OpenAI, OpenRouter, llama.cpp, vLLM, Ollama.
-
-Takes `http://HOST/v1#MODEL`, gives artifacts with their usage, or whole conversations with tools. What a server streams is put
-together by `dsa.generators.streams`; what goes wrong on the way comes out as GenerationError.
+`ChatClient` takes `http://HOST/v1#MODEL` and holds whole conversations with tools; `OpenAICompatibleGenerator` gives artifacts with their usage.
+`openai_body` and `ollama_body` make the JSON of a request from messages and tools in OpenAI's form. `dsa.generators.streams` puts the
+stream of a server together; errors on the way come out as GenerationError.
 """
 
 import json
@@ -19,19 +16,19 @@ import attrs
 from dsa.edge.http.http_stream import ModelServer, StreamLimits
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
 from dsa.errors import GenerationError
-from dsa.generators.model_options import require_bounds, seed_for, waited_for
+from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.immutable import immutable
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, messages_of
 from dsa.runtime.prompt_budget import TokenBudget
 
-#: Parameters that some servers refuse, and what they want instead, if anything: they are left out, and the server asked again.
+#: Parameters that some servers refuse, and their other names, if any: the request is sent again without them.
 REFUSABLE: dict[str, str | None] = {
     "stream_options": None, "seed": None, "temperature": None, "max_tokens": "max_completion_tokens",
 }  # fmt: skip
 
 
-#: The least that Ollama is asked to make room for. Where it is not asked, it may take this, and cut the beginning of what is longer off in silence.
+#: The smallest window that is requested from Ollama. Without a request it may use this, and silently cut off the beginning of a longer prompt.
 _SMALLEST_WINDOW = 4_096
 _CHARS_PER_TOKEN, _ANSWER_TOKENS = 3, 4_096
 
@@ -40,7 +37,7 @@ _CHARS_PER_TOKEN, _ANSWER_TOKENS = 3, 4_096
 class ServerSettings:
     """How the model is to write. `more` goes into the body as it is (`tool_choice`, `response_format`, ..).
 
-    `window_tokens` is the room for request and answer together, which Ollama's own protocol asks for; None is as much as this request needs.
+    `window_tokens` is the room for request and answer together, in Ollama's own protocol; None is as much as this request needs.
     """
 
     temperature: float | None = None
@@ -71,8 +68,8 @@ def ollama_body(
 ) -> dict[str, Any]:
     """Return the body for Ollama's `/api/chat`.
 
-    There numbers are options, arguments of calls are objects, a result is known by its tool's name, a schema is the `format`, and a request for which
-    no room is asked is cut to what the server thinks fit.
+    There numbers are options, arguments of calls are objects, a result has its tool's name, a schema is the `format`, and a prompt
+    is cut to the server's own window unless the request asks for a larger one.
     """
     body: dict[str, Any] = {"model": model, "messages": _for_ollama(messages), "stream": True}
     if tools:
@@ -91,14 +88,14 @@ def ollama_body(
 
 
 def _window_for(body: Mapping[str, Any], max_tokens: int | None) -> int:
-    """Return the room that a request and its answer need, doubled step by step: another one has Ollama load the model anew."""
-    said = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
-    return _SMALLEST_WINDOW << max(0, (said - 1) // _SMALLEST_WINDOW).bit_length()
+    """Return the window that a request and its answer need, in powers of two: with another window Ollama loads the model anew."""
+    tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
+    return _SMALLEST_WINDOW << max(0, (tokens - 1) // _SMALLEST_WINDOW).bit_length()
 
 
 def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     names: dict[str, str] = {}
-    turned = []
+    converted_messages = []
     for message in messages:
         one = dict(message) | {"content": message.get("content") or ""}
         if calls := message.get("tool_calls"):
@@ -106,8 +103,8 @@ def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             one["tool_calls"] = [_call_for_ollama(call) for call in calls]
         if message.get("tool_call_id") in names:
             one["tool_name"] = names[message["tool_call_id"]]
-        turned.append(one)
-    return turned
+        converted_messages.append(one)
+    return converted_messages
 
 
 def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,11 +116,11 @@ def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
-    """Return the body without the parameter that a refusal names, or by the name that is wanted; None when it names none."""
-    for name, wanted in REFUSABLE.items():
+    """Return the body without the parameter that a refusal names, or with its other name; None when it names none."""
+    for name, other_name in REFUSABLE.items():
         if name in body and name in refusal:
-            kept = {key: value for key, value in body.items() if key != name}
-            return kept | {wanted: body[name]} if wanted else kept
+            rest = {key: value for key, value in body.items() if key != name}
+            return rest | {other_name: body[name]} if other_name else rest
     return None
 
 
@@ -141,7 +138,7 @@ class ChatClient:
 
     `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is `key`, else taken from the
     variable `key_variable`, else from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), else from DSA_API_KEY.
-    ValueError for what is no address. Safe to use from several threads and tasks at once. `keeps_connection` as for `ModelServer`.
+    ValueError for an address that is not valid. Safe to use from several threads and tasks at once. `keeps_connection` as for `ModelServer`.
     """
 
     def __init__(
@@ -171,10 +168,10 @@ class ChatClient:
         on_text: _Show | None = None,
         on_retry: _Show | None = None,
     ) -> StreamResult:
-        """Send messages and tools in OpenAI's form and give what came; `on_text` is called with text as it can be shown.
+        """Send messages and tools in OpenAI's form and return the result; `on_text` is called with text as it can be shown.
 
-        `on_retry` is called with the reason of each try that another one follows. Raises GenerationError when nothing came. What broke off later is a result with an error: its text is kept, and none of
-        its calls is executable.
+        `on_retry` is called with the reason of each try that another one follows. Raises GenerationError when nothing came. A stream that broke off later is a result with an
+        error: its text is kept, and none of its calls is executable.
         """
         write = ollama_body if self._server.endpoint.native else openai_body
         body = write(self._server.endpoint.model, messages, tools, settings or ServerSettings())
@@ -196,22 +193,22 @@ class ChatClient:
         on_text: _Show | None = None,
         on_retry: _Show | None = None,
     ) -> StreamResult:
-        """Do the same in a thread's own time; inside a running event loop too, which stands still meanwhile."""
-        return waited_for(lambda: self.ask(messages, tools, settings, on_text, on_retry))
+        """Do the same and block the thread; inside a running event loop too, which stands still meanwhile."""
+        return run_blocking(lambda: self.ask(messages, tools, settings, on_text, on_retry))
 
     async def _ask(
         self, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], on_text: _Show | None, on_retry: _Show | None
     ) -> StreamResult:
         reconciler = StreamReconciler(tools)
-        begun = False
+        has_begun = False
         try:
             async with aclosing(self._server.chunks(body, on_retry)) as chunks:
                 async for chunk in chunks:
-                    begun = True
+                    has_begun = True
                     if (text := reconciler.feed(chunk)) and on_text:
                         on_text(text)
         except GenerationError as error:
-            if not begun:
+            if not has_begun:
                 raise
             codes = {"timeout": "timeout", "bad_answer": "bad_chunk"}
             reconciler.fail(codes.get(error.reason, "interrupted"), str(error))
@@ -222,14 +219,14 @@ class ChatClient:
         return attrs.evolve(result, error=attrs.evolve(result.error, message=message))
 
     def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
-        """Return the error of a stream as GenerationError, for those who want the whole answer or none."""
-        asked = self._server.name
+        """Return the error of a stream as GenerationError, for callers who want the whole answer or none."""
+        server = self._server.name
         if error.code == "provider_error":
             reason = reason_of(error.status, error.message)
-            told = f"{asked.model} at {asked.where} broke off with an error: {error.message}"
-            return GenerationError(told, reason, usage)
-        told = f"The answer of {asked.model} at {asked.where} is not whole: {error.message}"
-        return GenerationError(told, _REASONS.get(error.code, "interrupted"), usage)
+            message = f"{server.model} at {server.where} broke off with an error: {error.message}"
+            return GenerationError(message, reason, usage)
+        message = f"The answer of {server.model} at {server.where} is not whole: {error.message}"
+        return GenerationError(message, _REASONS.get(error.code, "interrupted"), usage)
 
 
 class OpenAICompatibleGenerator(AsyncGeneratorInterface):
@@ -237,7 +234,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
 
     `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer of one try, `silence_s` for the longest wait in the
     middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else
-    as one token for each byte, since nobody knows the server's tokenizer. ValueError for numbers that mean nothing.
+    as one token for each byte, since the server's tokenizer is not known. ValueError for numbers that mean nothing.
     """
 
     def __init__(
@@ -272,7 +269,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
 
         Raises PromptTooLong before anything is asked, ModelUnavailable without httpx, GenerationError when no whole answer came.
         """
-        return waited_for(lambda: self.agenerate(context, template, on_text))
+        return run_blocking(lambda: self.agenerate(context, template, on_text))
 
     async def agenerate(
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
@@ -280,10 +277,10 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         """Do the same in a running event loop. Cancelled, it closes the connection."""
         messages = messages_of(template, context, self._budget)
         seed = seed_for(self._seed, context, messages)
-        started, failed = time.monotonic(), list[str]()
+        start_s, failed = time.monotonic(), list[str]()
         settings = ServerSettings(self._temperature, self._max_tokens, seed)
         result = await self._client.ask(messages, (), settings, on_text, failed.append)
-        usage = self._usage(result, time.monotonic() - started, failed)
+        usage = self._usage(result, time.monotonic() - start_s, failed)
         self._require_whole(result, usage)
         return Artifact(content=result.content, usage=usage)
 
@@ -292,15 +289,15 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         if result.error is not None:
             raise self._client.failure(result.error, usage)
         if result.finish_reason == "length":
-            told = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
-            raise GenerationError(told, "cut_off", usage)
+            message = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
+            raise GenerationError(message, "cut_off", usage)
         if result.finish_reason == "content_filter":
-            told = f"A content filter stopped {name}; reword the task or use another model."
-            raise GenerationError(told, "content_filter", usage)
+            message = f"A content filter stopped {name}; reword the task or use another model."
+            raise GenerationError(message, "content_filter", usage)
         if not result.content:
             what = "an answer that is nothing but a draft" if result.reasoning else "an answer without text"
-            told = f"{name} gave {what}; try again or use another model."
-            raise GenerationError(told, "bad_answer", usage)
+            message = f"{name} gave {what}; try again or use another model."
+            raise GenerationError(message, "bad_answer", usage)
 
     def _usage(self, result: StreamResult, seconds: float, failed: Sequence[str]) -> Usage:
         return Usage(

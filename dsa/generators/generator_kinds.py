@@ -1,6 +1,6 @@
-"""The kinds of generators there are, and the generator that a machine means by a name.
+"""The kinds of generators, and the generator that a machine means by a name.
 
-Takes a name, a machine, the model that the command line asks for and the user's own generators, gives a
+Takes a name, a machine, the model that the command line asks for and the user's own generators, returns a
 GeneratorInterface; every mistake is a BindingError with its line. It generates nothing.
 """
 
@@ -14,7 +14,7 @@ from dsa.edge.plugins import Packages
 from dsa.errors import BindingError, DocumentError, Span
 from dsa.generators.compatible_server import OpenAICompatibleGenerator
 from dsa.generators.local_model import LocalGenerator
-from dsa.generators.model_options import LOCAL, SCRIPTED, require_model_name
+from dsa.generators.model_options import LOCAL, SCRIPT_PREFIX, require_model_name
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.generators.substitutes import CommandGenerator, load_script
 from dsa.machine import Machine
@@ -24,12 +24,12 @@ from dsa.text import closest
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 
 #: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
-#: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from whoever binds machines.
+#: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from the code that binds machines.
 KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested", "document_folder"})
-#: Gives the generator that runs the machine in a file, named from a folder, and means the artifact of a step.
-Nested = Callable[[str, str, Path], GeneratorInterface]
+#: Builds the generator that runs the machine in a file, named from a folder, and returns the artifact of a step.
+NestedBuilder = Callable[[str, str, Path], GeneratorInterface]
 #: The kinds that installed packages bring.
 PACKAGES = Packages("dsa.generators", "generator", _SUPPLIABLE)
 #: The names of our kinds, which nobody else may take.
@@ -59,7 +59,7 @@ register("command")(CommandGenerator)
 
 
 @register("scripted")
-def _scripted(document_folder: Path, file: str) -> GeneratorInterface:
+def _script_generator(document_folder: Path, file: str) -> GeneratorInterface:
     """Return the fenced blocks of a Markdown file, in order; the file is named from the document's folder."""
     try:
         return load_script(document_folder / file)
@@ -88,9 +88,9 @@ def _llm(
     is_own = bool(model)
     model = model or asked_model
     require_model_name(model)
-    if model.startswith(SCRIPTED):
-        script = model.removeprefix(SCRIPTED)
-        return _scripted(document_folder, script) if is_own else load_script(script)
+    if model.startswith(SCRIPT_PREFIX):
+        script = model.removeprefix(SCRIPT_PREFIX)
+        return _script_generator(document_folder, script) if is_own else load_script(script)
     numbers: dict[str, Any] = {"seed": seed, "temperature": temperature, "max_prompt_tokens": max_prompt_tokens}
     if max_tokens is not None:
         numbers["max_tokens"] = max_tokens
@@ -106,7 +106,7 @@ def _llm(
 
 
 @register("machine")
-def _machine(nested: Nested, document_folder: Path, file: str, step: str = "") -> GeneratorInterface:
+def _machine(nested: NestedBuilder, document_folder: Path, file: str, step: str = "") -> GeneratorInterface:
     """Run the machine in `file` for each artifact; `step` says whose artifact is meant, if not the last one. Named from the document's folder."""
     return nested(file, step, document_folder)
 
@@ -121,7 +121,7 @@ def build_generator(
     model: str = "local",
     seed: int | None = None,
     extra: Mapping[str, GeneratorInterface] | None = None,
-    nested: Nested | None = None,
+    nested: NestedBuilder | None = None,
     folder: Path | None = None,
 ) -> GeneratorInterface:
     """Build the generator of a name: a declared generator, or a kind.
@@ -131,20 +131,20 @@ def build_generator(
     files in options are named; without it the working folder. Raises BindingError; DocumentError for the script of `model` that cannot be read.
     """
     extra = extra or {}
-    declared = {row.name: row for row in machine.generators}
-    row = declared.get(name, Generator(name))
-    for known in (name, row.kind):
-        if known in extra:
+    rows = {row.name: row for row in machine.generators}
+    row = rows.get(name, Generator(name))
+    for key in (name, row.kind):
+        if key in extra:
             if row.options:
                 raise BindingError(f"generator {name} is bound to an object of yours, which takes no options", row.span)
-            return extra[known]
-    kind = _kind_of(row, is_declared=name in declared)
+            return extra[key]
+    kind = _kind_of(row, is_declared=name in rows)
     if kind is None:
         missing = f"generator {name} is of kind '{row.kind}', which" if row.kind else f"generator {name}"
-        hint = closest(row.kind or name, {*KINDS, *PACKAGES.names(), *extra, *declared} - {name})
+        hint = closest(row.kind or name, {*KINDS, *PACKAGES.names(), *extra, *rows} - {name})
         raise BindingError(f"{missing} is not bound to anything", row.span or _named_at(name, machine), hint)
     supply = {"asked_model": model, "seed": seed or 0, "count_tokens": None, "nested": nested or _no_machine}
-    return _made(kind, row, supply | {"document_folder": folder or Path()})
+    return _build(kind, row, supply | {"document_folder": folder or Path()})
 
 
 def _named_at(name: str, machine: Machine) -> Span | None:
@@ -165,7 +165,7 @@ def _kind_of(row: Generator, *, is_declared: bool) -> ComponentKind | None:
         raise BindingError(str(error), row.span) from error
 
 
-def _made(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> GeneratorInterface:
+def _build(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> GeneratorInterface:
     owner = f"generator {row.name}"
     arguments = kind.arguments(row.options, owner, row.span)
     try:
@@ -173,6 +173,6 @@ def _made(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> Genera
     except ValueError as error:
         raise BindingError(f"{owner}: {error}", row.span) from error
     if not isinstance(generator, GeneratorInterface):
-        built = type(generator).__name__
-        raise BindingError(f"kind {kind.name} built {built}, which is no GeneratorInterface", row.span)
+        type_name = type(generator).__name__
+        raise BindingError(f"kind {kind.name} built {type_name}, which is no GeneratorInterface", row.span)
     return generator

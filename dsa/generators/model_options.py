@@ -1,8 +1,7 @@
-"""Calls of models: the bounds of their options, their seeds, and waiting for them where nobody can await.
+"""Model options: their bounds, the names that a model can have, the seeds of calls, and calls from code that is not asynchronous.
 
-What may be the name of a model: `local`, a script, an address, or what LiteLLM may know.
-
-Takes a name, says what is wrong with it. It asks nobody: whether LiteLLM or a server has the model shows when it is called.
+A model is called `local`, a script, an address, or what LiteLLM may know. `require_model_name` says what is wrong with a name. It connects to
+nothing: whether LiteLLM or a server has the model shows when it is called.
 """
 
 import asyncio
@@ -31,8 +30,8 @@ def require_bounds(*, temperature: float, max_tokens: int | None, timeout_s: flo
 _T = TypeVar("_T")
 
 
-def waited_for(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in an event loop of its own and give its result; in a thread of its own where a loop runs already, which stands still meanwhile."""
+def run_blocking(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a coroutine in an event loop of its own and return its result; in a thread of its own where a loop runs already, which stands still meanwhile."""
     if not _in_a_loop():
         return asyncio.run(begin())
     results: list[_T] = []
@@ -41,7 +40,7 @@ def waited_for(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     def run() -> None:
         try:
             results.append(asyncio.run(begin()))
-        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+        except BaseException as error:  # noqa: BLE001  (raised in the caller)
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -76,8 +75,8 @@ def derive_seed(seed: int, step: str, attempt: int, prompt: str) -> int:
 
 
 LOCAL = "local"
-#: What a model's name begins with when a script follows.
-SCRIPTED = "scripted:"
+#: The prefix of a name that is a script.
+SCRIPT_PREFIX = "scripted:"
 FORMS = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name such as provider/model"
 _NEAR = 0.75
 #: An address without its scheme: a host that no model is called like, or any host with a port and a path.
@@ -85,29 +84,29 @@ _HOST = re.compile(r"(localhost|\d{1,3}(\.\d{1,3}){3}|\[[\da-fA-F:]+\])([:/#]|$)
 
 
 def require_model_name(name: str) -> None:
-    """Raise ValueError, with what can be written, for what can be no model."""
+    """Raise ValueError, with the names that are allowed, for a name that no model can have."""
     before = re.split(r"[:/]", name, maxsplit=1)[0]
     if not name.strip():
         raise ValueError(f"the model has no name: it is {FORMS}")
     if name == LOCAL:
         return
-    if name.startswith(SCRIPTED):
-        if not name.removeprefix(SCRIPTED).strip():
-            raise ValueError(f"'{name}' names no script: write {SCRIPTED}FILE")
+    if name.startswith(SCRIPT_PREFIX):
+        if not name.removeprefix(SCRIPT_PREFIX).strip():
+            raise ValueError(f"'{name}' names no script: write {SCRIPT_PREFIX}FILE")
     elif name.startswith(SCHEMES):
         read_endpoint(name)
     elif re.match(r"[^/:]*://", name):
         raise ValueError(f"'{name}' is no address of a model: it begins with {' or '.join(SCHEMES)}")
     elif _HOST.match(name) or "#" in name:
         raise ValueError(f"'{name}' is no model: an address begins with {SCHEMES[0]}, as http://HOST/v1#MODEL")
-    elif ":" in name and _is_near(before, SCRIPTED.rstrip(":")):
-        raise ValueError(f"'{name}' is no model; did you mean '{SCRIPTED}{name.partition(':')[2]}'?")
-    elif name == before and (_is_near(name, LOCAL) or _is_near(name, SCRIPTED.rstrip(":"))):
-        meant = LOCAL if _is_near(name, LOCAL) else f"{SCRIPTED}FILE"
-        raise ValueError(f"'{name}' is no model; did you mean '{meant}'?")
+    elif ":" in name and _is_near(before, SCRIPT_PREFIX.rstrip(":")):
+        raise ValueError(f"'{name}' is no model; did you mean '{SCRIPT_PREFIX}{name.partition(':')[2]}'?")
+    elif name == before and (_is_near(name, LOCAL) or _is_near(name, SCRIPT_PREFIX.rstrip(":"))):
+        suggestion = LOCAL if _is_near(name, LOCAL) else f"{SCRIPT_PREFIX}FILE"
+        raise ValueError(f"'{name}' is no model; did you mean '{suggestion}'?")
     elif any(character.isspace() or not character.isprintable() for character in name):
         raise ValueError(f"'{name}' is no model: it is {FORMS}")
 
 
-def _is_near(name: str, known: str) -> bool:
-    return nearest(name, [known], _NEAR) is not None
+def _is_near(name: str, option: str) -> bool:
+    return nearest(name, [option], _NEAR) is not None

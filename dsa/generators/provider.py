@@ -1,8 +1,8 @@
-"""Generate with any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
+"""The generator of any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
 
-Takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
+It takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
 called or awaited. LiteLLM fills in what a provider did not say (0 tokens, or tokens that it has counted itself; `stop` for a stream that just
-ended; the model that was asked for): in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
+ended; the name of the model in the request); in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
 sentence and what to do.
 """
 
@@ -25,7 +25,7 @@ import attrs
 from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
 from dsa.errors import GenerationError, ModelUnavailable
-from dsa.generators.model_options import require_bounds, seed_for, waited_for
+from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.provider_errors import ProviderName
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.generators.streams.reconciliation import plain_reason
@@ -39,44 +39,44 @@ def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) 
     reconciler = StreamReconciler(list(tools))
     reconciler.feed(reply)
     result = reconciler.finish()
-    if not getattr(reply, "choices", None):  # it says nothing, and is over
+    if not getattr(reply, "choices", None):  # it is empty, and whole
         result = attrs.evolve(result, error=None, finish_reason="stop")
     counts = _counts(getattr(reply, "usage", None))
-    said = str(getattr(reply, "model", None) or "")
+    response_model = str(getattr(reply, "model", None) or "")
     cost_usd = getattr(reply, "_hidden_params", {}).get("response_cost") if counts[0] else None
-    is_own_word = said == model and "/" in model  # with the provider's name before it, it is LiteLLM's
-    return attrs.evolve(result, usage=_usage(counts, cost_usd), model="" if is_own_word else said)
+    is_own_word = response_model == model and "/" in model  # with the provider's name before it, it is LiteLLM's
+    return attrs.evolve(result, usage=_usage(counts, cost_usd), model="" if is_own_word else response_model)
 
 
 def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: str) -> StreamResult:  # noqa: ANN401  # litellm's own types
-    """Read a stream that has ended. Who answered is not known: LiteLLM writes the model that was asked for into each chunk."""
+    """Read a stream that has ended. The model that answered is not known: LiteLLM writes the model of the request into each chunk."""
     chunks, finish = getattr(stream, "chunks", ()), stream.received_finish_reason
     if finish is not None and plain_reason(finish) not in {"stop", "tool_calls"}:  # the last chunk may say `stop`
         reconciler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     result = attrs.evolve(reconciler.finish(), model="")
-    if finish is None and result.error is None:  # the last chunk says `stop` though nobody did
-        told = "the stream ended, and nothing said that it was finished"
-        result = attrs.evolve(result, error=StreamError("interrupted", told), finish_reason=None)
+    if finish is None and result.error is None:  # the last chunk says `stop` though the provider did not
+        message = "the stream ended, and nothing said that it was finished"
+        result = attrs.evolve(result, error=StreamError("interrupted", message), finish_reason=None)
     if not any(getattr(chunk, "usage", None) for chunk in chunks):
         return attrs.evolve(result, usage=None)
-    built = litellm.stream_chunk_builder(chunks=list(chunks))
-    counts = _counts(built.usage)
-    return attrs.evolve(result, usage=_usage(counts, _cost(litellm, built, model) if counts[0] else None))
+    whole = litellm.stream_chunk_builder(chunks=list(chunks))
+    counts = _counts(whole.usage)
+    return attrs.evolve(result, usage=_usage(counts, _cost(litellm, whole, model) if counts[0] else None))
 
 
 def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dict[str, Any]:
     return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "cost": cost_usd}
 
 
-#: Why an answer that has an error is no whole one, by the code of the error.
+#: Why an answer with an error is not whole, by the code of the error.
 _FAULTS = {"truncated": "cut_off", "filtered": "content_filter", "malformed": "malformed"}
 
 
 def fault_of(result: StreamResult) -> str | None:
-    """Return why this is no whole answer in words, as a reason; None when it is one."""
+    """Return why this is not a whole answer in words, as a reason; None when it is one."""
     if result.error is not None:
-        said = result.content or result.reasoning or result.finish_reason
-        return _FAULTS.get(result.error.code, "interrupted") if said else "nothing"
+        text = result.content or result.reasoning or result.finish_reason
+        return _FAULTS.get(result.error.code, "interrupted") if text else "nothing"
     faults = {"length": "cut_off", "content_filter": "content_filter"}
     return faults.get(result.finish_reason or "") or (None if result.content else "no_text")
 
@@ -87,11 +87,11 @@ def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # lit
     return (prompt, completion) if prompt else (None, None)
 
 
-def _cost(litellm: Any, built: Any, model: str) -> float | None:  # noqa: ANN401  # litellm's own types
+def _cost(litellm: Any, whole: Any, model: str) -> float | None:  # noqa: ANN401  # litellm's own types
     """Return the cost by LiteLLM's price list; None for a model that is not on it, which it says by many exceptions."""
     try:
-        return float(litellm.completion_cost(completion_response=built, model=model))
-    except Exception:  # noqa: BLE001  # whatever it is: the price is not known
+        return float(litellm.completion_cost(completion_response=whole, model=model))
+    except Exception:  # noqa: BLE001  # on any error the price is not known
         return None
 
 
@@ -145,18 +145,18 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
         Raises PromptTooLong before anything is asked, ModelUnavailable without litellm, GenerationError when no whole answer came.
         """
-        return waited_for(lambda: _alone(self.agenerate(context, template, on_text)))
+        return run_blocking(lambda: _alone(self.agenerate(context, template, on_text)))
 
     async def agenerate(
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
     ) -> Artifact:
         """Do the same in a running event loop. Cancelled, it closes the connection."""
         await asyncio.to_thread(_litellm)
-        started = time.monotonic()
-        request, tries = self._asked(context, template), _Tries(self._retries, on_text)
+        start_s = time.monotonic()
+        request, tries = self._request_for(context, template), _Tries(self._retries, on_text)
         while True:
             try:
-                return self._artifact(await self._try(request, tries), started, tries)
+                return self._artifact(await self._try(request, tries), start_s, tries)
             except GenerationError as error:
                 pause_s = tries.pause_after(error)
             await asyncio.sleep(pause_s)
@@ -166,7 +166,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> StreamResult:
         """Send messages and tools in OpenAI's format, once, and return the whole answer as the reconciler reads it. Raises what `generate` raises."""
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
-        reply = waited_for(lambda: _alone(self._completed(request)))
+        reply = run_blocking(lambda: _alone(self._complete(request)))
         return read_whole(reply, self._model, tools)
 
     async def converse(
@@ -179,15 +179,15 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> StreamResult:
         """Send messages and tools in OpenAI's format, once, and return what was streamed as the reconciler reads it.
 
-        What LiteLLM's own stream has lost nobody can mend; that it ended is taken from what LiteLLM keeps beside it. Raises what `generate` raises when
+        What LiteLLM's own stream has lost cannot be recovered; whether it ended is read from what LiteLLM keeps beside it. Raises what `generate` raises when
         nothing came.
         """
         await asyncio.to_thread(_litellm)
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
-        return await self._conversed(request, tools, on_text)
+        return await self._converse(request, tools, on_text)
 
     def _require_key(self) -> None:
-        """Raise GenerationError where it is plain that the provider's key is missing: some providers' clients ask without, and are refused, or not reached."""
+        """Raise GenerationError where the provider's key is surely missing: some providers' clients send the request without it, and fail in other ways."""
         if self._base()[0]:
             return
         missing = list(_litellm().validate_environment(model=self._model).get("missing_keys") or [])
@@ -200,38 +200,38 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
     # -- one try ----------------------------------------------------------------------------------------------------
 
-    async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
-        with self._explaining(_Tries(Retries(), None)):
+    async def _complete(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
+        with self._translate_errors(_Tries(Retries(), None)):
             self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 forget_clients_of_ended_loops(_litellm())
                 return await _litellm().acompletion(**request)
 
-    async def _conversed(
+    async def _converse(
         self, request: _Request, tools: Sequence[Mapping[str, Any]], on_text: _Show | None
     ) -> StreamResult:
         litellm, tries = _litellm(), _Tries(Retries(), on_text)
         forget_clients_of_ended_loops(litellm)
-        with self._explaining(tries):
+        with self._translate_errors(tries):
             self._require_key()
             async with asyncio.timeout(self._timeout_s):
-                result = await self._streamed(request, tries, tools)
+                result = await self._stream(request, tries, tools)
         return attrs.evolve(result, model=self._model)
 
     async def _try(self, request: _Request, tries: "_Tries") -> StreamResult:
         litellm = _litellm()
         forget_clients_of_ended_loops(litellm)
-        with self._explaining(tries):
+        with self._translate_errors(tries):
             self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 if tries.on_text is None:
                     return read_whole(await litellm.acompletion(**request), self._model)
-                return await self._streamed(request, tries)
+                return await self._stream(request, tries)
 
-    async def _streamed(
+    async def _stream(
         self, request: _Request, tries: "_Tries", tools: Sequence[Mapping[str, Any]] = ()
     ) -> StreamResult:
-        stream, reconciler = await _litellm().acompletion(**request, **_STREAMED), StreamReconciler(list(tools))
+        stream, reconciler = await _litellm().acompletion(**request, **_STREAM_OPTIONS), StreamReconciler(list(tools))
         try:
             async for chunk in stream:
                 tries.show(reconciler.feed(chunk))
@@ -240,20 +240,20 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return read_stream(_litellm(), stream, reconciler, self._model)
 
     @contextmanager
-    def _explaining(self, tries: "_Tries") -> Iterator[None]:
-        """Yield LiteLLM's errors as ours; what `on_text` raises passes through."""
+    def _translate_errors(self, tries: "_Tries") -> Iterator[None]:
+        """Raise LiteLLM's errors as ours; what `on_text` raises passes through."""
         try:
             yield
         except GenerationError:
             raise
         except Exception as error:
-            if error is tries.raised:
+            if error is tries.show_error:
                 raise
-            raise self._who.explained(error) from error
+            raise self._who.translate(error) from error
 
     # -- request and reply ------------------------------------------------------------------------------------------
 
-    def _asked(self, context: Context, template: PromptTemplate | None) -> _Request:
+    def _request_for(self, context: Context, template: PromptTemplate | None) -> _Request:
         messages = messages_of(template, context, self._budget)
         return self._request(messages, seed_for(self._seed, context, messages))
 
@@ -264,7 +264,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             "temperature": self._temperature,
             "seed": seed,
             "timeout": self._timeout_s,
-            "num_retries": 0,  # LiteLLM's own would be seen by nobody
+            "num_retries": 0,  # LiteLLM's own retries would not be counted
             "max_retries": 0,
             "drop_params": True,  # a provider without seeds is used without
         }
@@ -277,7 +277,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return request
 
     def _base(self) -> tuple[str, str]:
-        """Return the address that is asked, and where it is from; two empty texts for the provider's own."""
+        """Return the address of the request, and where it is from; two empty texts for the provider's own."""
         if self._api_base:
             return self._api_base, "api_base"
         names = _API_BASE_VARIABLES if self._model.startswith("openai/") else ()
@@ -287,14 +287,14 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     def _who(self) -> ProviderName:
         return ProviderName(self._model, *self._base(), self._timeout_s)
 
-    def _artifact(self, result: StreamResult, started: float, tries: "_Tries") -> Artifact:
-        took = result.usage or {}
+    def _artifact(self, result: StreamResult, start_s: float, tries: "_Tries") -> Artifact:
+        token_usage = result.usage or {}
         usage = Usage(
             model=self._model,
-            seconds=time.monotonic() - started,
-            prompt_tokens=took.get("prompt_tokens"),
-            completion_tokens=took.get("completion_tokens"),
-            cost_usd=None if MAYBE_CHARGED & set(tries.failed) else took.get("cost"),
+            seconds=time.monotonic() - start_s,
+            prompt_tokens=token_usage.get("prompt_tokens"),
+            completion_tokens=token_usage.get("completion_tokens"),
+            cost_usd=None if MAYBE_CHARGED & set(tries.failed) else token_usage.get("cost"),
             response_model=result.model,
             retried=tuple(tries.failed),
         )
@@ -311,26 +311,26 @@ def _is_like(variable: str, key: str) -> bool:
     return variable[:2] == key[:2] and _KEY.fullmatch(variable) is not None
 
 
-async def _alone(asked: Coroutine[Any, Any, _T]) -> _T:
-    """Await the one thing that an event loop is for, and leave no connection behind."""
+async def _alone(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Await the only coroutine of an event loop, and close its connections."""
     try:
-        return await asked
+        return await coroutine
     finally:
         if "litellm" in sys.modules:
             await _close_clients(_litellm())
 
 
-_STREAMED: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+_STREAM_OPTIONS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 @attrs.define(eq=False)
 class _Tries:
-    """The tries of one call: why those before this one failed, and what of the answer has been shown."""
+    """The tries of one call: why the earlier ones failed, and whether some of the answer has been shown."""
 
     retries: Retries
     on_text: _Show | None
     failed: list[str] = attrs.field(factory=list)
-    raised: Exception | None = None
+    show_error: Exception | None = None
     _has_shown: bool = False
 
     def show(self, text: str) -> None:
@@ -340,7 +340,7 @@ class _Tries:
             try:
                 self.on_text(text)
             except Exception as error:
-                self.raised = error
+                self.show_error = error
                 raise
 
     def pause_after(self, error: GenerationError) -> float:
@@ -360,10 +360,10 @@ def _budget(model: str, most: int | None, count: Callable[[str], int] | None) ->
     if count is not None:
         return TokenBudget(most, count, "by the function that was given")
 
-    def counted(text: str) -> int:
+    def count_text(text: str) -> int:
         return int(_litellm().token_counter(model=model, messages=[{"role": "user", "content": text}]))
 
-    return TokenBudget(most, counted, f"as LiteLLM counts for {model}")
+    return TokenBudget(most, count_text, f"as LiteLLM counts for {model}")
 
 
 def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
@@ -375,17 +375,17 @@ def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
 
 
 def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
-    """Return LiteLLM, which then warns of nothing that its users could mend: its classes are warned of as they are first used."""
-    found = _imported()
+    """Return LiteLLM, without the warnings that its users cannot fix: they come as its classes are first used."""
+    litellm = _import_litellm()
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\b")
     warnings.filterwarnings(
         "ignore", ".*(`ReadOnly` qualifier|Pydantic serializer warnings)", UserWarning, r"pydantic\b"
     )
-    return found
+    return litellm
 
 
 @cache
-def _imported() -> Any:  # noqa: ANN401  # litellm's types are not followed
+def _import_litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
     """Import LiteLLM quietly, without fetching its price list or a tokenizer from the network."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
@@ -411,27 +411,27 @@ def _imported() -> Any:  # noqa: ANN401  # litellm's types are not followed
 # LiteLLM reads a whole answer, a line of a stream and the body of a refusal for as long as a server writes. It makes all its connections by two functions.
 
 
-class AnswerTooLarge(Exception):  # noqa: N818  # it says what is the case
-    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of what LiteLLM makes of it."""
+class AnswerTooLarge(Exception):  # noqa: N818  # its name says it
+    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of the error that LiteLLM raises."""
 
 
 def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are not followed
-    """Have all connections that LiteLLM's `AsyncHTTPHandler` makes be bounded. AttributeError for a LiteLLM that makes them otherwise."""
-    transport, mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
+    """Bound the answers of all connections that LiteLLM's `AsyncHTTPHandler` makes. AttributeError for a LiteLLM that makes them otherwise."""
+    make_transport, make_mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
 
     def direct(**how: Any) -> Any:  # noqa: ANN401  # the same
         import httpx
 
-        found = transport(**how)
-        if found is None:  # httpx would make its own
+        transport = make_transport(**how)
+        if transport is None:  # httpx would make its own
             context, options = how.get("ssl_context"), {name: how[name] for name in ("cert", "limits") if name in how}
             verify = how.get("ssl_verify") is not False if context is None else context
-            found = httpx.AsyncHTTPTransport(verify=verify, **options)
-        return _bounded(found)
+            transport = httpx.AsyncHTTPTransport(verify=verify, **options)
+        return _bound_transport(transport)
 
     def through_proxies(*arguments: Any, **how: Any) -> Any:  # noqa: ANN401  # the same
-        found = mounts(*arguments, **how)
-        return found and {name: each and _bounded(each) for name, each in found.items()}
+        mounts = make_mounts(*arguments, **how)
+        return mounts and {name: each and _bound_transport(each) for name, each in mounts.items()}
 
     handler.create_async_transport, handler.create_httpx_proxy_mounts = (
         staticmethod(direct),
@@ -439,19 +439,19 @@ def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are
     )
 
 
-def _bounded(transport: Any) -> Any:  # noqa: ANN401  # httpx's own type, imported late
-    """Have the answers of a transport of httpx be bounded, packed or not."""
+def _bound_transport(transport: Any) -> Any:  # noqa: ANN401  # httpx's own type, imported late
+    """Bound the answers of a transport of httpx, packed or not."""
     ask = transport.handle_async_request
 
-    async def bounded(request: Any) -> Any:  # noqa: ANN401  # the same
+    async def ask_within_bound(request: Any) -> Any:  # noqa: ANN401  # the same
         import httpx
 
         response = await ask(request)
-        unpacked = [pair for pair in response.headers.raw if pair[0].lower() not in _OF_PACKED]
+        headers = [pair for pair in response.headers.raw if pair[0].lower() not in _OF_PACKED]
         stream = _bounded_stream()(response)
-        return httpx.Response(response.status_code, headers=unpacked, stream=stream, extensions=response.extensions)
+        return httpx.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
-    transport.handle_async_request = bounded
+    transport.handle_async_request = ask_within_bound
     return transport
 
 
@@ -486,7 +486,7 @@ _LOOPS: "weakref.WeakValueDictionary[int, asyncio.AbstractEventLoop]" = weakref.
 
 
 def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
-    """Take out what was kept for another loop that had the number of this one, and the one client that is kept for all loops.
+    """Drop the clients of another loop that had the number of this one, and the one client that all loops share.
 
     LiteLLM (1.106.2) knows loops by a number that a later one may have again; a client of a loop that has ended fails in the next one
     (`Event loop is closed`).
@@ -495,19 +495,19 @@ def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # lite
     vars(litellm).pop("module_level_aclient", None)
     loop = asyncio.get_running_loop()
     if _LOOPS.get(id(loop)) is not loop:
-        _taken_out(litellm.in_memory_llm_clients_cache)
+        _take_clients(litellm.in_memory_llm_clients_cache)
         _LOOPS[id(loop)] = loop
 
 
 async def _close_clients(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
-    """Close what is kept for this loop, which is about to end."""
-    for client in _taken_out(litellm.in_memory_llm_clients_cache):
-        closed = client.close()
-        if inspect.isawaitable(closed):
-            await closed
+    """Close the clients of this loop, which is about to end."""
+    for client in _take_clients(litellm.in_memory_llm_clients_cache):
+        result = client.close()
+        if inspect.isawaitable(result):
+            await result
 
 
-def _taken_out(cache: Any) -> list[Any]:  # noqa: ANN401  # litellm's own types
+def _take_clients(cache: Any) -> list[Any]:  # noqa: ANN401  # litellm's own types
     """Take out the clients of the running loop, whose names end as LiteLLM ends them."""
     own = cache.update_cache_key_with_event_loop("")
     names = [name for name in list(cache.cache_dict) if str(name).endswith(own)]

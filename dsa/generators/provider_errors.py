@@ -1,7 +1,7 @@
-"""What LiteLLM raises, as few errors, each one sentence and what to do.
+"""Errors of LiteLLM as few errors of ours, each one sentence and what to do.
 
-LiteLLM has dozens of classes, and maps the same failure of two providers to two of them: so the whole chain of causes is looked at. Takes
-an exception, gives GenerationError with one of the reasons of docs/how-to/models.md. No secret gets into any.
+LiteLLM has dozens of classes, and maps the same failure of two providers to two of them; so the whole chain of causes is read.
+`ProviderName.translate` takes an exception and returns a GenerationError with one of the reasons of docs/how-to/models.md. Messages never hold a secret.
 """
 
 import json
@@ -28,19 +28,19 @@ _MOST_DETAIL = 200
 _MOST_CAUSES = 20
 _PAYMENT, _GAVE_UP = 402, 408
 _NO_PROVIDER = "LLM Provider NOT provided"
-#: What providers' clients say when no key is there to be sent, and the variable in which they look for it.
+#: The messages of providers' clients that have no key to send, and the variable in which they look for it.
 _NO_KEY = re.compile(
     r"missing (?:credentials|[\w ]*api[ _]key)|no (?:\w+ )?api[ _]key|api_key client option must be set", re.IGNORECASE
 )
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
-#: What LiteLLM says of an answer in which it finds none.
+#: The messages of LiteLLM for an answer without content.
 _NO_ANSWER = re.compile(r"invalid response (?:from LLM endpoint|object)|provider returned (?:'choices'|a response with no 'choices')|got unexpected response|unable to get json response", re.IGNORECASE)  # fmt: skip
-#: What it raises when it reads an answer and does not find what it looks for.
-_READING = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
+#: The classes that it raises when an answer does not have what it looks for.
+_READ_ERRORS = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
 _CONNECTION = frozenset({"TransportError", "OSError"})
-#: What it raises for a stream that has begun, whatever ended it.
-_BEGUN = frozenset({"MidStreamFallbackError"})
-_WRAPPING = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Exception)?: )*(?:\w+Exception - )?|\.? Handle with `[^`]*`\.?$")
+#: The classes that it raises for a stream that broke off, for any cause.
+_STREAM_ERRORS = frozenset({"MidStreamFallbackError"})
+_WRAPPER = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Exception)?: )*(?:\w+Exception - )?|\.? Handle with `[^`]*`\.?$")
 _BAD_ADDRESS = frozenset({"UnsupportedProtocol", "InvalidURL"})
 
 
@@ -54,41 +54,41 @@ class ProviderName:
     timeout_s: float
 
     def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
-        """Return the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
+        """Return the error of an answer that is not usable, which took `usage`; for a malformed one with its provider's words."""
         code = "bad_answer" if reason in {"no_text", "nothing", "malformed", "too_large"} else reason
-        told = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
-        return GenerationError(f"{told}.", code, usage)
+        message = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
+        return GenerationError(f"{message}.", code, usage)
 
     def without_key(self, variable: str) -> GenerationError:
-        """Return the error for a key that is not there."""
-        told = f"{self.model} needs a key, and there is none; set {variable} in the environment."
-        return GenerationError(told, "authentication")
+        """Return the error for a missing key."""
+        message = f"{self.model} needs a key, and there is none; set {variable} in the environment."
+        return GenerationError(message, "authentication")
 
-    def explained(self, error: Exception) -> GenerationError:
-        """Return the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
+    def translate(self, error: Exception) -> GenerationError:
+        """Return the error for what LiteLLM raised, with the words of the server, if there are any. An error of a server is a ServerError."""
         if _NO_PROVIDER in str(error):
-            known = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
-            return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {known}.", "not_found")
+            hint = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
+            return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {hint}.", "not_found")
         causes = _causes(error)
         names = {name for cause in causes for name in _names(cause)}
         if "AnswerTooLarge" in names:
             return self.error("too_large")
         status, words = _refusal(causes)
-        if status is None and (found := self._own_fault(causes, names)):
-            return found
+        if status is None and (fault := self._own_fault(causes, names)):
+            return fault
         reason = _reason(names, status, words, causes)
-        detail = _shortened(words or (_plain(error) if reason == "failed" else ""))
+        detail = _message_detail(words or (_plain(error) if reason == "failed" else ""))
         wait_s = _wait_s(causes)
         used_up = reason == "rate_limit" and is_used_up(" ".join([words, *sorted(names)]), wait_s)
         sentence = "used_up" if used_up else "gave_up" if status == _GAVE_UP else reason
-        told = with_words(self._sentence(sentence), detail)
-        return ServerError(told, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
+        message = with_words(self._sentence(sentence), detail)
+        return ServerError(message, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
 
     def _own_fault(self, causes: list[BaseException], names: set[str]) -> GenerationError | None:
-        """Return the error for what was never sent: without a key, or to what is no address."""
-        said = " ".join(map(str, causes))
-        if _NO_KEY.search(said):
-            return self.without_key(next(iter(_VARIABLE.findall(said)), "the provider's own variable"))
+        """Return the error for a request that was never sent: without a key, or to an address that is not valid."""
+        text = " ".join(map(str, causes))
+        if _NO_KEY.search(text):
+            return self.without_key(next(iter(_VARIABLE.findall(text)), "the provider's own variable"))
         if names & _BAD_ADDRESS:
             return ServerError(f"{self._sentence('no_address')}.", "unreachable", again=False)
         return None
@@ -141,13 +141,13 @@ _REASONS: tuple[tuple[frozenset[str], str], ...] = (
 
 
 def _reason(names: set[str], status: int | None, words: str, causes: list[BaseException]) -> str:
-    """Return the reason for what a server answered, or what became of the connection."""
+    """Return the reason for the answer of a server, or for the end of the connection."""
     if status == _PAYMENT:  # LiteLLM has several classes for it
         return reason_of(status, words)
     if status is not None and (reason := reason_of(status, words)) == "context_too_long":
         return reason
-    for wanted, reason in _REASONS:
-        if names & wanted and not (reason == "bad_answer" and status):
+    for class_names, reason in _REASONS:
+        if names & class_names and not (reason == "bad_answer" and status):
             break
     else:
         reason = "failed" if status is None else reason_of(status, words)
@@ -156,14 +156,16 @@ def _reason(names: set[str], status: int | None, words: str, causes: list[BaseEx
     if reason in {"server_error", "unreachable", "failed"} and status is None and not words:
         if _unread(names, causes):
             return "bad_answer"
-        if names & _BEGUN:
+        if names & _STREAM_ERRORS:
             return "interrupted"
     return reason
 
 
 def _unread(names: set[str], causes: list[BaseException]) -> bool:
     """Return whether something came that LiteLLM could not read as an answer."""
-    return bool(names & _READING and not names & _CONNECTION) or any(_NO_ANSWER.search(str(cause)) for cause in causes)
+    return bool(names & _READ_ERRORS and not names & _CONNECTION) or any(
+        _NO_ANSWER.search(str(cause)) for cause in causes
+    )
 
 
 def _ends_too_soon(error: BaseException) -> bool:
@@ -174,9 +176,9 @@ def _ends_too_soon(error: BaseException) -> bool:
 
 
 def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
-    """Return the status with which a server refused, None when none did, and what it said: LiteLLM makes responses of its own, which nobody sent."""
-    said = [getattr(cause, "body", None) for cause in causes]
-    words = next((message_in(_written(body)) for body in said if body), "")
+    """Return the status with which a server refused, None when none did, and what it said: LiteLLM also makes responses of its own, which no server sent."""
+    bodies = [getattr(cause, "body", None) for cause in causes]
+    words = next((message_in(_body_bytes(body)) for body in bodies if body), "")
     for cause in causes:
         if type(cause).__name__ == "HTTPStatusError":
             response: Any = getattr(cause, "response", None)
@@ -184,8 +186,8 @@ def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
     return None, words
 
 
-def _written(body: object) -> bytes:
-    """Return what OpenAI's client has read, as it was sent."""
+def _body_bytes(body: object) -> bytes:
+    """Return the body that OpenAI's client has parsed, as bytes."""
     return (body if isinstance(body, str) else json.dumps(body, default=str)).encode("utf-8", "replace")
 
 
@@ -197,25 +199,25 @@ def _content(response: Any) -> bytes:  # noqa: ANN401  # httpx's own type, impor
         return b""
 
 
-def _shortened(text: str) -> str:
-    """Put what goes into a message on one line, without secrets."""
+def _message_detail(text: str) -> str:
+    """Return the beginning of a text for a message, on one line, without secrets."""
     return without_secrets(" ".join(text.split()))[:_MOST_DETAIL]
 
 
 def _plain(error: Exception) -> str:
-    """Return an error's words without what LiteLLM puts before and behind them."""
-    return _WRAPPING.sub("", str(error).partition("Traceback (most recent")[0])
+    """Return an error's words without what LiteLLM adds around them."""
+    return _WRAPPER.sub("", str(error).partition("Traceback (most recent")[0])
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return an error and all that caused it; LiteLLM keeps what broke off a stream in a field."""
-    found: list[BaseException] = []
-    seen: BaseException | None = error
-    while seen is not None and len(found) < _MOST_CAUSES:
-        found.append(seen)
-        kept = getattr(seen, "original_exception", None)
-        seen = kept if isinstance(kept, BaseException) else seen.__cause__ or seen.__context__
-    return found
+    """Return an error and all that caused it; LiteLLM has the error that broke off a stream in a field."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < _MOST_CAUSES:
+        causes.append(cause)
+        original = getattr(cause, "original_exception", None)
+        cause = original if isinstance(original, BaseException) else cause.__cause__ or cause.__context__
+    return causes
 
 
 def _names(error: BaseException) -> set[str]:

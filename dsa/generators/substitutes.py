@@ -1,12 +1,10 @@
-"""Generate what was written down before: for tests, and for runs without a model.
+"""Generators without a model: scripted replies, a function, or a program of your own.
 
-Takes replies, gives them one by one. `load_script` reads them from a Markdown file: every fenced block that is in no
-list or quotation is one reply, in order. Blocks under a heading `## STEP` are the replies for that step alone; all
-others are for whoever asks. A reply that holds a fence itself stands in a longer one.
+`ScriptedGenerator` returns replies that were written down before, for tests and for runs without a model. `load_script` reads them from a Markdown
+file: every fenced block outside of lists and quotations is one reply, in order. Blocks under a heading `## STEP` are the replies for that
+step alone; all others are for every other step. A reply that holds a fence itself stands in a longer one.
 
-Generate with a function or with a program of your own.
-
-Takes a function of the prompt, or a command; gives artifacts. What the program cannot do comes out as GenerationError.
+`FunctionGenerator` takes a function of the prompt, `CommandGenerator` a command. A failure of the program is a GenerationError.
 """
 
 import inspect
@@ -27,9 +25,9 @@ from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTem
 
 
 class ScriptedGenerator(GeneratorInterface):
-    """Give the replies in order, each once; GenerationError when there is none left.
+    """Returns the replies in order, each once; GenerationError when there is none left.
 
-    `steps` has replies for single steps: a step that is named there (Context.step) is given those, all others share
+    `steps` has replies for single steps: a step that is named there (Context.step) gets those, all others share
     `texts`. Safe to call from several threads.
     """
 
@@ -39,7 +37,7 @@ class ScriptedGenerator(GeneratorInterface):
         self, texts: Iterable[str] = (), steps: Mapping[str, Iterable[str]] | None = None, *, source: str = "the script"
     ) -> None:
         self._queues = {"": list(texts)} | {step: list(replies) for step, replies in (steps or {}).items()}
-        self._used = dict.fromkeys(self._queues, 0)
+        self._used_counts = dict.fromkeys(self._queues, 0)
         self._source = source
         self._lock = threading.Lock()
 
@@ -47,19 +45,19 @@ class ScriptedGenerator(GeneratorInterface):
         """Return the next reply."""
         queue = context.step if context.step in self._queues else ""
         with self._lock:
-            used = self._used[queue]
-            if used == len(self._queues[queue]):
+            count = self._used_counts[queue]
+            if count == len(self._queues[queue]):
                 whose = f" for step {context.step}" if queue else ""
-                why = f"{self._source} has no reply left{whose}: all {used} are used; add a fenced block."
+                why = f"{self._source} has no reply left{whose}: all {count} are used; add a fenced block."
                 raise GenerationError(why, "exhausted")
-            self._used[queue] += 1
-        return Artifact(content=self._queues[queue][used], usage=Usage("scripted", seconds=0.0, cost_usd=0.0))
+            self._used_counts[queue] += 1
+        return Artifact(content=self._queues[queue][count], usage=Usage("scripted", seconds=0.0, cost_usd=0.0))
 
     def skip(self, step: str) -> None:
-        """Leave out the next reply for a step: a run that goes on was given it before."""
+        """Leave out the next reply for a step: a resumed run has used it before."""
         queue = step if step in self._queues else ""
         with self._lock:
-            self._used[queue] = min(self._used[queue] + 1, len(self._queues[queue]))
+            self._used_counts[queue] = min(self._used_counts[queue] + 1, len(self._queues[queue]))
 
 
 def load_script(path: str | Path) -> ScriptedGenerator:
@@ -96,7 +94,7 @@ _MEANT_ASYNC = (
 
 
 class FunctionGenerator(GeneratorInterface):
-    """Give what a function makes of the rendered prompt: a text, or a whole Artifact.
+    """Calls a function with the rendered prompt; it returns a text, or a whole Artifact.
 
     TypeError for anything else, and for an async function: what is to be awaited is an AsyncGeneratorInterface.
     """
@@ -111,15 +109,15 @@ class FunctionGenerator(GeneratorInterface):
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Call it. What it raises passes through."""
-        given: object = self._function(render(template, context))
-        if isinstance(given, Artifact):
-            return given
-        if not isinstance(given, str):
-            if inspect.iscoroutine(given):
-                given.close()
+        result: object = self._function(render(template, context))
+        if isinstance(result, Artifact):
+            return result
+        if not isinstance(result, str):
+            if inspect.iscoroutine(result):
+                result.close()
                 raise TypeError(f"{self._name} gave a coroutine{_MEANT_ASYNC}")
-            raise TypeError(f"{self._name} gave {type(given).__name__}, not a text or an Artifact")
-        return Artifact(given)
+            raise TypeError(f"{self._name} gave {type(result).__name__}, not a text or an Artifact")
+        return Artifact(result)
 
 
 def _is_async(function: object) -> bool:
@@ -127,7 +125,7 @@ def _is_async(function: object) -> bool:
 
 
 class CommandGenerator(GeneratorInterface):
-    """Give the rendered prompt to a program on its standard input; the artifact's content is what it writes to its standard output.
+    """Runs a program with the rendered prompt on its standard input; the artifact's content is what it writes to its standard output.
 
     `command` is split as a shell does, and no shell is started; a program without a slash is looked up in PATH, one with a slash from
     `document_folder`, or the working folder. It is yours and runs as you do. `timeout_s` bounds one call, `most_bytes` what it may write.
@@ -149,7 +147,7 @@ class CommandGenerator(GeneratorInterface):
         if not words:
             raise ValueError("the command is empty")
         self._program = words[0]
-        self._command = [_found(words[0], document_folder or Path()), *words[1:]]
+        self._command = [_find_program(words[0], document_folder or Path()), *words[1:]]
         self._timeout_s, self._most_bytes = timeout_s, most_bytes
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
@@ -157,30 +155,32 @@ class CommandGenerator(GeneratorInterface):
         prompt = render(template, context).encode("utf-8", "replace")
         program, began_s = self._program, time.monotonic()
         try:
-            ran = run_program(self._command, prompt, timeout_s=self._timeout_s, most_bytes=self._most_bytes)
+            run = run_program(self._command, prompt, timeout_s=self._timeout_s, most_bytes=self._most_bytes)
         except NoProgramError as error:
             raise ModelUnavailable(str(error)) from error
-        if ran.end == "timeout":
+        if run.end == "timeout":
             raise GenerationError(f"{program} was stopped after {self._timeout_s:g} s.", "timeout")
-        if ran.end == "flooded":
+        if run.end == "flooded":
             raise GenerationError(f"{program} wrote more than {self._most_bytes:,} bytes.", "bad_answer")
-        if ran.code:
-            how = f"was killed by signal {-ran.code}" if ran.code < 0 else f"ended with {ran.code}"
-            said = " ".join(ran.complaints.decode("utf-8", "replace").split())[-_MOST_SAID:]
-            raise GenerationError(f"{program} {how}{f': {said}' if said else ''}", "failed")
+        if run.code:
+            how = f"was killed by signal {-run.code}" if run.code < 0 else f"ended with {run.code}"
+            complaint = " ".join(run.complaints.decode("utf-8", "replace").split())[-_MOST_SAID:]
+            raise GenerationError(f"{program} {how}{f': {complaint}' if complaint else ''}", "failed")
         try:
-            content = ran.output.decode("utf-8")
+            content = run.output.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise GenerationError(f"{program} wrote what is no UTF-8 (byte {error.start}).", "bad_answer") from error
+            raise GenerationError(
+                f"{program} wrote text that is not UTF-8 (byte {error.start}).", "bad_answer"
+            ) from error
         if not content.strip():
             raise GenerationError(f"{program} wrote nothing.", "bad_answer")
         return Artifact(content, usage=Usage(model=program, seconds=time.monotonic() - began_s))
 
 
-def _found(name: str, folder: Path) -> str:
+def _find_program(name: str, folder: Path) -> str:
     """Return the path of a program: from a folder, where the name has a slash, else what PATH has. ValueError when there is none."""
-    wanted = os.path.join(folder, Path(name)) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
-    path = shutil.which(wanted)
+    program = os.path.join(folder, Path(name)) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
+    path = shutil.which(program)
     if path is None:
-        raise ValueError(f"there is no program '{wanted}': give its path, or install it where PATH leads")
+        raise ValueError(f"there is no program '{program}': give its path, or install it where PATH leads")
     return os.path.abspath(path)  # noqa: PTH100  (links and what stands behind them may have names of their own)

@@ -1,7 +1,7 @@
-"""Judge code by calls and the values that they must give.
+"""The guard of cases: it judges code by calls and the values that they must give.
 
-Takes calls with expected values, gives a guard. The code runs in the sandbox (`dsa.edge.sandbox`), in a process that
-reports what each call gave; the expected values stay here. Neither exit status nor printed text means anything.
+It takes calls with expected values. The code runs in the sandbox (`dsa.edge.sandbox`), in a process that
+reports what each call gave; the expected values stay in this one. Neither exit status nor printed text means anything.
 """
 
 import ast
@@ -16,7 +16,7 @@ import attrs
 from dsa.declarations import Case
 from dsa.edge.sandbox import Bounds, Confinement, SandboxOutcome, SandboxProgram, run_confined
 from dsa.guards.code import extract_code, syntax_fault
-from dsa.guards.feedback import bounded, clip
+from dsa.guards.feedback import bound_text, clip
 from dsa.guards.pytest_guard import records
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
@@ -37,7 +37,7 @@ class CasesGuard(GuardInterface):
     the table; anything else is the value itself. Calls are trusted text; floats must match exactly. The feedback
     names the first wrong calls and what they gave, never what was expected unless `show_expected`. `require` names
     features of the sandbox, or a rung, without which nothing is run; `rung` takes that one instead of the best. Raises ValueError
-    for no cases, a call that is no expression, an expected text that is no literal, a time limit that is none, unknown names.
+    for no cases, a call that is not an expression, an expected text that is not a literal, a time limit that is not valid, unknown names.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class CasesGuard(GuardInterface):
         require: tuple[str, ...] = (),
         rung: str = "",
     ) -> None:
-        self._cases = tuple(_checked(case) for case in cases)
+        self._cases = tuple(_read_case(case) for case in cases)
         if not self._cases:
             raise ValueError("a cases guard needs at least one case")
         if not 0 < timeout_s <= _LONGEST_S:
@@ -73,37 +73,37 @@ class CasesGuard(GuardInterface):
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
             return f"The code cannot be loaded: {clip(report.unloadable)}"
-        stopped = ""
-        if not report.whole or outcome.end == "flooded":
+        stop_reason = ""
+        if not report.is_whole or outcome.end == "flooded":
             pending = self._cases[len(report.answers) :]
-            reached = f"at {clip(pending[0][0])}" if pending else "at the end"
-            if not report.loaded:
-                reached = "while the code was loaded"
-            stopped = f"The run stopped {reached}: {_reason(outcome, report, self._bounds)}"
-        return _compose(stopped, self._wrong_calls(report), len(self._cases))
+            place = f"at {clip(pending[0][0])}" if pending else "at the end"
+            if not report.is_loaded:
+                place = "while the code was loaded"
+            stop_reason = f"The run stopped {place}: {_reason(outcome, report, self._bounds)}"
+        return _compose(stop_reason, self._wrong_calls(report), len(self._cases))
 
     def _wrong_calls(self, report: "_Report") -> list[str]:
         wrong = []
-        for (call, expected), (kind, text) in zip(self._cases, report.answers, strict=False):
-            if said := _fault(kind, text, expected):
-                wanted = f", expected {clip(repr(expected))}" if self._show_expected else ""
-                wrong.append(f"{clip(call)} {said}{wanted}")
+        for (call, expected_value), (kind, text) in zip(self._cases, report.answers, strict=False):
+            if fault := _fault(kind, text, expected_value):
+                expectation = f", expected {clip(repr(expected_value))}" if self._show_expected else ""
+                wrong.append(f"{clip(call)} {fault}{expectation}")
         return wrong
 
 
-def _checked(case: Case | tuple[str, object]) -> tuple[str, object]:
+def _read_case(case: Case | tuple[str, object]) -> tuple[str, object]:
     """Return call and expected value, or raise ValueError."""
-    call, expected = (case.call, case.expected) if isinstance(case, Case) else case
+    call, expected_value = (case.call, case.expected) if isinstance(case, Case) else case
     try:
         ast.parse(call.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"the call '{call}' is not a Python expression") from error
-    if not isinstance(expected, str):
-        return call.strip(), expected
+    if not isinstance(expected_value, str):
+        return call.strip(), expected_value
     try:
-        return call.strip(), ast.literal_eval(expected.strip())
+        return call.strip(), ast.literal_eval(expected_value.strip())
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise ValueError(f"'{expected}', expected of {call}, is not a Python literal") from error
+        raise ValueError(f"'{expected_value}', expected of {call}, is not a Python literal") from error
 
 
 # -- what the child reported --------------------------------------------------------------------------------------
@@ -111,71 +111,71 @@ def _checked(case: Case | tuple[str, object]) -> tuple[str, object]:
 
 @attrs.frozen
 class _Report:
-    """What could be read: it is `whole` when every record is there, in order, once, and nothing else."""
+    """The report as read. It `is_whole` when every record is there, in order, once, and nothing else."""
 
-    loaded: bool = False
+    is_loaded: bool = False
     unloadable: str = ""
     answers: tuple[tuple[str, str], ...] = ()
-    whole: bool = False
-    forged: bool = False
+    is_whole: bool = False
+    is_forged: bool = False
 
 
 def _read_report(results: bytes, count: int) -> _Report:
     report = _Report()
     for record in records(results):
-        report = _extended(report, record, count)
-        if report.forged:
+        report = _add_record(report, record, count)
+        if report.is_forged:
             break
     return report
 
 
-def _extended(report: _Report, record: list[Any], count: int) -> _Report:
+def _add_record(report: _Report, record: list[Any], count: int) -> _Report:
     """Add the one record that may come next; any other is forged."""
-    if report.whole or report.unloadable:
-        return attrs.evolve(report, forged=True, whole=False, unloadable="")
+    if report.is_whole or report.unloadable:
+        return attrs.evolve(report, is_forged=True, is_whole=False, unloadable="")
     match record:
-        case ["loaded"] if not report.loaded:
-            return attrs.evolve(report, loaded=True)
-        case ["unloadable", str(text)] if not report.loaded:
+        case ["loaded"] if not report.is_loaded:
+            return attrs.evolve(report, is_loaded=True)
+        case ["unloadable", str(text)] if not report.is_loaded:
             return attrs.evolve(report, unloadable=text or "no reason given")
         case [int(number), "value" | "raised" | "odd" as kind, str(text)] if (
-            report.loaded and not isinstance(number, bool) and number == len(report.answers) < count
+            report.is_loaded and not isinstance(number, bool) and number == len(report.answers) < count
         ):
             return attrs.evolve(report, answers=(*report.answers, (kind, text)))
-        case ["end"] if report.loaded and len(report.answers) == count:
-            return attrs.evolve(report, whole=True)
-    return attrs.evolve(report, forged=True)
+        case ["end"] if report.is_loaded and len(report.answers) == count:
+            return attrs.evolve(report, is_whole=True)
+    return attrs.evolve(report, is_forged=True)
 
 
-def _fault(kind: str, text: str, expected: object) -> str:
+def _fault(kind: str, text: str, expected_value: object) -> str:
     """Return what is wrong with one answer; empty when it is the expected value."""
     if kind == "raised":
         return f"raised {clip(text)}"
     if kind == "value":
         try:
-            if _typed(ast.literal_eval(text)) == _typed(expected):
+            if _comparable(ast.literal_eval(text)) == _comparable(expected_value):
                 return ""
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             return "gave something that cannot be read"
     return f"gave {clip(text)}"
 
 
-def _typed(value: object) -> object:
+def _comparable(value: object) -> object:
     """Return a value that is equal for equal values of equal types only, all the way down."""
     if isinstance(value, list | tuple):
-        return type(value), tuple(_typed(item) for item in value)
+        return type(value), tuple(_comparable(item) for item in value)
     if isinstance(value, set | frozenset):
-        return type(value), frozenset(_typed(item) for item in value)
+        return type(value), frozenset(_comparable(item) for item in value)
     if isinstance(value, dict):
-        return type(value), frozenset((_typed(key), _typed(item)) for key, item in value.items())
+        return type(value), frozenset((_comparable(key), _comparable(item)) for key, item in value.items())
     return type(value), value
 
 
-# -- what is said about it ----------------------------------------------------------------------------------------
+# -- the feedback -------------------------------------------------------------------------------------------------
 
 
 def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:
-    if report.forged:
+    if report.is_forged:
         return "the code wrote to the channel of the results."
     if outcome.end == "flooded":
         return f"the results are larger than {bounds.result_bytes // 1024} kB."
@@ -197,14 +197,14 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _compose(stopped: str, wrong: list[str], count: int) -> str:
+def _compose(stop_reason: str, wrong: list[str], count: int) -> str:
     """Show the first faults in detail, name the calls of the others, within some hundred characters."""
-    lines = [stopped] if stopped else []
+    lines = [stop_reason] if stop_reason else []
     if wrong:
         lines.append(f"{len(wrong)} of {count} calls failed:" if count > 1 else "The call failed:")
     lines += wrong[:_MOST_DETAILED]
     if others := wrong[_MOST_DETAILED:]:
-        named = ", ".join(other.split(" gave ")[0].split(" raised ")[0] for other in others[:_MOST_LISTED])
+        names = ", ".join(other.split(" gave ")[0].split(" raised ")[0] for other in others[:_MOST_LISTED])
         more = len(others) - _MOST_LISTED
-        lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
-    return bounded("\n".join(lines))
+        lines.append(f"also {names}" + (f" and {more} more" if more > 0 else ""))
+    return bound_text("\n".join(lines))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 _WRITE, _DUMPS = os.write, json.dumps
-_WRITTEN: dict[type, Callable[[Any], str]] = {
+_WRITERS: dict[type, Callable[[Any], str]] = {
     int: int.__repr__, str: str.__repr__, bytes: bytes.__repr__, bool: bool.__repr__, complex: complex.__repr__, type(None): repr,
     type(...): lambda _: "...",
 }  # fmt: skip
@@ -66,16 +66,16 @@ def _literal(value: Any) -> str:  # noqa: ANN401  # anything at all
         return _float_literal(value)
     if kind in (str, bytes, list, tuple, set, dict) and len(value) > _LARGEST_SIZE:
         raise _OddValueError(f"a {kind.__name__} of {len(value)} items, too many to report")
-    if kind in _WRITTEN:
-        return _WRITTEN[kind](value)
+    if kind in _WRITERS:
+        return _WRITERS[kind](value)
     if kind is dict:
         return "{" + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items()) + "}"
     if kind in _BRACKETS:
         if kind is set and not value:
             return "set()"
-        opening, closing = _BRACKETS[kind]
+        begin, end = _BRACKETS[kind]
         comma = "," if kind is tuple and len(value) == 1 else ""
-        return opening + ", ".join(map(_literal, value)) + comma + closing
+        return begin + ", ".join(map(_literal, value)) + comma + end
     raise _OddValueError(f"an object of type {kind.__name__}, which is no plain value")
 
 

@@ -1,11 +1,9 @@
-"""Find the code in a model's reply, and judge whether it is Python at all.
+"""Code in a model's reply, and guards that judge it without running it.
 
-Takes the text of an artifact, gives the code or a verdict. It parses; it never runs anything.
+`extract_code` finds the code in the text of an artifact; `SyntaxGuard` passes what Python parses.
 
-Judge code by the modules and calls that it names, without running it.
-
-Takes names that code must not use, gives a guard. It reads what a program says, not what it will do: names that are put together at run
-time go unseen. What code can do is bounded by the sandbox; this guard says early, and to the model, what is not wanted.
+`ForbiddenGuard` takes names that code must not use. It reads what a program says, not what it will do: it does not see names that are put
+together at run time. The sandbox bounds what code can do; this guard says early, and to the model, what is not allowed.
 """
 
 import ast
@@ -23,7 +21,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 # A model may write anything: possessive quantifiers keep the time linear in its text.
 _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^`\n]*+$", re.MULTILINE)
-_INDENTED = re.compile(r"^ ++(?:`{3}|~{3})", re.MULTILINE)
+_INDENTED_FENCE = re.compile(r"^ ++(?:`{3}|~{3})", re.MULTILINE)
 _ITEM = re.compile(r" {0,20}(?:[-*+]|\d{1,9}[.)]) {1,4}(?=\S)")
 _TICKS = re.compile(r"`{3,}+|~{3,}+")
 _LOOSE = 3  # blanks that a fence may have before it, beside those of a list
@@ -32,18 +30,18 @@ _ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
 _MOST_CODE = 500_000  # a syntax tree takes some hundred times the memory of its text
 _PYTHON = frozenset({"python", "py", "python3"})
-#: How many lines of fences are looked at; how many that open or close one, from either end; how much is tried to be compiled.
+#: The most lines of fences that are read; those that open or close one, from either end; the characters that are compiled.
 _MOST_LINES, _MOST_ENDS, _MOST_TRIED = 10_000, 20, 1_000_000
 
 
 def extract_code(reply: str) -> str:
     """Return the code of a reply.
 
-    That is what stands in a fence marked as Python; else in a fence without a language; else all from the first line
+    That is the content of a fence marked as Python; else in a fence without a language; else all from the first line
     that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
     reaches to the end. Of several fences, and of several lines that may close one (a text in the code may hold fences), it is the longest that compiles,
-    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds, and what stands in a
-    fence of a list without the blanks of the list.
+    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds, and the
+    content of a fence in a list without the blanks of the list.
     """
     text = _plain(reply)
     lines = list(islice(_FENCE.finditer(text), _MOST_LINES))
@@ -57,14 +55,14 @@ def extract_code(reply: str) -> str:
 
 def _longest(text: str, lines: list[re.Match[str]], languages: frozenset[str]) -> str:
     """Return the longest code that compiles between a fence of these languages and a line that may close it; empty when there is no choice, or none does."""
-    closing = [line for line in lines if not line["language"] and not line[0].strip(" \t`~")]
-    opening = [line for line in lines if line["language"].lower() in languages and line not in closing[-1:]]
-    found: list[tuple[int, int]] = []
-    for begin in _ends(opening):
-        behind = [end for end in closing if end.start() > begin.end() and end["ticks"].startswith(begin["ticks"])]
-        found += [(begin.end() + 1, end.start()) for end in _ends(behind)]
+    closers = [line for line in lines if not line["language"] and not line[0].strip(" \t`~")]
+    openers = [line for line in lines if line["language"].lower() in languages and line not in closers[-1:]]
+    spans: list[tuple[int, int]] = []
+    for begin in _ends(openers):
+        behind = [end for end in closers if end.start() > begin.end() and end["ticks"].startswith(begin["ticks"])]
+        spans += [(begin.end() + 1, end.start()) for end in _ends(behind)]
     left = _MOST_TRIED
-    for start, end in sorted(found, key=lambda span: span[0] - span[1]) if len(found) > 1 else ():
+    for start, end in sorted(spans, key=lambda span: span[0] - span[1]) if len(spans) > 1 else ():
         left -= end - start
         if left >= 0 and (body := text[start:end]).strip() and not syntax_fault(body):
             return body
@@ -79,14 +77,14 @@ def extract_fenced(reply: str, language: str) -> str:
     """Return the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
     text = _plain(reply)
     fences = _fences(text)
-    bodies = (body for wanted in (language, "") for written, body in fences if written == wanted)
+    bodies = (body for choice in (language, "") for fence_language, body in fences if fence_language == choice)
     return next(bodies, text)
 
 
 def _plain(reply: str) -> str:
-    """Return a reply with line feeds, in which no fence is indented: one in a list is by as much as the text of its item, and what stands in it too (CommonMark)."""
+    """Return a reply with line feeds, in which no fence is indented: one in a list is, with its content, by as much as the text of its item (CommonMark)."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
-    if not _INDENTED.search(text):
+    if not _INDENTED_FENCE.search(text):
         return text
     item, indent, ticks = 0, 0, ""  # where the text of the list's item begins; of the fence that is open
     lines = text.split("\n")
@@ -98,8 +96,8 @@ def _plain(reply: str) -> str:
             ticks = "" if bare.startswith(ticks) and not bare.strip(f" \t{ticks[0]}") else ticks
         elif _CODE_LINE.match(line):  # from here on it is code without a fence
             break
-        elif found := _ITEM.match(line):
-            item = found.end()
+        elif item_match := _ITEM.match(line):
+            item = item_match.end()
         elif bare:
             opening = _TICKS.match(bare) if blanks <= item + _LOOSE else None
             if opening:
@@ -110,15 +108,15 @@ def _plain(reply: str) -> str:
 
 def _fences(text: str) -> list[tuple[str, str]]:
     """Return language and body of every fence, in order; a fence is closed by one at least as long (CommonMark)."""
-    found = []
+    fences = []
     at = 0
-    while opening := _FENCE.search(text, at):
-        ticks = opening["ticks"]
-        closing = re.compile(rf"^ {{0,3}}{ticks[0]}{{{len(ticks)},}}[ \t]*$", re.MULTILINE).search(text, opening.end())
-        end = closing.start() if closing else len(text)
-        found.append((opening["language"].lower(), text[opening.end() + 1 : end]))
-        at = closing.end() if closing else len(text)
-    return found
+    while opener := _FENCE.search(text, at):
+        ticks = opener["ticks"]
+        closer = re.compile(rf"^ {{0,3}}{ticks[0]}{{{len(ticks)},}}[ \t]*$", re.MULTILINE).search(text, opener.end())
+        end = closer.start() if closer else len(text)
+        fences.append((opener["language"].lower(), text[opener.end() + 1 : end]))
+        at = closer.end() if closer else len(text)
+    return fences
 
 
 class SyntaxGuard(GuardInterface):
@@ -138,7 +136,7 @@ def syntax_fault(code: str, what: str = "The code") -> str:
         return f"{what} is too long: {len(code)} characters, and at most {_MOST_CODE} are read."
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape is no syntax error
+            warnings.simplefilter("ignore")  # an odd escape is not a syntax error
             ast.parse(code)
     except SyntaxError as error:
         place = f" in line {error.lineno}" if error.lineno else ""
@@ -173,11 +171,11 @@ _MOST_NAMED = 5
 
 
 class ForbiddenGuard(GuardInterface):
-    """Turn down code that imports forbidden modules or names forbidden calls; fatal, unless `fatal` is false.
+    """Reject code that imports forbidden modules or names forbidden calls; fatal, unless `fatal` is false.
 
     Names are followed through imports, `as`, plain assignments, `getattr(x, "y")`, `__import__("x")` and `sys.modules["x"]`. A module
-    stands for all that lies in it, `*` in a call for any letters. What is no Python has failed. ValueError for nothing to forbid, and
-    for what no module or call can be called: it would forbid nothing.
+    stands for all that lies in it, `*` in a call for any letters. Text that is not Python fails. ValueError for nothing to forbid, and
+    for a name that no module or call can have: it would forbid nothing.
     """
 
     def __init__(
@@ -195,21 +193,21 @@ class ForbiddenGuard(GuardInterface):
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
-        found = self._found(ast.parse(code))
-        if not found:
+        lines = self._forbidden_names(ast.parse(code))
+        if not lines:
             return GuardResult(passed=True)
-        named = [f"{clip(name)} is forbidden (line {line})" for name, line in list(found.items())[:_MOST_NAMED]]
-        more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        return GuardResult(passed=False, feedback=f"Security: {'; '.join(named)}{more}.", fatal=self._fatal)
+        faults = [f"{clip(name)} is forbidden (line {line})" for name, line in list(lines.items())[:_MOST_NAMED]]
+        more = f", and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
+        return GuardResult(passed=False, feedback=f"Security: {'; '.join(faults)}{more}.", fatal=self._fatal)
 
-    def _found(self, tree: ast.Module) -> dict[str, int]:
+    def _forbidden_names(self, tree: ast.Module) -> dict[str, int]:
         """Return each forbidden name with the first line where it stands, in the order of the lines."""
         names = _Names(tree)
-        found: dict[str, int] = {}
-        for name, line in sorted(names.used(), key=lambda use: use[1]):
+        lines: dict[str, int] = {}
+        for name, line in sorted(names.uses(), key=lambda use: use[1]):
             if self._is_forbidden(name):
-                found.setdefault(name, line)
-        return found
+                lines.setdefault(name, line)
+        return lines
 
     def _is_forbidden(self, name: str) -> bool:
         plain = name.removeprefix(_BUILTINS)
@@ -219,30 +217,30 @@ class ForbiddenGuard(GuardInterface):
 
 
 def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
-    """Raise ValueError for the first that is no dotted name; `wild` may stand in for its letters."""
+    """Raise ValueError for the first that is not a dotted name; `wild` may stand in for its letters."""
     if isinstance(names, str):
         raise ValueError(f"{option} is one text: give a tuple of names")  # noqa: TRY004  # as for its parts
     for name in names:
         plain = name.replace(wild, "a") if wild else name
         if not all(part.isidentifier() for part in plain.split(".")):
-            allowed = "dots and *" if wild else "dots; a module stands for all that lies in it"
+            characters = "dots and *" if wild else "dots; a module stands for all that lies in it"
             raise ValueError(
-                f"'{name}' in {option} is no name, and would forbid nothing: names have letters, digits, _ and {allowed}; commas stand between them"
+                f"'{name}' in {option} is not a name, and would forbid nothing: names have letters, digits, _ and {characters}; commas stand between them"
             )
 
 
 class _Names:
-    """What the names of a program stand for, and where they are used. Flow is not looked at: a name stands for all it ever stood for."""
+    """The meanings of a program's names, and where they are used. Flow is ignored: a name has all the meanings it ever has."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
         self._meanings: dict[str, set[str]] = {}
-        known = -1
-        while known != (known := sum(map(len, self._meanings.values()))):  # an alias of an alias takes another round
+        count = -1
+        while count != (count := sum(map(len, self._meanings.values()))):  # an alias of an alias takes another round
             for name, meaning in self._bindings():
                 self._meanings.setdefault(name, set()).add(meaning)
 
-    def used(self) -> Iterator[tuple[str, int]]:
+    def uses(self) -> Iterator[tuple[str, int]]:
         """Yield each thing that is imported or referred to, by its full name, with the line."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
@@ -251,7 +249,7 @@ class _Names:
                 yield node.module, node.lineno
                 yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
             elif isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
-                yield from ((name, node.lineno) for name in self._meant(node))
+                yield from ((name, node.lineno) for name in self._meanings_of(node))
 
     def _bindings(self) -> Iterator[tuple[str, str]]:
         for node in ast.walk(self._tree):
@@ -263,30 +261,30 @@ class _Names:
                     for alias in names:
                         yield alias.asname or alias.name, f"{module}.{alias.name}"
                 case ast.Assign(targets, value):
-                    yield from self._assigned(targets, value)
+                    yield from self._assignments(targets, value)
                 case ast.AnnAssign(target, value=ast.expr() as value) | ast.NamedExpr(target, value):
-                    yield from self._assigned([target], value)
+                    yield from self._assignments([target], value)
 
-    def _assigned(self, targets: Iterable[ast.expr], value: ast.expr) -> Iterator[tuple[str, str]]:
-        meanings = self._meant(value)
+    def _assignments(self, targets: Iterable[ast.expr], value: ast.expr) -> Iterator[tuple[str, str]]:
+        meanings = self._meanings_of(value)
         for target in targets:
             if isinstance(target, ast.Name):
                 yield from ((target.id, meaning) for meaning in meanings)
 
-    def _meant(self, node: ast.expr) -> set[str]:
-        """Return the full names that an expression may stand for; none when it is nothing that can be named."""
+    def _meanings_of(self, node: ast.expr) -> set[str]:
+        """Return the full names that an expression may stand for; none when it has no name."""
         match node:
             case ast.Name(name):
-                found = self._meanings.get(name, set())
-                return found | {name} if hasattr(builtins, name) or name == "__builtins__" else found
+                meanings = self._meanings.get(name, set())
+                return meanings | {name} if hasattr(builtins, name) or name == "__builtins__" else meanings
             case ast.Attribute(value, attribute):
-                return {f"{owner}.{attribute}" for owner in self._meant(value)}
-            case ast.Call(func, [ast.Constant(str(module)), *_]) if self._meant(func) & _IMPORTERS:
+                return {f"{owner}.{attribute}" for owner in self._meanings_of(value)}
+            case ast.Call(func, [ast.Constant(str(module)), *_]) if self._meanings_of(func) & _IMPORTERS:
                 return {module}
-            case ast.Call(func, [owner, ast.Constant(str(attribute)), *_]) if self._meant(func) & _GETATTR:
-                return {f"{name}.{attribute}" for name in self._meant(owner)}
+            case ast.Call(func, [owner, ast.Constant(str(attribute)), *_]) if self._meanings_of(func) & _GETATTR:
+                return {f"{name}.{attribute}" for name in self._meanings_of(owner)}
             case ast.Subscript(value, ast.Constant(str(key))):
-                owners = self._meant(value)
+                owners = self._meanings_of(value)
                 modules = {key} if "sys.modules" in owners else set()
                 return modules | ({f"builtins.{key}"} if owners & _OF_BUILTINS else set())
         return set()

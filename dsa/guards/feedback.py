@@ -1,10 +1,9 @@
-"""How long feedback may be, for every guard of the library: it goes into the next prompt, and what a guard saw may be of any size.
+"""Feedback of guards: its bounds, and the calls of guards from code that is not asynchronous.
 
-Takes texts of any length, gives short ones. What was left out is said.
+Feedback goes into the next prompt, and what a guard saw may be of any size: texts of any length become short ones, which say that something
+was left out.
 
-Asking a guard from code that is not asynchronous, whoever has written the guard.
-
-A guard that is given its own data of events, and not that of the guards which judge beside it.
+`verdict_of` calls a guard, also an asynchronous one. A `UsingGuard` gets its own data of events, and not that of the guards beside it.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult, required_
 
 #: The most that a guard of the library says of one artifact.
 MOST_LINES, MOST_CHARACTERS = 20, 2_000
-#: The most of one thing that is quoted: a value, a message, a name.
+#: The most characters of a value, message or name that is quoted.
 MOST_QUOTED = 160
 _MOST_IN_A_LINE = 300
 _ENOUGH = 10 * MOST_CHARACTERS  # of a longer text only so much of each end is looked at
@@ -39,8 +38,8 @@ def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
     return f"{clip(text[:half], half)}...{clip(text[-half:], half)}"
 
 
-def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int = MOST_CHARACTERS) -> str:
-    """Return at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
+def bound_text(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int = MOST_CHARACTERS) -> str:
+    """Return at most `most_lines` lines (at least 4) and `most` characters (at least 200): the first and the last of a text.
 
     `end` is the end of a text of which `text` is only the beginning.
     """
@@ -52,16 +51,16 @@ def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int
     half = most_lines // 2
     tail = _plain_lines(end[-_ENOUGH:]) if end else lines[half - 1 :]
     room = (most - len(_LEFT_OUT)) // 2 - 2
-    first, last = _fitting(lines[: half - 1], room), _fitting(tail[::-1][:half], room)[::-1]
+    first, last = _lines_within(lines[: half - 1], room), _lines_within(tail[::-1][:half], room)[::-1]
     return "\n".join([*first, _LEFT_OUT, *last])
 
 
 def together(parts: Sequence[str]) -> str:
     """Return several feedbacks in one, each shortened to its share where they are too long together."""
-    if sum(map(len, parts)) <= MOST_CHARACTERS and bounded(whole := "\n".join(parts)) == whole:
+    if sum(map(len, parts)) <= MOST_CHARACTERS and bound_text(whole := "\n".join(parts)) == whole:
         return whole
     lines, most = max(4, MOST_LINES // len(parts)), max(200, MOST_CHARACTERS // len(parts) - 1)
-    return bounded("\n".join(bounded(part, most_lines=lines, most=most) for part in parts))
+    return bound_text("\n".join(bound_text(part, most_lines=lines, most=most) for part in parts))
 
 
 def _plain_lines(text: str) -> list[str]:
@@ -69,41 +68,41 @@ def _plain_lines(text: str) -> list[str]:
     return [clip(line.rstrip(), _MOST_IN_A_LINE) for line in lines]
 
 
-def _fitting(lines: list[str], room: int) -> list[str]:
-    """Return the first lines that have room; of the very first, what has room."""
-    kept = [clip(line, max(room - 4, 1)) for line in lines[:1]]
-    room -= len(kept[0]) + 1 if kept else 0
+def _lines_within(lines: list[str], room: int) -> list[str]:
+    """Return the first lines that fit into `room` characters; of the very first, as much as fits."""
+    result = [clip(line, max(room - 4, 1)) for line in lines[:1]]
+    room -= len(result[0]) + 1 if result else 0
     for line in lines[1:]:
         room -= len(line) + 1
         if room < 0:
             break
-        kept.append(line)
-    return kept
+        result.append(line)
+    return result
 
 
-def verdict_of(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardResult:
+def verdict_of(name: str, guard: GuardInterface, artifact: Artifact, inputs: Mapping[str, Any]) -> GuardResult:
     """Ask a guard; for an async one an event loop is run, so there must be none in this thread.
 
     Raises what it raises, and TypeError when it gives no GuardResult.
     """
-    said: object = guard.validate(artifact, **given)
-    return required_verdict(name, asyncio.run(_awaited(said)) if isawaitable(said) else said)
+    verdict: object = guard.validate(artifact, **inputs)
+    return required_verdict(name, asyncio.run(_await(verdict)) if isawaitable(verdict) else verdict)
 
 
-async def _awaited(said: Awaitable[object]) -> object:
-    return await said
+async def _await(verdict: Awaitable[object]) -> object:
+    return await verdict
 
 
 class UsingGuard(GuardInterface):
-    """A part of a guard, in a table whose guards use data: of what comes as `PART:ARGUMENT` it is given what is its own, as `ARGUMENT`."""
+    """A part of a guard, in a table whose guards use data: of the data named `PART:ARGUMENT` it gets its own, as `ARGUMENT`."""
 
     def __init__(self, guard: GuardInterface, part: str) -> None:
         self.blocks = guard.blocks
         self._guard, self._prefix = guard, f"{part}:"
 
-    def validate(self, artifact: Artifact, **given: Any) -> GuardResult | Awaitable[GuardResult]:  # noqa: ANN401  (JSON)
+    def validate(self, artifact: Artifact, **inputs: Any) -> GuardResult | Awaitable[GuardResult]:  # noqa: ANN401  (JSON)
         """Judge with the artifacts that a step uses and the guard's own data."""
-        own = {name.removeprefix(self._prefix): value for name, value in given.items() if self._is_own(name)}
+        own = {name.removeprefix(self._prefix): value for name, value in inputs.items() if self._is_own(name)}
         return self._guard.validate(artifact, **own)
 
     def _is_own(self, name: str) -> bool:

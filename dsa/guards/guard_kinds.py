@@ -1,6 +1,6 @@
-"""The kinds of guards there are, and the guard that a machine means by a name.
+"""The kinds of guards, and the guard that a machine means by a name.
 
-Takes a name, a machine and the user's own guards, gives a GuardInterface; every mistake is a BindingError with its
+Takes a name, a machine and the user's own guards, returns a GuardInterface; every mistake is a BindingError with its
 line. It runs no guard.
 """
 
@@ -28,7 +28,7 @@ from dsa.text import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
-#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from whoever binds.
+#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from the code that binds.
 KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
@@ -36,7 +36,7 @@ _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
 PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
 _OF, _BY = "of", "by"
 _TESTS = "test"
-#: Gives the generator of a name.
+#: Returns the generator of a name.
 GeneratorOf = Callable[[str], GeneratorInterface]
 
 
@@ -111,12 +111,12 @@ def _json(document_folder: Path, schema: str, *, show_expected: bool = False) ->
     """Pass JSON that keeps to the JSON schema in a file, named from the document's folder."""
     file = document_folder / schema
     try:
-        given = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"the schema {file} cannot be read: {_why(error)}") from error
-    if not isinstance(given, dict):
-        raise ValueError(f"the schema {file} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
-    return SchemaGuard(given, show_expected=show_expected)
+    if not isinstance(content, dict):
+        raise ValueError(f"the schema {file} is not a JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
+    return SchemaGuard(content, show_expected=show_expected)
 
 
 @register("all")
@@ -171,7 +171,7 @@ class _Builder:
 
     def build(self, name: str) -> GuardInterface:
         if name in self.extra:
-            return self._using(self.extra[name], name)
+            return self._with_own_data(self.extra[name], name)
         for step in self.machine.steps:
             if step.name == name:
                 parts = {part: self._part(part, (name,), step.span) for part in step.guards}
@@ -184,29 +184,29 @@ class _Builder:
             raise BindingError(f"guard {name} is a part of itself: {' of '.join((name, *reversed(above)))}", span)
         row = self.machine.guard_named.get(name, Guard(name))
         span = row.span or span
-        for known in (name, row.kind):
-            if known in self.extra:
-                return self._using(self._own(self.extra[known], row, span), name)
-        kind = KINDS.get(row.kind or name) or self._brought(row.kind or name, span)
+        for key in (name, row.kind):
+            if key in self.extra:
+                return self._with_own_data(self._own(self.extra[key], row, span), name)
+        kind = KINDS.get(row.kind or name) or self._package_kind(row.kind or name, span)
         if kind is None:
             names = {*KINDS, *PACKAGES.names(), *self.extra, *self.machine.guard_named} - {name}
             missing = f"guard {name} is of kind '{row.kind}', which" if row.kind else f"guard {name}"
             raise BindingError(f"{missing} is not bound to anything", span, closest(row.kind or name, names))
-        made = self._made(kind, row, above, span)
+        guard = self._build_kind(kind, row, above, span)
         if "parts" not in kind.supplied_arguments:
-            return self._using(made, name)
+            return self._with_own_data(guard, name)
         if row.uses:
             message = f"guard {name} is put together of others, and uses data itself"
             raise BindingError(message, span, "let the parts use it")
-        return made
+        return guard
 
-    def _using(self, guard: GuardInterface, name: str) -> GuardInterface:
+    def _with_own_data(self, guard: GuardInterface, name: str) -> GuardInterface:
         """Return a guard what it uses of the data of events, and nothing of what others use."""
         uses_data = isinstance(guard, GuardInterface) and any(row.uses for row in self.machine.guards)
         return UsingGuard(guard, name) if uses_data else guard
 
     @staticmethod
-    def _brought(name: str, span: Span | None) -> ComponentKind | None:
+    def _package_kind(name: str, span: Span | None) -> ComponentKind | None:
         try:
             return PACKAGES.find(name)
         except BindingError as error:
@@ -218,25 +218,25 @@ class _Builder:
             raise BindingError(f"guard {row.name} is bound to an object of yours, which takes no options", span)
         return guard
 
-    def _made(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
+    def _build_kind(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
         owner = f"guard {row.name}"
-        supplied: dict[str, Any] = (
+        supply: dict[str, Any] = (
             {"document_folder": self.folder} if "document_folder" in kind.supplied_arguments else {}
         )
         options = row.options
         if "parts" in kind.supplied_arguments:
-            supplied["parts"] = self._parts(kind, row, above, span)
+            supply["parts"] = self._parts(kind, row, above, span)
             options = tuple(option for option in options if option[0] != _OF)
         if "generator" in kind.supplied_arguments:
-            supplied["generator"] = self._generator(dict(options).get(_BY, DEFAULT_GENERATOR), owner, row.span or span)
+            supply["generator"] = self._generator(dict(options).get(_BY, DEFAULT_GENERATOR), owner, row.span or span)
             options = tuple(option for option in options if option[0] != _BY)
         if "cases" in kind.supplied_arguments:
             section = self._cases(row.name, above, span)
-            supplied["cases"] = section.cases
+            supply["cases"] = section.cases
             span = section.span or span
         arguments = kind.arguments(options, owner, row.span or span)
         try:
-            guard = kind.build(**supplied, **arguments)
+            guard = kind.build(**supply, **arguments)
         except (ValueError, ToolMissingError) as error:
             raise BindingError(f"{owner}: {error}", span) from error
         if isinstance(guard, TDDTestGuard):
@@ -246,7 +246,7 @@ class _Builder:
         return guard
 
     def _require_tests(self, owner: str, above: tuple[str, ...]) -> None:
-        """Raise BindingError where the step uses no tests: the guard could never pass. What is asked outside of steps is not known."""
+        """Raise BindingError where the step uses no tests: the guard could never pass. A guard outside of steps is not checked."""
         step = self.machine.step_named.get(above[0]) if above else None
         if step is not None and _TESTS not in dict(step.uses):
             message = f"{owner} of step {step.name} needs the tests of an earlier step, and the step uses nothing as '{_TESTS}'"
@@ -270,10 +270,10 @@ class _Builder:
 
     def _cases(self, name: str, above: tuple[str, ...], span: Span | None) -> Cases:
         sections = {section.name: section for section in self.machine.cases}
-        wanted = (*above[:1], name)
-        for section in wanted:
+        names = (*above[:1], name)
+        for section in names:
             if section in sections:
                 return sections[section]
         raise BindingError(
-            f"guard {name} needs cases, and there are none", span, f"add a section '## Cases: {wanted[0]}'"
+            f"guard {name} needs cases, and there are none", span, f"add a section '## Cases: {names[0]}'"
         )

@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.tool_guards`: check one file, report what mypy printed and its exit status. Nothing of the file is run."""
+"""The sandbox's side of `dsa.guards.tool_guards`: check one file, report the output and exit status of mypy. Nothing of the file is run."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def run(payload: str, result_fd: int) -> None:
     """Do the job: `payload` is JSON with `code`, `file` and `options`."""
     job = json.loads(payload)
     Path(job["file"]).write_text(job["code"], encoding="utf-8", newline="")
-    printed, complaints, status = api.run([*_OPTIONS, *job["options"], job["file"]])
-    report = json.dumps([status, printed[: job["most"]], complaints[-1000:]]).encode()
+    output, complaints, status = api.run([*_OPTIONS, *job["options"], job["file"]])
+    report = json.dumps([status, output[: job["most"]], complaints[-1000:]]).encode()
     while report:
         report = report[os.write(result_fd, report) :]

@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.pytest_guard`: run pytest over tests and code, report what became of each test.
+"""The sandbox's side of `dsa.guards.pytest_guard`: run pytest over tests and code, report the outcome of each test.
 
 Its text is run by `dsa.edge.sandbox`, in the process that also runs the untrusted code. It reports one JSON list a line:
 `["collected", ids]` or `["unloadable", text]`; for each test `[id, outcome, faults]`, where a fault is a dict of short texts; `["end"]`.
@@ -35,7 +35,7 @@ _OF_OTHERS = frozenset({
     "responses", "scipy", "sklearn", "sqlalchemy", "sympy", "testfixtures", "torch", "tqdm", "yaml",
 })  # fmt: skip
 #: The one test of a text of plain asserts: loading it.
-_LOADING = f"""import pytest
+_LOAD_TEST = f"""import pytest
 pytest.register_assert_rewrite("{_PLAIN}")
 def test_asserts(): import {_PLAIN}
 """
@@ -117,19 +117,19 @@ def run(payload: str, result_fd: int) -> None:
     without = f"{_STAND_IN}\n__all__ = {job['names']!r}"
     code = {"collect": without, "absent": without, "break": job["code"] + _BREAK}.get(mode, job["code"])
     Path(f"{module}.py").write_text(code, encoding="utf-8", errors="replace")
-    text, shifted = _with_names(job["tests"], module)
-    recorder = _TestRecorder(result_fd, job, shifted)
+    text, inserted_line = _with_names(job["tests"], module)
+    recorder = _TestRecorder(result_fd, job, inserted_line)
     if mode == "unequal":
         text = _with_looks(text)
         vars(builtins)[_COMPARE] = recorder.compare
     if job["is_plain"]:
         Path(f"{_PLAIN}.py").write_text(text, encoding="utf-8", errors="replace")
-    Path(_TESTS).write_text(_LOADING if job["is_plain"] else text, encoding="utf-8", errors="replace")
+    Path(_TESTS).write_text(_LOAD_TEST if job["is_plain"] else text, encoding="utf-8", errors="replace")
     try:
         _alias(job["tests"], module)
         pytest.main([*_OPTIONS, _TESTS], plugins=[recorder])
     except BaseException as error:  # noqa: BLE001  # SystemExit too
-        recorder.unloadable(_explained(error))
+        recorder.unloadable(_error_text(error))
         return
     recorder.end()
 
@@ -148,15 +148,15 @@ def _with_names(tests: str, module: str) -> tuple[str, int]:
 
 def _alias(tests: str, module: str) -> None:
     """Let tests import the code by whatever name they know it: a module that is nowhere to be found is the code."""
-    wanted = set()
+    imports = set()
     for node in ast.walk(ast.parse(tests)):
         if isinstance(node, ast.Import):
-            wanted |= {alias.name for alias in node.names}
+            imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            wanted.add(node.module)
-    tops = {name.partition(".")[0] for name in wanted} - _OF_OTHERS
+            imports.add(node.module)
+    tops = {name.partition(".")[0] for name in imports} - _OF_OTHERS
     unknown = {top for top in tops if top == module or importlib.util.find_spec(top) is None}
-    for name in sorted(name for name in wanted - {module} if name.partition(".")[0] in unknown):
+    for name in sorted(name for name in imports - {module} if name.partition(".")[0] in unknown):
         sys.modules[name] = importlib.import_module(module)
         _put_into_package(name)
 
@@ -194,8 +194,8 @@ def _look(node: ast.stmt) -> ast.stmt | None:
     if any("ANY" in {getattr(n, "id", ""), getattr(n, "attr", "")} for n in ast.walk(node)):
         return None
     calls = [any(isinstance(n, ast.Call) for n in ast.walk(side)) for side in (left, right)]
-    looked: list[ast.expr] = [ast.Constant(value=is_called or calls[0] == calls[1]) for is_called in calls]
-    return ast.Expr(ast.Call(ast.Name(_COMPARE, ast.Load()), [left, right, *looked], []))
+    flags: list[ast.expr] = [ast.Constant(value=is_called or calls[0] == calls[1]) for is_called in calls]
+    return ast.Expr(ast.Call(ast.Name(_COMPARE, ast.Load()), [left, right, *flags], []))
 
 
 class _Unequal:
@@ -208,15 +208,15 @@ class _Unequal:
         return id(self)
 
 
-def _hollowed(value: object, left: int = 20) -> Iterator[object]:
+def _hollow_copies(value: object, left: int = 20) -> Iterator[object]:
     """Yield a value with what equals nothing in its place; lists, tuples and dicts with it in the place of each thing in them, one after the other."""
     if left and value and isinstance(value, list | tuple) and type(value) in {list, tuple}:
         for at, each in enumerate(value):
-            for hollow in _hollowed(each, left - 1):
+            for hollow in _hollow_copies(each, left - 1):
                 yield type(value)([*value[:at], hollow, *value[at + 1 :]])
     elif left and value and isinstance(value, dict) and type(value) is dict:
         for key, each in value.items():
-            for hollow in _hollowed(each, left - 1):
+            for hollow in _hollow_copies(each, left - 1):
                 yield {**value, key: hollow}
     else:
         yield _Unequal()
@@ -230,11 +230,11 @@ def _equals(value: object, other: object) -> bool:
 
 
 class _TestRecorder:
-    """A plugin that notes what becomes of each test, and reports it when the test is over."""
+    """A plugin that records the outcome of each test, and reports it when the test is over."""
 
-    def __init__(self, result_fd: int, job: dict[str, Any], shifted: int) -> None:
+    def __init__(self, result_fd: int, job: dict[str, Any], inserted_line: int) -> None:
         self._fd = result_fd
-        self._shifted = shifted
+        self._inserted_line = inserted_line
         self._asserts = {n.lineno: n for n in ast.walk(ast.parse(job["tests"])) if isinstance(n, ast.Assert)}
         self._mode, self._module = job["mode"], job["module"]
         self._looks: list[bool] = []
@@ -244,13 +244,13 @@ class _TestRecorder:
         self._is_over = False
 
     def unloadable(self, text: str) -> None:
-        """Tell that there is nothing to be run."""
+        """Report that the tests cannot be loaded."""
         if not self._is_over:
             self._is_over = True
             self._report(["unloadable", text])
 
     def end(self) -> None:
-        """Tell that all is over."""
+        """Report the end."""
         if not self._is_over:
             self._report(["end"])
 
@@ -264,33 +264,35 @@ class _TestRecorder:
             self.unloadable(_crash(report.longrepr))
 
     def pytest_collection_finish(self, session: Any) -> None:  # noqa: ANN401
-        """Tell which tests there are, or what ended the search for them."""
+        """Report which tests there are, or what ended the search for them."""
         if (error := sys.exc_info()[1]) is not None:
-            self.unloadable(_explained(error))
+            self.unloadable(_error_text(error))
         elif not self._is_over:
             names = [item.nodeid.split("::", 1)[1].replace("::", ".") for item in session.items]
             self._report(["collected", names])
 
     def pytest_runtestloop(self) -> bool | None:
-        """Run nothing when tests are only collected; from here on what stands in for the code fails."""
+        """Run nothing when tests are only collected; from here on the stand-in for the code fails."""
         if self._mode == "absent":
             vars(importlib.import_module(self._module))["_dsa_any"].fails = True
         return True if self._mode == "collect" or self._is_over else None
 
-    def compare(self, left: object, right: object, *looked: bool) -> None:
-        """Note whether a side of a comparison equals what equals nothing, whole or in its parts."""
-        sides = [side for side, is_looked in zip(((left, right), (right, left)), looked, strict=True) if is_looked]
-        tried = (
-            (value, each) for value, other in sides for each in (_Unequal(), *islice(_hollowed(other), _MOST_TRIED))
+    def compare(self, left: object, right: object, *flags: bool) -> None:
+        """Record whether a side of a comparison equals what equals nothing, whole or in its parts."""
+        sides = [side for side, is_looked in zip(((left, right), (right, left)), flags, strict=True) if is_looked]
+        pairs = (
+            (value, each)
+            for value, other in sides
+            for each in (_Unequal(), *islice(_hollow_copies(other), _MOST_TRIED))
         )
-        self._looks.append(any(_equals(value, each) for value, each in tried))
+        self._looks.append(any(_equals(value, each) for value, each in pairs))
 
     def pytest_assertrepr_compare(self, left: object, right: object) -> None:
         """Keep what both sides of a comparison were; the side that calls something is the one of interest."""
-        self._gave = _DUMPS([_shown(left), _shown(right)])
+        self._gave = _DUMPS([_value_text(left), _value_text(right)])
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:  # noqa: ANN401
-        """Note where and how a test failed."""
+        """Record where and how a test failed."""
         if not hasattr(node, "cls") or call.excinfo is None:
             return
         error = call.excinfo.value
@@ -303,29 +305,29 @@ class _TestRecorder:
             )
             return
         line = next((e.lineno + 1 for e in reversed(call.excinfo.traceback) if str(e.path).endswith(_TESTS)), 0)
-        line -= line > self._shifted
-        found = self._asserts.get(line)
-        if isinstance(error, AssertionError) and found is not None:
-            message = _message(error).partition("\nassert ")[0] if found.msg else ""
-            self._faults.append({"line": line, "message": message, **self._sides(found.test)})
+        line -= line > self._inserted_line
+        assertion = self._asserts.get(line)
+        if isinstance(error, AssertionError) and assertion is not None:
+            message = _message(error).partition("\nassert ")[0] if assertion.msg else ""
+            self._faults.append({"line": line, "message": message, **self._sides(assertion.test)})
         else:
-            self._faults.append({"line": line, "raised": _explained(error)})
+            self._faults.append({"line": line, "raised": _error_text(error)})
 
     def _sides(self, test: ast.expr) -> dict[str, str]:
         """Return the assertion, the part of it that is computed, and what that gave."""
-        said = {"assertion": ast.unparse(test)[:_MOST_TEXT]}
+        texts = {"assertion": ast.unparse(test)[:_MOST_TEXT]}
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and self._gave:
             calls = [any(isinstance(n, ast.Call) for n in ast.walk(side)) for side in (test.left, test.comparators[0])]
             which = 1 if calls == [False, True] else 0
-            said["computed"] = ast.unparse((test.left, test.comparators[0])[which])[:_MOST_TEXT]
-            said["gave"] = json.loads(self._gave)[which]
+            texts["computed"] = ast.unparse((test.left, test.comparators[0])[which])[:_MOST_TEXT]
+            texts["gave"] = json.loads(self._gave)[which]
         elif not isinstance(test, ast.Compare):
-            said["computed"] = said["assertion"]
-        return said
+            texts["computed"] = texts["assertion"]
+        return texts
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note why a test was skipped: by a mark that it has whatever the code is, or for what the code gave."""
+        """Record why a test was skipped: by a mark that it has whatever the code is, or for what the code gave."""
         report = yield
         if report.outcome == "skipped":
             reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skip")]
@@ -337,7 +339,7 @@ class _TestRecorder:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:  # noqa: ANN401
-        """Tell what became of a test, after its last phase."""
+        """Report the outcome of a test, after its last phase."""
         if report.outcome != "passed":
             self._outcome = report.outcome
         if report.when == "teardown":
@@ -353,7 +355,7 @@ class _TestRecorder:
             line = line[_WRITE(self._fd, line) :]
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     try:
         return repr(value)[:_MOST_TEXT]
     except BaseException:  # noqa: BLE001  # it may lie in wait
@@ -372,6 +374,6 @@ def _message(error: BaseException) -> str:
         return ""
 
 
-def _explained(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     message = _message(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

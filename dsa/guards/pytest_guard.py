@@ -1,19 +1,14 @@
-"""Read what a run of tests reported, believing none of it that is not whole, and say what failed.
+"""Guards of tests: code judged by tests that pytest runs in the sandbox, and tests judged before there is code.
 
-Assertions: whether a text tests anything, and what it takes for granted, read off its syntax.
+`TestGuard` and `TDDTestGuard` take tests, given or written by an earlier step. Code and tests share a process there, so code that is made for it can
+forge a pass: a pass is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. Where that is not
+enough, `dsa.guards.cases` keeps the expected values out of the process.
 
-Takes Python that parses. It runs nothing.
+`NewTestsGuard` judges whether a text has tests that pytest can collect, and that fail as long as there is no code. Their process reports on itself:
+the guard is for models that err, not for tests that are made to deceive it.
 
-Judge code by tests that pytest runs in the sandbox.
-
-Takes tests, given or written by an earlier step; gives guards. Code and tests share a process there, so code that is made for it can
-forge a pass: what passes is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. Where that
-is not enough, `dsa.guards.cases` keeps what is expected out of the process.
-
-Judge tests of code that does not exist yet.
-
-Takes a text, gives a verdict: whether it has tests which pytest can collect, and which fail as long as there is no code. Their process
-reports on itself: the guard is for models that err, not for tests that are made to deceive it.
+`read_report` reads what a run of tests reported; a report that is not whole is not believed. `kind_of_tests` and the functions beside it
+read off the syntax whether a text tests anything, and what it takes for granted; they run nothing.
 """
 
 import ast
@@ -23,7 +18,7 @@ import importlib.util
 import json
 import signal
 import symtable
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -33,8 +28,9 @@ import attrs
 from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
 from dsa.errors import install_hint
 from dsa.guards.code import extract_code, syntax_fault
-from dsa.guards.feedback import bounded, clip
+from dsa.guards.feedback import bound_text, clip
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.text import plural
 
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
@@ -47,8 +43,8 @@ class TestReport:
     `faults` has for each test that did not pass what was reported of it; `reason` says why the report is not whole.
     """
 
-    collected: tuple[str, ...] = ()
-    done: tuple[str, ...] = ()
+    test_names: tuple[str, ...] = ()
+    done_names: tuple[str, ...] = ()
     faults: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     is_collected: bool = False
     is_over: bool = False
@@ -57,55 +53,57 @@ class TestReport:
 
     @property
     def has_tests(self) -> bool:
-        """Return whether tests were found, whatever became of them."""
-        return self.is_collected and bool(self.collected)
+        """Return whether tests were found, whatever their outcome."""
+        return self.is_collected and bool(self.test_names)
 
     @property
-    def barred(self) -> dict[str, dict[str, Any]]:
+    def impossible_tests(self) -> dict[str, dict[str, Any]]:
         """The tests that no code can pass, with what was reported: a fixture that does not exist, a mark that skips."""
         return {name: fault for name, fault in self.faults.items() if fault.get("by") == "tests"}
 
     @property
     def all_passed(self) -> bool:
         """Return whether there were tests, and none did anything but pass."""
-        return bool(self.collected) and not self.faults
+        return bool(self.test_names) and not self.faults
 
     def feedback(self, *, show_expected: bool) -> str:
         """Return what is wrong, within some hundred characters; empty when every test passed."""
         lines = [] if self.is_whole else [self.reason]
-        if self.is_whole and not self.collected:
+        if self.is_whole and not self.test_names:
             lines.append("There is not one test to run.")
         if self.faults:
-            lines.append(f"{len(self.faults)} of {len(self.collected)} tests failed:")
-            lines += told(self.faults, show_expected=show_expected)
-        return bounded("\n".join(lines))
+            lines.append(f"{len(self.faults)} of {len(self.test_names)} tests failed:")
+            lines += failure_lines(self.faults, show_expected=show_expected)
+        return bound_text("\n".join(lines))
 
 
-def told(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -> list[str]:
+def failure_lines(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -> list[str]:
     """Return how the first tests failed, a line each; name the others."""
-    lines = [_told(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
+    lines = [_failure_line(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
     if others := list(faults)[_MOST_DETAILED:]:
         more = len(others) - _MOST_LISTED
-        named = ", ".join(map(clip, others[:_MOST_LISTED]))
-        lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
+        names = ", ".join(map(clip, others[:_MOST_LISTED]))
+        lines.append(f"also {names}" + (f" and {more} more" if more > 0 else ""))
     return lines
 
 
 def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -> TestReport:
-    """Read the records of one run, or of collecting. What it was stopped for, or what is wrong with its records, is the `reason`."""
+    """Read the records of one run, or of collecting. The `reason` is why it was stopped, or what is wrong with its records."""
     report = TestReport()
     for record in records(outcome.results):
-        report = _extended(report, record)
+        report = _add_record(report, record)
         if report.reason:
             return report
-    expected = report.collected if runs else ()
-    if report.is_over and report.is_collected and report.done == expected and outcome.end != "flooded":
+    expected_names = report.test_names if runs else ()
+    if report.is_over and report.is_collected and report.done_names == expected_names and outcome.end != "flooded":
         return attrs.evolve(report, is_whole=True)
-    return attrs.evolve(report, reason=f"The tests did not come to their end{_at(report)}: {_stopped(outcome, bounds)}")
+    return attrs.evolve(
+        report, reason=f"The tests did not come to their end{_at(report)}: {_stop_reason(outcome, bounds)}"
+    )
 
 
 def records(results: bytes) -> Iterator[list[Any]]:
-    """Yield the lists of JSON that a child wrote, one a line; an empty one for a line that is none."""
+    """Yield the lists of JSON that a child wrote, one a line; an empty one for any other line."""
     for line in results.split(b"\n")[:-1]:  # what no line end follows was cut off
         try:
             record = json.loads(line)
@@ -114,36 +112,36 @@ def records(results: bytes) -> Iterator[list[Any]]:
         yield record if isinstance(record, list) else []
 
 
-def _extended(report: TestReport, record: list[Any]) -> TestReport:
+def _add_record(report: TestReport, record: list[Any]) -> TestReport:
     """Add the one record that may come next; any other means that the code wrote it."""
     match record:
         case _ if report.is_over:
             pass
         case ["collected", [*names]] if not report.is_collected and all(isinstance(name, str) for name in names):
             if len(set(names)) == len(names):
-                return attrs.evolve(report, collected=tuple(names), is_collected=True)
+                return attrs.evolve(report, test_names=tuple(names), is_collected=True)
         case ["unloadable", str(text)] if not report.is_collected:
             return attrs.evolve(report, reason=f"The tests cannot be loaded: {clip(text)}")
         case [str(name), "passed" | "failed" | "skipped" as outcome, [*faults]] if _is_next(report, name):
             first = faults[0] if faults and isinstance(faults[0], dict) else {}
             fault = {} if outcome == "passed" else {name: {**first, "outcome": outcome}}
-            return attrs.evolve(report, done=(*report.done, name), faults=report.faults | fault)
+            return attrs.evolve(report, done_names=(*report.done_names, name), faults=report.faults | fault)
         case ["end"]:
             return attrs.evolve(report, is_over=True)
     return attrs.evolve(report, reason="The code wrote to the channel of the results.", is_over=False)
 
 
 def _is_next(report: TestReport, name: str) -> bool:
-    return report.collected[len(report.done) : len(report.done) + 1] == (name,)
+    return report.test_names[len(report.done_names) : len(report.done_names) + 1] == (name,)
 
 
 def _at(report: TestReport) -> str:
-    if len(report.done) < len(report.collected):
-        return f" (at {clip(report.collected[len(report.done)])})"
+    if len(report.done_names) < len(report.test_names):
+        return f" (at {clip(report.test_names[len(report.done_names)])})"
     return "" if report.is_collected else " (while they were loaded)"
 
 
-def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> str:
+def _stop_reason(outcome: SandboxOutcome, bounds: Bounds) -> str:
     if outcome.end == "flooded":
         return f"the report is larger than {bounds.result_bytes // 1024} kB."
     if outcome.end == "timeout":
@@ -154,26 +152,26 @@ def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> str:
     return "the process ended before."
 
 
-def _told(name: str, fault: dict[str, Any], *, show_expected: bool) -> str:
-    """Say in one line how a test failed: what the code gave, not what was expected, unless that is wanted."""
+def _failure_line(name: str, fault: dict[str, Any], *, show_expected: bool) -> str:
+    """Return in one line how a test failed: what the code gave, and what was expected only with `show_expected`."""
     line = fault.get("line")
     place = f" (line {line} of the tests)" if line and isinstance(line, int) else ""
-    said = {key: clip(value) for key, value in fault.items() if isinstance(value, str)}
-    if "raised" in said:
-        return f"{clip(name)}: {said['raised']}{place}"
-    if "computed" in said:
-        shown = f"assert {said['assertion']}" if show_expected and "assertion" in said else said["computed"]
-        message = f", {said['message']}" if said.get("message") else ""
-        return f"{clip(name)}: {shown} {'gave ' + said['gave'] if 'gave' in said else 'does not hold'}{message}{place}"
-    return f"{clip(name)}: {'was skipped' if said['outcome'] == 'skipped' else 'failed'}{place}"
+    texts = {key: clip(value) for key, value in fault.items() if isinstance(value, str)}
+    if "raised" in texts:
+        return f"{clip(name)}: {texts['raised']}{place}"
+    if "computed" in texts:
+        assertion = f"assert {texts['assertion']}" if show_expected and "assertion" in texts else texts["computed"]
+        message = f", {texts['message']}" if texts.get("message") else ""
+        return f"{clip(name)}: {assertion} {'gave ' + texts['gave'] if 'gave' in texts else 'does not hold'}{message}{place}"
+    return f"{clip(name)}: {'was skipped' if texts['outcome'] == 'skipped' else 'failed'}{place}"
 
 
 #: Functions or classes that pytest collects · asserts that run when the text is loaded · neither
 Kind = Literal["tests", "asserts", "none"]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
-#: What asserts something when it is called, beside all that begins with `assert`.
-_ASSERTING = frozenset({"raises", "warns", "deprecated_call", "fail"})
+#: The functions that assert something, beside all that begin with `assert`.
+_ASSERTION_NAMES = frozenset({"raises", "warns", "deprecated_call", "fail"})
 #: Modules that are often used and not imported. A module of any other name may be an object of the code.
 _OFTEN_FORGOTTEN = frozenset({"asyncio", "itertools", "json", "math", "os", "pytest", "random", "re", "sys", "time", "unittest"})  # fmt: skip
 
@@ -183,8 +181,8 @@ def kind_of_tests(text: str) -> Kind:
     body = ast.parse(text).body
     if _tests(body):
         return "tests"
-    loaded = [node for node in _statements(body) if not isinstance(node, _DEFINITIONS)]
-    return "asserts" if _assert_something(loaded, text) else "none"
+    statements = [node for node in _statements(body) if not isinstance(node, _DEFINITIONS)]
+    return "asserts" if _assert_something(statements, text) else "none"
 
 
 def asserts_anything(text: str) -> bool:
@@ -196,35 +194,37 @@ def own_names(text: str) -> tuple[str, ...]:
     """Return the functions and classes at the top of a text that are neither tests nor decorated, as fixtures are."""
     body = ast.parse(text).body
     tests = _tests(body)
-    found = (node for node in body if isinstance(node, _DEFINITIONS) and node not in tests and not node.decorator_list)
-    return tuple(node.name for node in found)
+    nodes = (node for node in body if isinstance(node, _DEFINITIONS) and node not in tests and not node.decorator_list)
+    return tuple(node.name for node in nodes)
 
 
 def missing_names(text: str) -> frozenset[str]:
     """Return the names that a text uses and nothing in it binds: those of the code, in tests that do not import it. Empty for what does not compile."""
     try:
         tables = [symtable.symtable(text, "the tests", "exec")]
-    except (SyntaxError, RecursionError):  # whoever runs it is told
+    except (SyntaxError, RecursionError):  # running it reports the error
         return frozenset()
     for table in tables:
         tables += table.get_children()
     symbols = [(table.get_type() == "module", symbol) for table in tables for symbol in table.get_symbols()]
-    bound = {
+    bound_names = {
         symbol.get_name()
         for at_top, symbol in symbols
         if (at_top or symbol.is_declared_global())
         and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
     }
-    used = {symbol.get_name() for _, symbol in symbols if symbol.is_global() and symbol.is_referenced()}
-    return frozenset(name for name in used - bound if not hasattr(builtins, name) and not name.startswith("__"))
+    used_names = {symbol.get_name() for _, symbol in symbols if symbol.is_global() and symbol.is_referenced()}
+    return frozenset(
+        name for name in used_names - bound_names if not hasattr(builtins, name) and not name.startswith("__")
+    )
 
 
 def forgotten_imports(text: str) -> tuple[str, ...]:
     """Return the modules that a text uses as `module.name` and does not import."""
     missing = missing_names(text) & _OFTEN_FORGOTTEN
     nodes = ast.walk(ast.parse(text))
-    used = {n.value.id for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
-    return tuple(sorted(used & missing))
+    used_names = {n.value.id for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    return tuple(sorted(used_names & missing))
 
 
 # -- what pytest collects -----------------------------------------------------------------------------------------------
@@ -247,11 +247,11 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _tests(body: Iterable[ast.stmt]) -> list[ast.stmt]:
     """Return the functions and classes at the top that pytest collects tests from."""
-    found: list[ast.stmt] = []
+    tests: list[ast.stmt] = []
     test_cases, with_tests = {"TestCase", "IsolatedAsyncioTestCase"}, set[str]()
     for node in _statements(body):
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
-            found.append(node)
+            tests.append(node)
         elif isinstance(node, ast.ClassDef):
             bases = {_last_name(base) for base in node.bases}
             if bases & test_cases:
@@ -259,8 +259,8 @@ def _tests(body: Iterable[ast.stmt]) -> list[ast.stmt]:
             if bases & with_tests or any(isinstance(n, _FUNCTIONS) and n.name.startswith("test") for n in node.body):
                 with_tests.add(node.name)
             if node.name in with_tests and (node.name.startswith("Test") or node.name in test_cases):
-                found.append(node)
-    return found
+                tests.append(node)
+    return tests
 
 
 # -- what asserts -------------------------------------------------------------------------------------------------------
@@ -268,30 +268,30 @@ def _tests(body: Iterable[ast.stmt]) -> list[ast.stmt]:
 
 def _assert_something(starts: Iterable[ast.stmt], text: str) -> bool:
     """Return whether statements assert something, or name a function or class of the text that does."""
-    defined: dict[str, list[ast.stmt]] = {}
+    definitions: dict[str, list[ast.stmt]] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, _DEFINITIONS):
-            defined.setdefault(node.name, []).append(node)
+            definitions.setdefault(node.name, []).append(node)
     left = list(starts)
     while left:
         for node in ast.walk(left.pop()):
             if _is_assertion(node):
                 return True
-            left += defined.pop(_mentioned(node), ())
+            left += definitions.pop(_function_name(node), ())
     return False
 
 
 def _is_assertion(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = _last_name(node.func)
-        return name.lower().startswith("assert") or name in _ASSERTING
+        return name.lower().startswith("assert") or name in _ASSERTION_NAMES
     if isinstance(node, ast.Raise) and node.exc is not None:
         return _last_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) == "AssertionError"
     return isinstance(node, ast.Assert)
 
 
-def _mentioned(node: ast.AST) -> str:
-    """Return the name by which a node may mean a function: also as an argument, which is a fixture."""
+def _function_name(node: ast.AST) -> str:
+    """Return the function name in a node: also that of an argument, which is a fixture."""
     return node.arg if isinstance(node, ast.arg) else _last_name(node)
 
 
@@ -326,10 +326,10 @@ class SandboxedTests:
     confinement: Confinement
 
     @classmethod
-    def checked(cls, module: str, timeout_s: float, require: tuple[str, ...], rung: str) -> Self:
+    def create(cls, module: str, timeout_s: float, require: tuple[str, ...], rung: str) -> Self:
         """Return them, with `require` and `rung` of the sandbox."""
         if not module.isidentifier() or importlib.util.find_spec(module) is not None:
-            raise ValueError(f"'{module}' can be no module of the code: it is no name, or one that is installed")
+            raise ValueError(f"'{module}' cannot be the module of the code: it is not a name, or one that is installed")
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
         bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES)
@@ -349,11 +349,11 @@ class TestGuard(GuardInterface):
     Tests import the code as the module `module`, or under any name that no installed module has, or just use its names. A text without tests whose
     asserts run when it is loaded is one test, as seed 000 has it. The feedback names failed tests and what the code gave, never what was expected
     unless `show_expected`. `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. ValueError for options that mean
-    nothing, and for given tests that are no Python, or test nothing: those of a step may come later.
+    nothing, and for given tests that are not Python, or test nothing: those of a step may come later.
 
     `hardened` asks for exactly the tests that were found without the code running, for failures when every function of the code is replaced
     by one that fails, and that no side of an `assert L == R` (or `self.assertEqual`) equals what equals nothing, whole or within lists, tuples and dicts. What it
-    cannot notice: objects of the code that equal everything of some type only (all ints), or in some other comparison; code that knows it is watched.
+    does not notice: objects of the code that equal everything of some type only (all ints), or in some other comparison; code that knows it is watched.
 
     The verdict is fatal where no code could pass: there are no tests, or nothing in them tests; they cannot be loaded whatever the code is; or all that fail
     want what is not there (a fixture), or are skipped by a mark. A failed verdict would spend every retry of this step on code that may be right, and an error
@@ -373,55 +373,55 @@ class TestGuard(GuardInterface):
         require: tuple[str, ...] = (),
         rung: str = "",
     ) -> None:
-        self._tests = SandboxedTests.checked(module, timeout_s, require, rung)
+        self._tests = SandboxedTests.create(module, timeout_s, require, rung)
         if test_code is not None and (fault := _fault_of(test_code)):
             raise ValueError(fault.rstrip("."))
         self._test_code = test_code
-        self._hardened, self._show_expected = hardened, show_expected
+        self._is_hardened, self._show_expected = hardened, show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Judge the code. Raises SandboxError where it cannot be confined as is required, or where pytest is not installed."""
-        used = dependencies.get("test")
-        tests = extract_code(used.content) if used else self._test_code
+        dependency = dependencies.get("test")
+        tests = extract_code(dependency.content) if dependency else self._test_code
         if tests is None:
             return _unusable("There are no tests: none are given, and the step uses nothing as 'test'.")
-        return self.judged(extract_code(artifact.content), tests)
+        return self.judge(extract_code(artifact.content), tests)
 
-    def judged(self, code: str, tests: str) -> GuardResult:
+    def judge(self, code: str, tests: str) -> GuardResult:
         """Judge code by tests, both plain Python."""
         if fault := _fault_of(tests):
             return _unusable(f"{fault[0].upper()}{fault[1:]}")
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
-        modes: tuple[Mode, ...] = ("run", "collect", "break", "unequal") if self._hardened else ("run",)
+        modes: tuple[Mode, ...] = ("run", "collect", "break", "unequal") if self._is_hardened else ("run",)
         with ThreadPoolExecutor(len(modes)) as threads:
-            found = threads.map(lambda mode: self._tests.report(mode, tests, code), modes)
-            reports = dict(zip(modes, found, strict=True))
-        done = reports["run"]
-        if fault := self._fault_of_tests(done, tests):
+            results = threads.map(lambda mode: self._tests.report(mode, tests, code), modes)
+            reports = dict(zip(modes, results, strict=True))
+        report = reports["run"]
+        if fault := self._fault_of_tests(report, tests):
             return _unusable(fault)
-        feedback = done.feedback(show_expected=self._show_expected)
-        if not feedback and self._hardened:
+        feedback = report.feedback(show_expected=self._show_expected)
+        if not feedback and self._is_hardened:
             feedback = _suspicion(reports, code)
         if feedback:
             return GuardResult(passed=False, feedback=feedback)
-        label = f"{TRUST}{', hardened' if self._hardened else ''}"
-        return GuardResult(passed=True, feedback=f"{counted(done.collected)} passed ({label}).")
+        label = f"{TRUST}{', hardened' if self._is_hardened else ''}"
+        return GuardResult(passed=True, feedback=f"{plural(len(report.test_names), 'test')} passed ({label}).")
 
-    def _fault_of_tests(self, done: TestReport, tests: str) -> str:
+    def _fault_of_tests(self, report: TestReport, tests: str) -> str:
         """Return what is wrong with tests whatever the code is; empty where the code has a part in it."""
-        if done.is_whole and done.faults and done.barred == done.faults:
-            return "\n".join(["No code passes these tests:", *told(done.faults)])
-        if done.has_tests:
+        if report.is_whole and report.faults and report.impossible_tests == report.faults:
+            return "\n".join(["No code passes these tests:", *failure_lines(report.faults)])
+        if report.has_tests:
             return ""
         alone = self._tests.report("collect", tests)
-        return "" if alone.has_tests or alone.reason != done.reason else alone.feedback(show_expected=False)
+        return "" if alone.has_tests or alone.reason != report.reason else alone.feedback(show_expected=False)
 
 
 class TDDTestGuard(TestGuard):
     """Pass code that passes the tests which an earlier step wrote, and which this step uses as `test`.
 
-    Otherwise as TestGuard. Without that dependency, or where it tests nothing, the verdict is fatal: the fault is none of the code.
+    Otherwise as TestGuard. Without that dependency, or where it tests nothing, the verdict is fatal: the code is not at fault.
     """
 
     def __init__(
@@ -445,20 +445,15 @@ class TDDTestGuard(TestGuard):
         )
 
 
-def counted(tests: Collection[str]) -> str:
-    """Return `1 test`, or `2 tests`."""
-    return f"{len(tests)} test{'' if len(tests) == 1 else 's'}"
-
-
 def _unusable(why: str) -> GuardResult:
     """Return the verdict where the tests are at fault."""
     return GuardResult(
-        passed=False, fatal=True, feedback=bounded(f"{why}\nThe fault is in the tests: nothing is said of the code.")
+        passed=False, fatal=True, feedback=bound_text(f"{why}\nThe fault is in the tests: nothing is said of the code.")
     )
 
 
 def _fault_of(tests: str) -> str:
-    """Return why a text can judge nothing; empty where it may."""
+    """Return why a text cannot judge anything; empty where it can."""
     if not tests.strip():
         return "the tests are empty"
     if fault := syntax_fault(tests, "the code of the tests"):
@@ -469,19 +464,21 @@ def _fault_of(tests: str) -> str:
 
 def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
     """Return why a pass is not believed; empty when it is."""
-    done, collected, broken, unequal = (reports[mode] for mode in ("run", "collect", "break", "unequal"))
-    if not collected.is_whole:
-        return f"The tests cannot be collected without the code, as the hardened mode must: {collected.reason}"
-    if done.collected != collected.collected:
+    report, collect_report, break_report, unequal_report = (
+        reports[mode] for mode in ("run", "collect", "break", "unequal")
+    )
+    if not collect_report.is_whole:
+        return f"The tests cannot be collected without the code, as the hardened mode must: {collect_report.reason}"
+    if report.test_names != collect_report.test_names:
         return "The code changed which tests there are."
-    if _defines_functions(code) and broken.is_whole and broken.all_passed:
+    if _defines_functions(code) and break_report.is_whole and break_report.all_passed:
         return (
             "The tests pass even when every function of the code is replaced by one that fails: "
             "either they test nothing, or the code meddles with them."
         )
-    if passed := [name for name in unequal.done if name not in unequal.faults]:
-        return bounded(
-            f"{clip(passed[0])}: what the code gives equals everything, even what equals nothing: that is not believed."
+    if suspects := [name for name in unequal_report.done_names if name not in unequal_report.faults]:
+        return bound_text(
+            f"{clip(suspects[0])}: what the code gives equals everything, even what equals nothing: that is not believed."
         )
     return ""
 
@@ -493,12 +490,12 @@ def _defines_functions(code: str) -> bool:
 @functools.cache
 def program() -> SandboxProgram:
     """Return the program that runs there, with the folder that pytest is installed in."""
-    found = importlib.util.find_spec("pytest")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pytest")
+    if spec is None or spec.origin is None:
         raise SandboxError(f"pytest is not installed: {install_hint('test')}", ("pytest",))
     text = Path(__file__).with_name("pytest_child.py").read_text(encoding="utf-8")
     names = tuple(name for name in _PRELOAD if name.partition(".")[0] != "_pytest" or importlib.util.find_spec(name))
-    return SandboxProgram(text, names, (str(Path(found.origin).resolve().parent.parent),))
+    return SandboxProgram(text, names, (str(Path(spec.origin).resolve().parent.parent),))
 
 
 _MOST_NAMED = 5
@@ -523,52 +520,52 @@ class NewTestsGuard(GuardInterface):
         rung: str = "",
     ) -> None:
         self._module = module
-        self._tests = SandboxedTests.checked(module, timeout_s, require, rung)
+        self._tests = SandboxedTests.create(module, timeout_s, require, rung)
 
-    def validate(self, artifact: Artifact, **_used: Artifact) -> GuardResult:
+    def validate(self, artifact: Artifact, **_inputs: Artifact) -> GuardResult:
         """Judge the tests. Raises SandboxError where they cannot be confined as is required, or where pytest is not installed."""
         tests = extract_code(artifact.content)
-        if fault := syntax_fault(tests) or self._unwritten(tests):
+        if fault := syntax_fault(tests) or self._fault_of_text(tests):
             return GuardResult(passed=False, feedback=fault)
-        found = self._tests.report("absent", tests)
-        if fault := self._untested(found, tests):
-            return GuardResult(passed=False, feedback=bounded(fault))
-        failing = len(found.faults)
-        said = f"{counted(found.collected)}, of which {failing} fail{'s' if failing == 1 else ''} without the code."
-        return GuardResult(passed=True, feedback=said)
+        report = self._tests.report("absent", tests)
+        if fault := self._fault_of_report(report, tests):
+            return GuardResult(passed=False, feedback=bound_text(fault))
+        failure_count = len(report.faults)
+        feedback = f"{plural(len(report.test_names), 'test')}, of which {failure_count} fail{'s' if failure_count == 1 else ''} without the code."
+        return GuardResult(passed=True, feedback=feedback)
 
-    def _unwritten(self, tests: str) -> str:
-        """Return what is not there to begin with; empty when all is."""
+    def _fault_of_text(self, tests: str) -> str:
+        """Return what the text of the tests lacks; empty when it has all."""
         kind = kind_of_tests(tests)
         if kind == "none":
             own = own_names(tests)
-            instead = f" It defines {_listed(own)} instead, which is for the next step." if own else ""
+            instead = f" It defines {_join_names(own)} instead, which is for the next step." if own else ""
             return f"There is no test in the answer.{instead} Write functions test_..() that call the code and assert what it gives."
         if kind == "tests" and not asserts_anything(tests):
             return "The tests assert nothing: let each assert what the code gives (assert, pytest.raises, self.assertEqual)."
-        if forgotten := forgotten_imports(tests):
-            return f"The tests use {_listed(forgotten)} and do not import {'it' if len(forgotten) == 1 else 'them'}."
+        if modules := forgotten_imports(tests):
+            return f"The tests use {_join_names(modules)} and do not import {'it' if len(modules) == 1 else 'them'}."
         return ""
 
-    def _untested(self, found: TestReport, tests: str) -> str:
+    def _fault_of_report(self, report: TestReport, tests: str) -> str:
         """Return why tests that ran without the code are of no use to it; empty when they are."""
-        if not found.is_whole:
-            is_import = "ImportError" in found.reason or "ModuleNotFoundError" in found.reason
+        if not report.is_whole:
+            is_import = "ImportError" in report.reason or "ModuleNotFoundError" in report.reason
             hint = f".\nUse what comes with Python, and pytest; import what is tested from {self._module}."
-            return f"{found.reason}{hint if is_import else ''}"
-        if not found.collected:
+            return f"{report.reason}{hint if is_import else ''}"
+        if not report.test_names:
             return "pytest finds no test in the answer: write functions test_..(), or classes Test.. without __init__."
-        skipped = {
+        skips = {
             name: each
-            for name, each in found.faults.items()
+            for name, each in report.faults.items()
             if each["outcome"] == "skipped" and each.get("by") != "code"
         }
-        if barred := found.barred | skipped:
-            why = "No code passes these tests" + ("; one that is skipped has not passed" if skipped else "")
-            return "\n".join([f"{why}:", *told(barred)])
-        if found.all_passed:
+        if impossible_tests := report.impossible_tests | skips:
+            why = "No code passes these tests" + ("; one that is skipped has not passed" if skips else "")
+            return "\n".join([f"{why}:", *failure_lines(impossible_tests)])
+        if report.all_passed:
             own = own_names(tests)
-            leave = f" Leave out {_listed(own)}, if that is what is tested." if own else ""
+            leave = f" Leave out {_join_names(own)}, if that is what is tested." if own else ""
             return (
                 "The tests pass without the code, though all that is called of it fails: they test nothing of it. "
                 f"Import what is tested from {self._module}, call it in the tests, and assert what it gives.{leave}"
@@ -576,6 +573,6 @@ class NewTestsGuard(GuardInterface):
         return ""
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     more = len(names) - _MOST_NAMED
     return clip(", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""))

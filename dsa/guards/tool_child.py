@@ -55,5 +55,5 @@ def _reachable(program: str) -> str:
     """Return the program's path; where its folders cannot be entered, the one through a folder that is open already."""
     if os.access(program, os.X_OK):
         return program
-    opened = [f"{folder}/{os.path.basename(program)}" for folder in sys.path]  # noqa: PTH119
-    return next((path for path in opened if os.access(path, os.X_OK)), program)
+    candidates = [f"{folder}/{os.path.basename(program)}" for folder in sys.path]  # noqa: PTH119
+    return next((path for path in candidates if os.access(path, os.X_OK)), program)

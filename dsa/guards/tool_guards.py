@@ -1,19 +1,12 @@
-"""Run a program that is no Python of ours over a text, in the sandbox.
+"""Guards that run a tool over a text in the sandbox: a command of your own, the linter ruff, the type checker mypy.
 
-Takes a command, gives how it ended and what it printed. It knows no guard; what an exit status means is the caller's matter.
+`ToolProgram` runs a command and returns how it ended and what it printed; what an exit status means is the caller's matter.
 
-Judge a text by a program that is run over it in the sandbox.
+`CommandGuard` passes a text when the program ends with 0. A program that runs what a model wrote has its exit status from there, so a
+pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
 
-Takes a command, gives a guard: the text passes when the program ends with 0. A program that runs what a model wrote has its exit status from
-there, so a pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
-
-Judge code by the linter ruff, which reads it and runs nothing of it.
-
-Takes rules, gives a guard. No configuration is read but what is given here, and no comment in the code can switch a rule off.
-
-Judge code by the type checker mypy, which reads it and runs nothing of it.
-
-Takes options, gives a guard. No configuration and no plugin is read; comments that would silence mypy are faults.
+`RuffGuard` and `MypyGuard` read code and run nothing of it. They read no configuration and no plugin but what they are given here, and
+comments in the code cannot switch off a rule: those that would silence mypy are faults.
 """
 
 import ast
@@ -37,17 +30,17 @@ import attrs
 from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
 from dsa.errors import DsaError, install_hint
 from dsa.guards.code import comments, extract_code, extract_fenced, syntax_fault
-from dsa.guards.feedback import bounded, clip
+from dsa.guards.feedback import bound_text, clip
 from dsa.guards.pytest_guard import TRUST
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 #: Where systems have the programs that others start: what is in them can be run there, and nothing of it can be changed.
 _USUAL = ("/usr/bin", "/bin")
-_NOT_RUN, _UNLOADED = 127, ": error while loading shared libraries: "
+_NOT_RUN, _LOAD_ERROR = 127, ": error while loading shared libraries: "
 _HINTS = {
     errno.EACCES: "it runs there as a user who may not read it, or enter a folder above it: install it where everybody can read it",
     errno.ENOENT: "its interpreter, or a library that it is linked to, cannot be seen there: name the files or folders in the option `read`",
-    errno.ENOEXEC: "it is no program for this machine, or a script without a first line #!",
+    errno.ENOEXEC: "it is not a program for this machine, or a script without a first line #!",
     errno.ENOMEM: "it needs more memory than it is given",
     errno.EPERM: "this system does not let it be run there",
 }
@@ -58,64 +51,64 @@ class ToolMissingError(DsaError):
 
 
 class ToolFailedError(DsaError):
-    """Raised when a tool ended in a way that says nothing of the text: a fault of its own."""
+    """Raised when a tool failed by a fault of its own, which says nothing of the text."""
 
 
 @attrs.frozen
 class ToolProgram:
     """A program with its arguments, and what it can see there besides the system's shared libraries and programs.
 
-    `shown` are files and folders by the names that they get in the program's working folder; elsewhere they have the paths that they have here.
+    `links` are files and folders by the names that they get in the program's working folder; elsewhere they have the paths that they have here.
     """
 
     program: str
     arguments: tuple[str, ...]
-    shown: Mapping[str, str] = attrs.field(factory=dict)
-    seen: tuple[str, ...] = ()
+    links: Mapping[str, str] = attrs.field(factory=dict)
+    visible_paths: tuple[str, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
 
     def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> SandboxOutcome:
-        """Run it with the text in a file of that name in its working folder, or on its standard input where there is no name.
+        """Run it with the text in a file of that name in its working folder, or, without a name, on its standard input.
 
         Raises SandboxError where it cannot be confined as is required, or not be started there.
         """
         payload = {
             "program": self.program, "arguments": [self.program, *self.arguments], "file": file, "text": text,
-            "shown": dict(self.shown), "environment": dict(self.environment),
+            "shown": dict(self.links), "environment": dict(self.environment),
         }  # fmt: skip
         outcome = run_confined(_program(self._visible()), json.dumps(payload), bounds, confinement)
-        unloaded = f"{self.program}{_UNLOADED}".encode()
-        # The system's loader says so: nothing of the program has run.
-        if outcome.code == _NOT_RUN and outcome.output.startswith(unloaded):
-            said = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
-            raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, said))
+        prefix = f"{self.program}{_LOAD_ERROR}".encode()
+        # The system's loader writes this: nothing of the program has run.
+        if outcome.code == _NOT_RUN and outcome.output.startswith(prefix):
+            message = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
+            raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, message))
         if not outcome.results:
             return outcome
-        match _parsed(outcome.results):
+        match _parse(outcome.results):
             case {"signal": int(number)}:
                 return attrs.evolve(outcome, end="signalled", code=number)
-            case {"unstarted": [int(number), str(said)]}:
-                raise SandboxError(_unstartable(self.program, outcome.rung, number, said))
+            case {"unstarted": [int(number), str(message)]}:
+                raise SandboxError(_unstartable(self.program, outcome.rung, number, message))
         return attrs.evolve(outcome, end="lost")  # the code wrote there
 
     def _visible(self) -> tuple[str, ...]:
         usual = tuple(path for path in _USUAL if Path(path).is_dir())
-        return tuple(dict.fromkeys((*usual, self.program, *self.seen, *self.shown.values())))
+        return tuple(dict.fromkeys((*usual, self.program, *self.visible_paths, *self.links.values())))
 
 
-def found(name: str, folder: Path | None = None) -> str:
+def find_program(name: str, folder: Path | None = None) -> str:
     """Return the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
 
     `python` is the one that runs this. ToolMissingError when there is none.
     """
-    wanted = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
-    path = sys.executable if name in ("python", "python3") else shutil.which(wanted)
+    program = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
+    path = sys.executable if name in ("python", "python3") else shutil.which(program)
     if path is None:
-        raise ToolMissingError(f"there is no program '{wanted}': give its path, or install it where PATH leads")
+        raise ToolMissingError(f"there is no program '{program}': give its path, or install it where PATH leads")
     return os.path.realpath(path)
 
 
-def installed(name: str, extra: str) -> str:
+def find_tool(name: str, extra: str) -> str:
     """Return the real path of a program that a package brings: beside this Python, else where PATH leads. ToolMissingError names the extra."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
@@ -123,13 +116,13 @@ def installed(name: str, extra: str) -> str:
     return os.path.realpath(path)
 
 
-def _unstartable(program: str, rung: str, number: int, said: str) -> str:
+def _unstartable(program: str, rung: str, number: int, reason: str) -> str:
     """Return why a program was not started, and what to do."""
     hint = f"; {_HINTS[number]}" if number in _HINTS else ""
-    return f"{Path(program).name} cannot be started in the sandbox '{rung}': {said}{hint}"
+    return f"{Path(program).name} cannot be started in the sandbox '{rung}': {reason}{hint}"
 
 
-def _parsed(results: bytes) -> object:
+def _parse(results: bytes) -> object:
     try:
         return json.loads(results)
     except (ValueError, RecursionError):
@@ -178,15 +171,15 @@ class CommandGuard(GuardInterface):
         if memory_mb < 1:
             raise ValueError(f"memory_mb = {memory_mb} is too little: at least 1")
         self._name, self._file, self._fence = words[0], _inside(file), fence.lower()
-        shown = {
+        links = {
             path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
         }
-        if any(PurePosixPath(file).is_relative_to(path) for path in shown):
+        if any(PurePosixPath(file).is_relative_to(path) for path in links):
             raise ValueError(f"the file '{file}' would lie in a folder of yours that is only read")
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
-        seen = tuple(path for path in read if path not in shown)
-        self._tool = ToolProgram(found(words[0], folder), tuple(words[1:]), shown, seen)
+        visible_paths = tuple(path for path in read if path not in links)
+        self._tool = ToolProgram(find_program(words[0], folder), tuple(words[1:]), links, visible_paths)
         self._confinement = Confinement(require, rung)
         self._bounds = Bounds(
             timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=memory_mb * _MEBIBYTE, file_bytes=16 * _MEBIBYTE,
@@ -195,7 +188,7 @@ class CommandGuard(GuardInterface):
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
         """Run the program over the text. Raises SandboxError where it cannot be confined as is required, or not be started."""
-        text = self._taken(artifact.content)
+        text = self._text_of(artifact.content)
         if len(text) > _MOST_TEXT:
             return _failed(f"The text is too long: {len(text)} characters, and at most {_MOST_TEXT} are judged.")
         try:
@@ -205,9 +198,9 @@ class CommandGuard(GuardInterface):
         outcome = self._tool.run(text, self._file, self._bounds, self._confinement)
         if outcome.end == "exited" and outcome.code == 0:
             return GuardResult(passed=True, feedback=f"{self._name} ended with 0 ({TRUST}).")
-        return _failed(f"{self._name} {self._end(outcome)}\n{_printed(outcome)}")
+        return _failed(f"{self._name} {self._end(outcome)}\n{_output_text(outcome)}")
 
-    def _taken(self, text: str) -> str:
+    def _text_of(self, text: str) -> str:
         if not self._fence:
             return text
         return extract_code(text) if self._fence in _PYTHON else extract_fenced(text, self._fence)
@@ -232,12 +225,12 @@ def _inside(path: str) -> str:
     return path
 
 
-def _printed(outcome: SandboxOutcome) -> str:
-    return bounded(outcome.output.decode("utf-8", "replace"), outcome.tail.decode("utf-8", "replace"))
+def _output_text(outcome: SandboxOutcome) -> str:
+    return bound_text(outcome.output.decode("utf-8", "replace"), outcome.tail.decode("utf-8", "replace"))
 
 
 def _failed(feedback: str) -> GuardResult:
-    return GuardResult(passed=False, feedback=bounded(feedback))
+    return GuardResult(passed=False, feedback=bound_text(feedback))
 
 
 _FILE = "solution.py"
@@ -276,10 +269,10 @@ class RuffGuard(GuardInterface):
         )  # fmt: skip
         if not timeout_s > 0:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
-        program = installed("ruff", "lint")
+        program = find_tool("ruff", "lint")
         _require_known(program, arguments)
         self._tool = ToolProgram(
-            program, arguments, seen=(program.rpartition("/")[0],), environment={"RAYON_NUM_THREADS": "1"}
+            program, arguments, visible_paths=(program.rpartition("/")[0],), environment={"RAYON_NUM_THREADS": "1"}
         )
         self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=1 << 30)
         self._confinement = Confinement(require, rung)
@@ -300,34 +293,34 @@ class RuffGuard(GuardInterface):
     def _faults(self, outcome: SandboxOutcome) -> str:
         if outcome.end == "timeout":
             return f"ruff did not finish with the code within {self._bounds.timeout_s:g} s."
-        printed = outcome.output.decode("utf-8", "replace")
-        found = [f"line {match[1]}: {clip(match['rule'] + ' ' + match['what'])}" for match in _FAULT.finditer(printed)]
+        text = outcome.output.decode("utf-8", "replace")
+        faults = [f"line {match[1]}: {clip(match['rule'] + ' ' + match['what'])}" for match in _FAULT.finditer(text)]
         if outcome.end == "exited" and outcome.code == 0:
             return ""
-        if outcome.end != "exited" or outcome.code == _USAGE or not found:
-            raise ToolFailedError(f"ruff failed ({outcome.end}, {outcome.code}): {clip(printed)}")
-        more = "and more" if outcome.tail else f"and {len(found) - _MOST_FAULTS} more"
-        return bounded("\n".join(found[:_MOST_FAULTS] + ([more] if len(found) > _MOST_FAULTS else [])))
+        if outcome.end != "exited" or outcome.code == _USAGE or not faults:
+            raise ToolFailedError(f"ruff failed ({outcome.end}, {outcome.code}): {clip(text)}")
+        more = "and more" if outcome.tail else f"and {len(faults) - _MOST_FAULTS} more"
+        return bound_text("\n".join(faults[:_MOST_FAULTS] + ([more] if len(faults) > _MOST_FAULTS else [])))
 
 
 def _require_known(program: str, arguments: tuple[str, ...]) -> None:
     """Let ruff read its arguments, with nothing to check; ValueError says what is wrong with them."""
-    done = subprocess.run(  # noqa: S603  # ruff itself, without the artifact
+    process = subprocess.run(  # noqa: S603  # ruff itself, without the artifact
         [program, *arguments], input=b"", capture_output=True, check=False, timeout=_CHECK_S, env={}
     )
-    if done.returncode == _USAGE:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise ValueError(f"ruff does not take these options: {clip(said, _MOST_SAID)}")
+    if process.returncode == _USAGE:
+        message = " ".join(process.stderr.decode("utf-8", "replace").split())
+        raise ValueError(f"ruff does not take these options: {clip(message, _MOST_SAID)}")
 
 
 _ERROR = re.compile(rf"^{re.escape(_FILE)}:(\d+): error: (.*)$", re.MULTILINE)
 _IGNORE = re.compile(r"#\s*type\s*:\s*ignore\b")
 _SETTING = re.compile(r"#\s*mypy\s*:")
-_UNCHECKED = frozenset({"no_type_check", "no_type_check_decorator"})
+_SILENCER_NAMES = frozenset({"no_type_check", "no_type_check_decorator"})
 _PRELOAD = ("mypy.api", "mypy.main", "mypy.build", "mypy.checker", "mypy.fastparse", "mypy.semanal_main")
 
 _MOST_PRINTED = 30_000
-_FOUND = 1  # its exit status when it has found something
+_HAS_FAULTS = 1  # its exit status when it has found something
 
 
 class MypyGuard(GuardInterface):
@@ -370,44 +363,44 @@ class MypyGuard(GuardInterface):
                 within = f"{self._bounds.timeout_s:g} s"
                 return GuardResult(passed=False, feedback=f"mypy did not finish with the code within {within}.")
             faults = faults_in(outcome)
-        said = [f"line {line}: {clip(what)}" for line, what in faults[:_MOST_FAULTS]]
+        lines = [f"line {line}: {clip(what)}" for line, what in faults[:_MOST_FAULTS]]
         more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        return GuardResult(passed=not faults, feedback=bounded("\n".join(said + more)))
+        return GuardResult(passed=not faults, feedback=bound_text("\n".join(lines + more)))
 
 
 def _silencers(code: str) -> Iterator[tuple[int, str]]:
     """Yield the places where code switches its type checker off."""
     for line, text in comments(code):
         if _IGNORE.search(text):
-            yield line, "`# type: ignore` is not allowed: mend what it hides."
+            yield line, "`# type: ignore` is not allowed: fix what it hides."
     for line, text in enumerate(code.split("\n"), start=1):  # mypy reads these in strings too
         if _SETTING.match(text.lstrip()):
             yield line, "`# mypy:` is not allowed: the code does not set up its type checker."
     for node in ast.walk(ast.parse(code)):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else {name}
-        if isinstance(node, ast.Attribute | ast.Name | ast.ImportFrom) and names & _UNCHECKED:
-            yield node.lineno, "`no_type_check` is not allowed: mend what it hides."
+        if isinstance(node, ast.Attribute | ast.Name | ast.ImportFrom) and names & _SILENCER_NAMES:
+            yield node.lineno, "`no_type_check` is not allowed: fix what it hides."
 
 
 def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
-    """Return the lines with what mypy says of them. Raises ToolFailedError for what is no report on the code."""
+    """Return the lines with what mypy says of them. Raises ToolFailedError for an output that is not a report on the code."""
     try:
-        status, printed, complaints = json.loads(outcome.results)
+        status, output, complaints = json.loads(outcome.results)
     except ValueError:
-        printed = outcome.output.decode("utf-8", "replace")
-        raise ToolFailedError(f"mypy failed ({outcome.end}, {outcome.code}): {clip(printed[-300:])}") from None
-    found = [(int(line), what) for line, what in _ERROR.findall(printed)]
-    if status and not found:
-        raise ToolFailedError(f"mypy failed ({status}): {clip(complaints or printed)}")
-    return found if status >= _FOUND else []
+        output = outcome.output.decode("utf-8", "replace")
+        raise ToolFailedError(f"mypy failed ({outcome.end}, {outcome.code}): {clip(output[-300:])}") from None
+    faults = [(int(line), what) for line, what in _ERROR.findall(output)]
+    if status and not faults:
+        raise ToolFailedError(f"mypy failed ({status}): {clip(complaints or output)}")
+    return faults if status >= _HAS_FAULTS else []
 
 
 @functools.cache
 def program() -> SandboxProgram:
     """Return the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
-    found = importlib.util.find_spec("mypy")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("mypy")
+    if spec is None or spec.origin is None:
         raise ToolMissingError(f"mypy is not installed: {install_hint('lint')}")
     text = Path(__file__).with_name("mypy_child.py").read_text(encoding="utf-8")
-    return SandboxProgram(text, _PRELOAD, (str(Path(found.origin).resolve().parent.parent),))
+    return SandboxProgram(text, _PRELOAD, (str(Path(spec.origin).resolve().parent.parent),))

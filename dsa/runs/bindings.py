@@ -28,7 +28,7 @@ from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
-from dsa.generators.generator_kinds import Nested, build_generator
+from dsa.generators.generator_kinds import NestedBuilder, build_generator
 from dsa.guards.guard_kinds import GeneratorOf, build_guard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -232,7 +232,7 @@ def bind(
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     secret_options: SecretOptions | None = None,
-    machines: Nested | None = None,
+    machines: NestedBuilder | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
     """Bind every name of the machine. Raises one BindingError that lists all faults, MachineError, SecretError, ModelUnavailable.

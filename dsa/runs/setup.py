@@ -15,7 +15,7 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.document_files import load, locate, read_text
 from dsa.expr import Value
-from dsa.generators.generator_kinds import Nested
+from dsa.generators.generator_kinds import NestedBuilder
 from dsa.generators.substitutes import ScriptedGenerator
 from dsa.immutable import immutable
 from dsa.lang import digest, dumps, loads, machine_of
@@ -129,7 +129,7 @@ class RunSetup:
 
 
 def setup_of(
-    document: MachineDocument, options: Options, machines: Nested, config: Mapping[str, Any] | None = None
+    document: MachineDocument, options: Options, machines: NestedBuilder, config: Mapping[str, Any] | None = None
 ) -> RunSetup:
     """Bind a document's names, and return the setup for a run of it. Policies can read `config` and that of the options; `config` is not recorded.
 
@@ -158,7 +158,7 @@ def bindings_for(
     machine: Machine,
     options: Options,
     path: Path | None,
-    machines: Nested,
+    machines: NestedBuilder,
     settings: Mapping[str, Any],
 ) -> Bindings:
     """Bind every name of a machine. Policies can read the budget and the options' `config`. Raises BindingError and ModelUnavailable."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dsa.testing.strategies import configurations, machines, occurrences
     from dsa.testing.suites import CompleteSuite, complete_suite, read_test
 
-#: The public names of each module; it is imported when one is first used: pytest imports this package at its start, and Hypothesis is heavy.
+#: The public names of each module; a module is imported when one of its names is first used: pytest imports this package at its start, and Hypothesis is heavy.
 _NAMES = {
     "doubles": ("StillClock", "Texts", "Verdicts"),
     "explored_graph": (

@@ -1,4 +1,4 @@
-"""Stand-ins for what a run meets outside: a generator and a guard that follow a list, and a clock that stands still.
+"""Test doubles for what a run meets outside: a generator and a guard that follow a list, and a clock that stands still.
 
 They implement the interfaces that the driver uses, so a test runs the real driver and the real table.
 """
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
+    """Return whether a call that a loop made in a thread still runs. A call of another loop may hang for ever."""
     return any(isinstance(thread, CallerThread) and loop in thread.loops for thread in threading.enumerate())
 
 
 class Texts(GeneratorInterface):
-    """Give the listed texts one after the other; raise those that are exceptions. `asked` holds every context."""
+    """A generator that returns the listed texts in order, and raises those that are exceptions. `calls` holds every context and template."""
 
     def __init__(self, texts: Iterable[str | Exception]) -> None:
         self._texts = iter(texts)
-        self.asked: list[tuple[Context, PromptTemplate | None]] = []
+        self.calls: list[tuple[Context, PromptTemplate | None]] = []
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Return the next text. AssertionError when there is none left."""
-        self.asked.append((context, template))
+        self.calls.append((context, template))
         text = next(self._texts, None)
         assert text is not None, "the list of texts has come to its end"
         if isinstance(text, Exception):
@@ -40,18 +40,18 @@ class Texts(GeneratorInterface):
 
 
 class Verdicts(GuardInterface):
-    """Give the listed results one after the other; raise those that are exceptions. `judged` holds every call.
+    """A guard that returns the listed results in order, and raises those that are exceptions. `calls` holds every call.
 
     A text is a rejection with that feedback, an empty text a pass.
     """
 
     def __init__(self, results: Iterable[GuardResult | str | Exception]) -> None:
         self._results = iter(results)
-        self.judged: list[tuple[Artifact, dict[str, Artifact]]] = []
+        self.calls: list[tuple[Artifact, dict[str, Artifact]]] = []
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Return the next result. AssertionError when there is none left."""
-        self.judged.append((artifact, dependencies))
+        self.calls.append((artifact, dependencies))
         result = next(self._results, None)
         assert result is not None, "the list of results has come to its end"
         if isinstance(result, Exception):
@@ -60,7 +60,7 @@ class Verdicts(GuardInterface):
 
 
 class StillClock:
-    """A `dsa.edge.event_loop.Clock` that moves only when it is told to."""
+    """A `dsa.edge.event_loop.Clock` that moves only by `advance`."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -68,11 +68,11 @@ class StillClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now_s(self) -> float:
-        """Return the seconds that it was moved."""
+        """Return the seconds by which it was moved."""
         return self._now_s
 
     def wall_ms(self) -> int:
-        """Return the milliseconds that it was moved."""
+        """Return the milliseconds by which it was moved."""
         return round(self._now_s * 1000)
 
     async def sleep(self, seconds: float) -> None:
@@ -82,31 +82,31 @@ class StillClock:
         await future
 
     @property
-    def waiting(self) -> int:
-        """How many sleep."""
+    def sleeper_count(self) -> int:
+        """The number of tasks that sleep."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     @property
     def next_s(self) -> float:
-        """In how many seconds the next one wakes; infinite when nobody sleeps."""
+        """The seconds until the next sleeper wakes; infinite when there is none."""
         return min((wakes_s - self._now_s for wakes_s, _, future in self._sleepers if not future.done()), default=inf)
 
     async def settle(self) -> None:
-        """Let everything run that can run without time and without threads."""
+        """Run everything that needs neither time nor threads."""
         for _ in range(50):
             await asyncio.sleep(0)
 
     async def quiet(self) -> None:
-        """Let everything run that can run without time, guards in the threads of this loop included."""
-        loop, begun = asyncio.get_running_loop(), -1
-        while begun != CallerThread.call_count or _calls_of(loop):  # what follows a call may have another one made
-            begun = CallerThread.call_count
+        """Run everything that needs no time, guards in the threads of this loop included."""
+        loop, call_count = asyncio.get_running_loop(), -1
+        while call_count != CallerThread.call_count or _calls_of(loop):  # what follows a call may make another one
+            call_count = CallerThread.call_count
             while _calls_of(loop):  # noqa: ASYNC110  (threads tell no Event)
                 await asyncio.sleep(0)
             await self.settle()
 
     async def through(self, work: Coroutine[object, object, T]) -> T:
-        """Wait for work; whenever it goes no further without time, the next moment comes that somebody waits for."""
+        """Wait for work; whenever it needs time to go on, move the clock to the next moment that a task waits for."""
         task = asyncio.create_task(work)
         await self.quiet()
         while not task.done() and self.next_s < inf:

@@ -1,17 +1,13 @@
-"""The explored machine as a graph: every configuration it can reach, and what each occurrence does there.
+"""The explored machine as a graph, the coverage of its rows, and transition tours.
 
-Takes a machine at its parameters' values. Tours and complete suites walk over this graph; it is small enough to be held
-whole, or `GraphTooLargeError` says so.
+`graph_of` explores a machine at its parameters' values: every configuration it can reach, and what each occurrence does there.
+The graph is held whole; `GraphTooLargeError` says when it is too large for that.
 
-What tests have taken of a machine: rows, states, verdicts; and the gate that asks for enough of it.
+`Coverage` records which rows, states and verdicts tests have taken, and reports what is missing. Rows that cannot be taken at these
+parameters are not required; they are listed apart.
 
-Takes what happened step by step, gives figures and what is missing. What cannot be reached at the machine's parameters is not
-asked for; it is listed apart.
-
-Transition tours: few long runs that together take every row, and then every transition, of the explored machine.
-
-Takes a machine or its graph, gives sequences of occurrences from the start; the same machine the same tour. Greedy: from where
-a run is, the nearest thing not yet covered comes next. A transition is a row taken in one configuration on one occurrence.
+A transition tour is a few long runs that together take every row, and then every transition. A transition is a row taken in one
+configuration on one occurrence. The walk is greedy: it goes to the nearest thing not yet covered. The same machine gives the same tour.
 """
 
 from collections import deque
@@ -28,7 +24,7 @@ from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start
 from dsa.system import closed_system, location_of
 
-#: More configurations than this are not laid out unless asked for.
+#: A graph has at most this many configurations, unless the caller allows more.
 MAX_CONFIGURATIONS = 50_000
 
 
@@ -70,14 +66,14 @@ class ExploredGraph:
     @cached_property
     def moves_from(self) -> tuple[tuple[GraphEdge, ...], ...]:
         """The moves of each configuration."""
-        found: list[list[GraphEdge]] = [[] for _ in self.configurations]
+        moves_by_source: list[list[GraphEdge]] = [[] for _ in self.configurations]
         for move in self.moves:
-            found[move.source].append(move)
-        return tuple(map(tuple, found))
+            moves_by_source[move.source].append(move)
+        return tuple(map(tuple, moves_by_source))
 
     @cached_property
     def index(self) -> dict[Configuration, int]:
-        """Where each configuration stands."""
+        """The number of each configuration."""
         return {configuration: place for place, configuration in enumerate(self.configurations)}
 
     @cached_property
@@ -96,44 +92,44 @@ class ExploredGraph:
 
     def answer(self, place: int, occurrence: Occurrence) -> Taken | Refusal | None:
         """Return what the machine answers in a configuration; None when the occurrence is malformed there."""
-        known = self._answers.setdefault(place, {})
-        if occurrence not in known:
+        answers = self._answers.setdefault(place, {})
+        if occurrence not in answers:
             try:
-                known[occurrence] = compiled_step(self.machine).step(self.configurations[place], occurrence)
+                answers[occurrence] = compiled_step(self.machine).step(self.configurations[place], occurrence)
             except OccurrenceError:
-                known[occurrence] = None
-        return known[occurrence]
+                answers[occurrence] = None
+        return answers[occurrence]
 
-    def refused(self, place: int) -> Iterator[Occurrence]:
+    def refused_occurrences(self, place: int) -> Iterator[Occurrence]:
         """Return the occurrences of the alphabet that are refused in a configuration."""
         return (occurrence for occurrence in self.alphabet if isinstance(self.answer(place, occurrence), Refusal))
 
     def distances(self, goals: Iterable[int]) -> list[int | None]:
         """Return how many moves each configuration is from the nearest of some; None where none can be reached."""
         distance: list[int | None] = [None] * len(self.configurations)
-        waiting = deque(goals)
-        for place in waiting:
+        queue = deque(goals)
+        for place in queue:
             distance[place] = 0
-        while waiting:
-            place = waiting.popleft()
+        while queue:
+            place = queue.popleft()
             here = distance[place]
             assert here is not None, "what waits has been reached"
             for before in self._sources[place]:
                 if distance[before] is None:
                     distance[before] = here + 1
-                    waiting.append(before)
+                    queue.append(before)
         return distance
 
     @cached_property
     def _sources(self) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in self.configurations]
+        sources_by_target: list[list[int]] = [[] for _ in self.configurations]
         for move in self.moves:
-            found[move.target].append(move.source)
-        return tuple(map(tuple, found))
+            sources_by_target[move.target].append(move.source)
+        return tuple(map(tuple, sources_by_target))
 
 
 def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> ExploredGraph:
-    """Explore a machine at its parameters' values. Raises TooLargeError."""
+    """Explore a machine at its parameters' values. Raises GraphTooLargeError."""
     system, step = closed_system(machine), compiled_step(machine).step
     possible: list[dict[Occurrence, None]] = [{} for _ in system.locations]
     for command in system.commands:
@@ -168,7 +164,7 @@ class CoverageError(AssertionError):
 
 @attrs.define
 class Coverage:
-    """What has been taken so far: indexes of rows, names of leaves, pairs of guard and verdict. It grows in place."""
+    """The rows taken so far by their indexes, leaves by their names, pairs of guard and verdict. It grows in place."""
 
     machine: Machine = attrs.field(repr=False)
     rows: set[int] = attrs.field(factory=set)
@@ -194,10 +190,10 @@ class Coverage:
         missing = sorted(graph.rows - self.rows)
         if len(missing) > (1 - share) * len(graph.rows) + 1e-9:
             rows = self.machine.transitions
-            listed = "\n".join(f"  {described(rows[number], number)}" for number in missing)
+            lines = "\n".join(f"  {row_label(rows[number], number)}" for number in missing)
             raise CoverageError(
                 f"{len(graph.rows) - len(missing)} of {len(graph.rows)} rows that can be taken were taken, "
-                f"{share:.0%} are required; not taken:\n{listed}"
+                f"{share:.0%} are required; not taken:\n{lines}"
             )
 
     def report(self, graph: ExploredGraph) -> str:
@@ -209,26 +205,28 @@ class Coverage:
             f"verdicts {len(self.verdicts & graph.verdicts)} of {len(graph.verdicts)}"
         )
         lines = [f"{self.tests} tests, {self.steps} steps: {figures}"]
-        lines += _listed("rows not taken", (described(rows[n], n) for n in sorted(graph.rows - self.rows)))
-        lines += _listed("states not reached", sorted(leaves - self.states))
-        lines += _listed("verdicts not given", (f"{g}.{said}" for g, said in sorted(graph.verdicts - self.verdicts)))
+        lines += _lines_of("rows not taken", (row_label(rows[n], n) for n in sorted(graph.rows - self.rows)))
+        lines += _lines_of("states not reached", sorted(leaves - self.states))
+        lines += _lines_of(
+            "verdicts not given", (f"{guard}.{outcome}" for guard, outcome in sorted(graph.verdicts - self.verdicts))
+        )
         dead = sorted(set(range(len(rows))) - graph.rows)
-        lines += _listed("rows that cannot be taken at these parameters", (described(rows[n], n) for n in dead))
+        lines += _lines_of("rows that cannot be taken at these parameters", (row_label(rows[n], n) for n in dead))
         return "\n".join(lines)
 
 
-def _listed(title: str, items: Iterable[str]) -> list[str]:
-    found = list(items)
-    return [f"{title}: {'; '.join(found)}"] if found else []
+def _lines_of(title: str, items: Iterable[str]) -> list[str]:
+    texts = list(items)
+    return [f"{title}: {'; '.join(texts)}"] if texts else []
 
 
-def described(row: Transition, number: int) -> str:
-    """Name a row for people: its line, or its place when it has none, then source, event and target."""
+def row_label(row: Transition, number: int) -> str:
+    """Return a row's name for people: its line, or its number when it has none, then source, event and target."""
     place = f"line {row.span.line}" if row.span else f"row {number + 1}"
     return f"{place} ({row})"
 
 
-#: Is told the machine, what happened, the row taken, and the state after it: `pytest --machine-coverage` listens.
+#: Called with the machine, the occurrence, the row taken, and the state after it; `pytest --machine-coverage` registers one.
 Listener = Callable[[Machine, Occurrence, Transition, str], None]
 
 _listeners: list[Listener] = []
@@ -245,7 +243,7 @@ def forget_listener(listener: Listener) -> None:
 
 
 def tell_listeners(machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
-    """Say that a row was taken."""
+    """Call every listener with a row that was taken."""
     for listener in _listeners:
         listener(machine, occurrence, row, state)
 
@@ -253,14 +251,14 @@ def tell_listeners(machine: Machine, occurrence: Occurrence, row: Transition, st
 Test = tuple[Occurrence, ...]
 
 
-def tour(machine: Machine | ExploredGraph, *, refused: bool = False) -> tuple[Test, ...]:
+def tour(machine: Machine | ExploredGraph, *, refusals: bool = False) -> tuple[Test, ...]:
     """Return runs that take every transition which can be taken; the first of them take every row.
 
-    With `refused`, each configuration is also given every occurrence that it refuses, once. Raises TooLargeError when there are
+    With `refusals`, the runs also feed each configuration every occurrence that it refuses, once. Raises GraphTooLargeError when there are
     too many configurations.
     """
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
-    walker = _Walker(graph, refused=refused)
+    walker = _Walker(graph, with_refusals=refusals)
     return walker.run()
 
 
@@ -271,12 +269,14 @@ def row_tour(machine: Machine | ExploredGraph, *, but: Iterable[int] = ()) -> tu
 
 
 class _Walker:
-    def __init__(self, graph: ExploredGraph, *, rows: frozenset[int] | None = None, refused: bool = False) -> None:
+    def __init__(
+        self, graph: ExploredGraph, *, rows: frozenset[int] | None = None, with_refusals: bool = False
+    ) -> None:
         self._graph = graph
         self._rows = set(graph.rows if rows is None else rows)
         self._moves = {id(move) for move in graph.moves}  # cheaper to look up than the moves
-        self._refused = refused
-        self._visited: set[int] = set()
+        self._with_refusals = with_refusals
+        self._visited_places: set[int] = set()
 
     def run(self, *, rows_only: bool = False) -> tuple[Test, ...]:
         tests: list[Test] = []
@@ -285,7 +285,7 @@ class _Walker:
         return tuple(tests)
 
     def _walk(self, *, rows_only: bool) -> Test:
-        """Go on as long as something uncovered can be reached: rows first."""
+        """Walk as long as something uncovered can be reached, rows first."""
         place, test = 0, self._arrive(0)
         while True:
             way = self._nearest(place, lambda move: move.row in self._rows)
@@ -301,31 +301,31 @@ class _Walker:
 
     def _arrive(self, place: int) -> list[Occurrence]:
         """Return what is refused here, the first time."""
-        if not self._refused or place in self._visited:
+        if not self._with_refusals or place in self._visited_places:
             return []
-        self._visited.add(place)
-        return list(self._graph.refused(place))
+        self._visited_places.add(place)
+        return list(self._graph.refused_occurrences(place))
 
-    def _nearest(self, place: int, wanted: Callable[[GraphEdge], bool]) -> list[GraphEdge] | None:
+    def _nearest(self, place: int, is_goal: Callable[[GraphEdge], bool]) -> list[GraphEdge] | None:
         """Return the shortest way that ends with a wanted move; None when there is none."""
         if not (self._rows or self._moves):
             return None
-        came: dict[int, GraphEdge | None] = {place: None}
-        waiting = deque([place])
-        while waiting:
-            here = waiting.popleft()
+        arrivals: dict[int, GraphEdge | None] = {place: None}
+        queue = deque([place])
+        while queue:
+            here = queue.popleft()
             for move in self._graph.moves_from[here]:
-                if wanted(move):
-                    return [*_way(came, here), move]
-                if move.target not in came:
-                    came[move.target] = move
-                    waiting.append(move.target)
+                if is_goal(move):
+                    return [*_way(arrivals, here), move]
+                if move.target not in arrivals:
+                    arrivals[move.target] = move
+                    queue.append(move.target)
         return None
 
 
-def _way(came: dict[int, GraphEdge | None], place: int) -> list[GraphEdge]:
+def _way(arrivals: dict[int, GraphEdge | None], place: int) -> list[GraphEdge]:
     way = []
-    while (move := came[place]) is not None:
+    while (move := arrivals[place]) is not None:
         way.append(move)
         place = move.source
     return way[::-1]

@@ -1,4 +1,4 @@
-"""What is tested against a table: the protocol a user's implementation is adapted to, and our own engines behind it.
+"""Implementations to test against a table: the protocol that a user's code is adapted to, and our own engines behind it.
 
 An adapter is a small class of yours around your code; any of its methods may be `async def`:
 
@@ -6,27 +6,26 @@ An adapter is a small class of yours around your code; any of its methods may be
         def start(self, parameters):                 # begin anew, at these parameters' values
             self.agent = MyAgent(max_retries=parameters["rmax"])
 
-        async def feed(self, occurrence):            # something happened: give the effects asked for, in order
-            asked = await self.agent.handle(occurrence.event, dict(occurrence.verdicts))
-            return Refused() if asked is None else asked
+        async def feed(self, occurrence):            # something happened: return the effects it emits, in order
+            effects = await self.agent.handle(occurrence.event, dict(occurrence.verdicts))
+            return RefusedAction() if effects is None else effects
 
         def view(self):                              # what can be seen now; what is left out is not compared
             return View(state=self.agent.phase, values={"retries": self.agent.retries})
 
-What is asked for are the effects emitted; what a row cancels is not among them, and shows in `View.pending` only. A timer's occurrence
+`feed` returns the effects emitted; what a row cancels is not among them, and shows in `View.pending` only. A timer's occurrence
 has the event `after 30s` and the state it belongs to as its `source`.
 
 A method `close()`, when there is one, is called at the end of each test. A method `restart()`, when there is one, stands for the end of the
-process and a new one: it forgets all that is in memory, and comes back from what was kept on the way:
+process and a new one: it forgets all that is in memory, and comes back from what was saved:
 
         def restart(self):
             self.agent = MyAgent.load(self.folder)
 
 Hypothesis walks call it at any time, any number of times; then everything that the view shows must be as it was.
 
-A machine as an implementation that keeps a ledger: a `Run`, which every restart replays from its lines of text.
-
-What it shows of effects and timers is what `unfinished` reads from the ledger, as a process does that takes the run up.
+`ReplayedMachine` is a machine that keeps a ledger: a `Run`, which every restart replays from its lines of text. It shows the effects and
+timers that `unfinished_work` reads from the ledger, as a process does that resumes the run.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -61,12 +60,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _frozen(given: Iterable[str] | None) -> frozenset[str] | None:
-    return None if given is None else frozenset(given)
+def _frozenset_of(names: Iterable[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
 
 
-def _dated(given: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, object] | None:
-    return given if given is None or isinstance(given, Mapping) else dict.fromkeys(given)
+def _deadlines_of(timers: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, object] | None:
+    return timers if timers is None or isinstance(timers, Mapping) else dict.fromkeys(timers)
 
 
 @attrs.frozen(field_transformer=immutable)
@@ -76,21 +75,21 @@ class View:
     `state` is a state of the table, by its full name or its last part; a parent stands for all states in it. `values` has any of the
     table's variables, `pending` the effects whose answers are awaited.
 
-    `keys` has for each of these effects the key that its answer has to come under: one of its own each time that it is asked for, and
+    `keys` has for each of these effects the key that its answer must have: a new one each time that the effect is emitted, and
     the same for as long as it is awaited. `timers` are those that are armed, written as `after 4h of asking`, with their deadlines (of any type)
     when it is a mapping: a deadline stays what it is when an occurrence is refused, and over a restart.
     """
 
     state: str | None = None
     values: Mapping[str, Value] = attrs.field(factory=dict)
-    pending: frozenset[str] | None = attrs.field(default=None, converter=_frozen)
+    pending: frozenset[str] | None = attrs.field(default=None, converter=_frozenset_of)
     keys: Mapping[str, str] | None = None
-    timers: Mapping[str, object] | None = attrs.field(default=None, converter=_dated)
+    timers: Mapping[str, object] | None = attrs.field(default=None, converter=_deadlines_of)
 
 
 @attrs.frozen(field_transformer=immutable)
 class Observation:
-    """What can be seen of an implementation beside the effects it asks for and whether it refuses.
+    """What can be seen of an implementation beside the effects it emits and whether it refuses.
 
     `state`: the leaf it is in; `values`: these variables; `pending`: which effects are outstanding; `reasons`: why it refuses.
     """
@@ -108,7 +107,7 @@ class Observation:
         return ", ".join(parts)
 
 
-#: The effects asked for, in order, or `Refused()`; `Refused("late")` says why, and that is compared too.
+#: The effects emitted, in order, or `RefusedAction()`; `RefusedAction("late")` says why, and that is compared too.
 Answer = Iterable[str] | RefusedAction
 
 
@@ -119,7 +118,7 @@ class Implementation(Protocol):
         """Begin anew: nothing has happened."""
 
     def feed(self, occurrence: Occurrence, /) -> Awaitable[Answer] | Answer:
-        """Take an occurrence with the verdicts that are asked for, and return the effects; or refuse and change nothing."""
+        """Take an occurrence with the verdicts that the table reads, and return the effects; or refuse and change nothing."""
 
     def view(self) -> Awaitable[View] | View:
         """Show what can be seen; this must change nothing."""
@@ -129,7 +128,7 @@ MakeImplementation = Callable[[], Implementation]
 
 
 def view_of(machine: Machine, configuration: Configuration) -> View:
-    """Return everything there is to see of a configuration."""
+    """Return everything that can be seen of a configuration."""
     values = dict(zip((variable.name for variable in machine.variables), configuration.values, strict=True))
     timers = [
         show_occurrence(Occurrence(event, source=source)) for source, event in machine.armed_timers(configuration.state)
@@ -149,13 +148,13 @@ class SteppedMachine:
 
     def start(self, parameters: Mapping[str, Value], /) -> None:
         """Begin at the start."""
-        known = {name: value for name, value in parameters.items() if name in self._machine.constants}
-        if known != {name: self._machine.constants[name] for name in known}:
-            self._machine = self._machine.at(known)
+        values = {name: value for name, value in parameters.items() if name in self._machine.constants}
+        if values != {name: self._machine.constants[name] for name in values}:
+            self._machine = self._machine.at(values)
         self._here = start(self._machine)
 
     def feed(self, occurrence: Occurrence, /) -> Answer:
-        """Take a row; what is malformed is refused as such."""
+        """Take a row; refuse what is malformed."""
         try:
             result = compiled_step(self._machine).step(self._here, occurrence)
         except OccurrenceError:
@@ -186,7 +185,7 @@ class StatechartMachine:
         self._run.configuration = start(self._machine)
 
     def feed(self, occurrence: Occurrence, /) -> Answer:
-        """Send the occurrence; what is malformed is refused as such."""
+        """Send the occurrence; refuse what is malformed."""
         try:
             return _answer(self._run.send(occurrence))
         except OccurrenceError:
@@ -200,7 +199,7 @@ class StatechartMachine:
 class ReplayedMachine:
     """A machine as an implementation of itself, or of another, on a `Run`; `text` is its ledger, an entry a line.
 
-    Each occurrence takes a millisecond. Results are recorded as a driver does it: of an effect without answers when it is asked for, of another
+    Each occurrence takes a millisecond. Results are recorded as a driver does: for an effect without answers when it is emitted, for another
     with its answer.
     """
 
@@ -211,15 +210,15 @@ class ReplayedMachine:
 
     def start(self, parameters: Mapping[str, Value], /) -> None:
         """Begin a run at the start."""
-        known = {name: value for name, value in parameters.items() if name in self._machine.constants}
-        if known != {name: self._machine.constants[name] for name in known}:
-            self._machine = self._machine.at(known)
+        values = {name: value for name, value in parameters.items() if name in self._machine.constants}
+        if values != {name: self._machine.constants[name] for name in values}:
+            self._machine = self._machine.at(values)
         self._begin()
 
     def feed(self, occurrence: Occurrence, /) -> Answer:
-        """Record an occurrence and what comes of it; what is malformed is refused as such, and is no event of the run."""
+        """Record an occurrence and its effects; refuse what is malformed, which does not become an event of the run."""
         try:
-            expected = step(self._machine, self._run.configuration, occurrence)
+            result = step(self._machine, self._run.configuration, occurrence)
         except OccurrenceError:
             return RefusedAction("malformed")
         origin = "" if occurrence.source else self._machine.event_named[occurrence.event].origin
@@ -229,17 +228,17 @@ class ReplayedMachine:
         self._now_ms += 1
         self._run, commands = self._run.feed(occurrence, key, at_ms=self._now_ms)
         self._obey(commands)
-        return RefusedAction(expected.reason) if isinstance(expected, Refusal) else expected.effects
+        return RefusedAction(result.reason) if isinstance(result, Refusal) else result.effects
 
     def view(self) -> View:
         """Show everything."""
         run, left = self._run, unfinished_work(self._run)
-        awaited = [intent for intent, _ in left.answers] + [flying.intent for flying in left.in_flight]
-        seen = view_of(self._machine, run.configuration)
-        keys = {intent.effect: intent.key for intent in awaited}
+        intents = [intent for intent, _ in left.answers] + [call.intent for call in left.in_flight]
+        view = view_of(self._machine, run.configuration)
+        keys = {intent.effect: intent.key for intent in intents}
         due = left.timers.items()
         timers = {show_occurrence(Occurrence(event, source=source)): at for (source, event), at in due}
-        return View(seen.state, seen.values, keys.keys(), keys, timers)
+        return View(view.state, view.values, keys.keys(), keys, timers)
 
     @property
     def text(self) -> str:
@@ -265,7 +264,7 @@ class ReplayedMachine:
 def _result(key: str, effect: str, occurrence: Occurrence) -> ResultEntry:
     """Return the record of what an effect's policy gave when the effect is answered so."""
     if occurrence.event == f"{effect}.failed":
-        given = error_step(effect, "FAILED", "it failed")
+        policy_step = error_step(effect, "FAILED", "it failed")
     else:
-        given = event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
-    return ResultEntry(key, (given.without_id(),))
+        policy_step = event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
+    return ResultEntry(key, (policy_step.without_id(),))

@@ -1,15 +1,13 @@
-"""An implementation and its table side by side: each occurrence goes to both, and what they answer and show is compared.
+"""Lockstep tests and Hypothesis walks: an implementation and its table get the same occurrences, and their answers are compared.
 
-Takes a machine, an implementation and occurrences; raises `DisagreementError` at the first difference. Implementations may be
-asynchronous: one event loop for each test, which is closed with it. Where a loop is running already, call from a thread.
+`play` takes a machine, an implementation and sequences of occurrences; `DisagreementError` is raised at the first difference.
+Implementations may be asynchronous: each test has an event loop of its own. Where a loop is running already, call from a thread.
 
-A Hypothesis state machine for any machine and any implementation: random walks over rows, refusals and faults.
-
-Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine` class. A counterexample, once shrunk, reads as rows:
-`state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
-that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
-hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
-different rules would mostly be cut. An implementation may be slow: it is asked for so many seconds, and to shrink a counterexample for as many.
+`state_machine_test` makes a Hypothesis `RuleBasedStateMachine` that walks over rows, refusals and faults at random. A counterexample, once shrunk,
+reads as rows: `state.happens(row='line 49: validating, verdict g.failed')`. Half of the time a walk aims at a row that it has not
+taken, and follows a shortest way there, so that deep rows are taken as often as others (plain random walks hardly reach them). There is
+one rule for all rows, not one for each: Hypothesis leaves rules out at random, and would mostly cut a way of k different rules.
+An implementation may be slow: it is walked for `LONGEST_S` seconds, and a counterexample is shrunk for as many.
 """
 
 import asyncio
@@ -57,7 +55,7 @@ class DisagreementError(AssertionError):
 
 
 class Lockstep:
-    """One test: a machine and an implementation, both begun anew. `configuration` is where the table is."""
+    """One test: a machine and an implementation, both at the start. `configuration` is where the table is."""
 
     def __init__(
         self,
@@ -65,13 +63,13 @@ class Lockstep:
         implementation: Implementation,
         coverage: Coverage | None = None,
         *,
-        observed: Observation | None = None,
+        observation: Observation | None = None,
     ) -> None:
         self.machine, self.configuration = machine, start(machine)
-        self._implementation, self._coverage, self._observed = implementation, coverage, observed
+        self._implementation, self._coverage, self._observation = implementation, coverage, observation
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told, self._fed = ["  0  start"], 0
-        self._remembered = _ShownNames()
+        self._history_lines, self._step_count = ["  0  start"], 0
+        self._shown_names = _ShownNames()
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         if coverage is not None:
             coverage.begin(self.configuration.state)
@@ -83,38 +81,40 @@ class Lockstep:
             raise
 
     def feed(self, occurrence: Occurrence) -> Taken | Refusal:
-        """Return an occurrence to both and compare effects or refusal, then what can be seen.
+        """Feed an occurrence to both and compare effects or refusal, then what can be seen.
 
-        Gives the table's answer. Raises DisagreementError; OccurrenceError when the occurrence is malformed here; what the
-        implementation raises, with a note of what led there.
+        Returns the table's answer. Raises DisagreementError; OccurrenceError when the occurrence is malformed here; what the
+        implementation raises, with the history as a note.
         """
-        expected = step(self.machine, self.configuration, occurrence)
-        self._fed += 1
-        self._told.append(f"{self._fed:3}  {show_occurrence(occurrence):30} {_told(expected)}".rstrip())
-        with self._blamed():
+        result = step(self.machine, self.configuration, occurrence)
+        self._step_count += 1
+        self._history_lines.append(
+            f"{self._step_count:3}  {show_occurrence(occurrence):30} {_result_text(result)}".rstrip()
+        )
+        with self._note_history():
             answer = self._await(self._implementation.feed(occurrence))
-            self._compare_answers(expected, answer)
-            self.configuration = expected.configuration
-            self._compare_views(f"after {show_occurrence(occurrence)}", expected)
-        if isinstance(expected, Taken):
-            self._count(occurrence, expected)
-        return expected
+            self._compare_answers(result, answer)
+            self.configuration = result.configuration
+            self._compare_views(f"after {show_occurrence(occurrence)}", result)
+        if isinstance(result, Taken):
+            self._count(occurrence, result)
+        return result
 
     @property
     def can_restart(self) -> bool:
-        """Return whether the implementation offers a way to come back from what it has kept."""
+        """Return whether the implementation can be restarted from what it has saved."""
         return getattr(self._implementation, "restart", None) is not None
 
     def restart(self) -> None:
-        """Have the implementation come back from what it has kept; nothing that can be seen may differ. Raises as `feed` does."""
-        self._told.append("     restart")
-        with self._blamed():
+        """Restart the implementation from what it has saved; nothing that can be seen may differ. Raises as `feed` does."""
+        self._history_lines.append("     restart")
+        with self._note_history():
             self._await(self._implementation.restart())  # type: ignore[attr-defined]  # `can_restart` says that it is there
             self._compare_views("after a restart", None)
 
     @contextmanager
-    def _blamed(self) -> Iterator[None]:
-        """Yield what has led to whatever the implementation raises."""
+    def _note_history(self) -> Iterator[None]:
+        """Add the history as a note to what the implementation raises."""
         try:
             yield
         except DisagreementError:
@@ -130,9 +130,9 @@ class Lockstep:
     def close(self) -> None:
         """End the test: `close()` of the implementation, if it has one, then its event loop."""
         try:
-            closing = getattr(self._implementation, "close", None)
-            if closing is not None:
-                self._await(closing())
+            close = getattr(self._implementation, "close", None)
+            if close is not None:
+                self._await(close())
         finally:
             if self._loop is not None:
                 self._loop.close()
@@ -143,92 +143,96 @@ class Lockstep:
             self._coverage.took(self._row_index[id(taken.transition)], occurrence, taken.configuration.state)
         tell_listeners(self.machine, occurrence, taken.transition, taken.configuration.state)
 
-    def _await(self, given: Any) -> Any:  # noqa: ANN401  (whatever a method gives)
-        if not isinstance(given, Awaitable):
-            return given
+    def _await(self, value: Any) -> Any:  # noqa: ANN401  (whatever a method gives)
+        if not isinstance(value, Awaitable):
+            return value
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
 
-        async def waited() -> Any:  # noqa: ANN401  (as above)
-            return await given
+        async def wait() -> Any:  # noqa: ANN401  (as above)
+            return await value
 
-        return self._loop.run_until_complete(waited())
+        return self._loop.run_until_complete(wait())
 
     # -- comparing ------------------------------------------------------------------------------------------------
 
-    def _compare_answers(self, expected: Taken | Refusal, answer: Answer) -> None:
-        wanted = f"refused: {expected.reason}" if isinstance(expected, Refusal) else _listed(expected.effects)
+    def _compare_answers(self, result: Taken | Refusal, answer: Answer) -> None:
+        expected_text = f"refused: {result.reason}" if isinstance(result, Refusal) else _join_names(result.effects)
         if isinstance(answer, RefusedAction):
-            if answer.reason is None and self._observed is not None and self._observed.reasons:
+            if answer.reason is None and self._observation is not None and self._observation.reasons:
                 raise TypeError("these tests are for an implementation that says why it refuses")
-            same = isinstance(expected, Refusal) and answer.reason in {None, expected.reason}
-            got = f"refused: {answer.reason}" if answer.reason else "refused"
+            same = isinstance(result, Refusal) and answer.reason in {None, result.reason}
+            actual_text = f"refused: {answer.reason}" if answer.reason else "refused"
         elif isinstance(answer, str) or not isinstance(answer, Iterable):
-            raise TypeError(f"feed gave {answer!r}, not a sequence of effects' names nor Refused()")
+            raise TypeError(f"feed gave {answer!r}, not a sequence of effects' names nor RefusedAction()")
         else:
             effects = tuple(answer)
-            same, got = isinstance(expected, Taken) and effects == expected.effects, _listed(effects)
+            same, actual_text = isinstance(result, Taken) and effects == result.effects, _join_names(effects)
             if any(isinstance(effect, str) and effect.partition(" ")[0] == "cancel" for effect in effects):
-                got += " (feed gives the effects emitted only: cancellations are not returned)"
+                actual_text += " (feed gives the effects emitted only: cancellations are not returned)"
         if not same:
-            self._disagree("the answer", wanted, got, expected)
+            self._disagree("the answer", expected_text, actual_text, result)
 
-    def _compare_views(self, when: str, expected: Taken | Refusal | None) -> None:
-        shown = self._await(self._implementation.view())
-        if not isinstance(shown, View):
-            raise TypeError(f"view gave {type(shown).__name__}, not a View")
-        if self._observed is not None:
-            _require_shown(self.machine, self._observed, shown)
-        meant = view_of(self.machine, self.configuration)
+    def _compare_views(self, when: str, result: Taken | Refusal | None) -> None:
+        view = self._await(self._implementation.view())
+        if not isinstance(view, View):
+            raise TypeError(f"view gave {type(view).__name__}, not a View")
+        if self._observation is not None:
+            _require_shown(self.machine, self._observation, view)
+        expected_view = view_of(self.machine, self.configuration)
         around = (*self.machine.ancestry(self.configuration.state),)
-        if shown.state is not None and self.machine.resolve_state(shown.state) not in around:
-            self._disagree(f"the state {when}", self.configuration.state, shown.state, expected)
-        for name, value in shown.values.items():
-            if name not in meant.values:
+        if view.state is not None and self.machine.resolve_state(view.state) not in around:
+            self._disagree(f"the state {when}", self.configuration.state, view.state, result)
+        for name, value in view.values.items():
+            if name not in expected_view.values:
                 raise KeyError(f"view shows '{name}', which is no variable of {self.machine.name}")
-            if value != meant.values[name] or isinstance(value, bool) is not isinstance(meant.values[name], bool):
-                self._disagree(f"{name} {when}", show_value(meant.values[name]), show_value(value), expected)
-        for what, named, known, none in (
-            ("what is pending", shown.pending, meant.pending, "no effects"),
-            ("what has a key", shown.keys, meant.pending, "no effects"),
-            ("what is armed", shown.timers, meant.timers, "no timers"),
+            expected_value = expected_view.values[name]
+            if value != expected_value or isinstance(value, bool) is not isinstance(expected_value, bool):
+                self._disagree(f"{name} {when}", show_value(expected_value), show_value(value), result)
+        for what, shown_names, expected_names, none in (
+            ("what is pending", view.pending, expected_view.pending, "no effects"),
+            ("what has a key", view.keys, expected_view.pending, "no effects"),
+            ("what is armed", view.timers, expected_view.timers, "no timers"),
         ):
-            if named is not None and set(named) != set(known or ()):
-                wanted, got = (_listed(tuple(sorted(names)), none) for names in (known or (), named))
-                self._disagree(f"{what} {when}", wanted, got, expected)
-        for what, wanted, got in self._remembered.differences(shown, expected if isinstance(expected, Taken) else None):
-            self._disagree(f"{what} {when}", wanted, got, expected)
+            if shown_names is not None and set(shown_names) != set(expected_names or ()):
+                expected_text, actual_text = (
+                    _join_names(tuple(sorted(names)), none) for names in (expected_names or (), shown_names)
+                )
+                self._disagree(f"{what} {when}", expected_text, actual_text, result)
+        taken = result if isinstance(result, Taken) else None
+        for what, expected_text, actual_text in self._shown_names.differences(view, taken):
+            self._disagree(f"{what} {when}", expected_text, actual_text, result)
 
-    def _disagree(self, what: str, wanted: str, got: str, expected: Taken | Refusal | None) -> None:
-        message = f"{what}: {self.machine.name} says {wanted}, the implementation {got}"
-        line = expected.transition.span.line if isinstance(expected, Taken) and expected.transition.span else None
-        raise DisagreementError(self._history(message), self._fed, line)
+    def _disagree(self, what: str, expected_text: str, actual_text: str, result: Taken | Refusal | None) -> None:
+        message = f"{what}: {self.machine.name} says {expected_text}, the implementation {actual_text}"
+        line = result.transition.span.line if isinstance(result, Taken) and result.transition.span else None
+        raise DisagreementError(self._history(message), self._step_count, line)
 
     def _history(self, message: str) -> str:
         values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
         heading = f"what the table does{f' at {values}' if values else ''}:"
-        return "\n".join([message, heading, *self._told])
+        return "\n".join([message, heading, *self._history_lines])
 
 
-def _told(result: Taken | Refusal) -> str:
+def _result_text(result: Taken | Refusal) -> str:
     if isinstance(result, Refusal):
         return f"refused: {result.reason}"
     row = result.transition
     place = f"line {row.span.line}: " if row.span else ""
-    asked = _listed((*result.effects, *(f"cancelled {effect}" for effect in result.cancelled)))
-    return f"{place}{asked} -> {result.configuration.state}"
+    effects = _join_names((*result.effects, *(f"cancelled {effect}" for effect in result.cancelled)))
+    return f"{place}{effects} -> {result.configuration.state}"
 
 
-def _listed(names: tuple[str, ...], none: str = "no effects") -> str:
+def _join_names(names: tuple[str, ...], none: str = "no effects") -> str:
     return ", ".join(names) or none
 
 
-def _require_shown(machine: Machine, observed: Observation, shown: View) -> None:
+def _require_shown(machine: Machine, observation: Observation, view: View) -> None:
     """Raise TypeError when less is shown than tests were made for."""
-    missing = [f"the value of {name}" for name in observed.values if name not in shown.values]
-    if observed.state and machine.resolve_state(shown.state or "") not in machine.leaves:
+    missing = [f"the value of {name}" for name in observation.values if name not in view.values]
+    if observation.state and machine.resolve_state(view.state or "") not in machine.leaves:
         missing.append("the state, without its children")
-    if observed.pending and shown.pending is None:
+    if observation.pending and view.pending is None:
         missing.append("what is pending")
     if missing:
         raise TypeError(f"these tests are for an implementation whose view shows {', '.join(missing)}")
@@ -239,14 +243,14 @@ def play(
     make_implementation: MakeImplementation,
     tests: Iterable[Iterable[Occurrence]],
     *,
-    observed: Observation | None = None,
+    observation: Observation | None = None,
 ) -> Coverage:
     """Play tests against an implementation, each from the start, at the machine's parameters; return what they covered.
 
-    Raises DisagreementError at the first difference, and TypeError when the implementation shows less than `observed`.
+    Raises DisagreementError at the first difference, and TypeError when the implementation shows less than `observation`.
     """
     coverage = Coverage(machine)
-    play_into(coverage, make_implementation, tests, observed=observed)
+    play_into(coverage, make_implementation, tests, observation=observation)
     return coverage
 
 
@@ -255,11 +259,11 @@ def play_into(
     make_implementation: MakeImplementation,
     tests: Iterable[Iterable[Occurrence]],
     *,
-    observed: Observation | None = None,
+    observation: Observation | None = None,
 ) -> None:
     """Play tests as `play` does, and add what they cover to a coverage."""
     for test in tests:
-        lockstep = Lockstep(coverage.machine, make_implementation(), coverage, observed=observed)
+        lockstep = Lockstep(coverage.machine, make_implementation(), coverage, observation=observation)
         try:
             for occurrence in test:
                 lockstep.feed(occurrence)
@@ -268,57 +272,57 @@ def play_into(
 
 
 class _ShownNames:
-    """What a table has no names for, as an implementation has shown it so far: keys of effects (S7) and deadlines of timers (S11)."""
+    """What an implementation has shown so far that the table does not know: keys of effects and deadlines of timers."""
 
     def __init__(self) -> None:
         self._keys: Mapping[str, str] = {}
-        self._used = set[str]()
+        self._used_keys = set[str]()
         self._deadlines: Mapping[str, object] = {}
 
-    def differences(self, shown: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
-        """Yield what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
-        yield from self._keys_that_differ(shown.keys or {}, frozenset(taken.effects if taken else ()))
+    def differences(self, view: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
+        """Yield what differs, what it must be, and what it is; `taken` is the row taken since the last view, None when there was none."""
+        yield from self._keys_that_differ(view.keys or {}, frozenset(taken.effects if taken else ()))
         if taken is None:
-            for timer, due in sorted((shown.timers or {}).items()):
+            for timer, due in sorted((view.timers or {}).items()):
                 before = self._deadlines.get(timer, due)
                 if due != before:
                     yield f"the deadline of {timer}", str(before), str(due)
-        self._deadlines = shown.timers or {}
+        self._deadlines = view.timers or {}
 
-    def _keys_that_differ(self, keys: Mapping[str, str], emitted: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+    def _keys_that_differ(self, keys: Mapping[str, str], effects: frozenset[str]) -> Iterator[tuple[str, str, str]]:
         for effect, key in sorted(keys.items()):
-            is_new = effect in emitted or effect not in self._keys
-            if is_new and key in self._used:
+            is_new = effect in effects or effect not in self._keys
+            if is_new and key in self._used_keys:
                 yield f"the key of {effect}", "one that was not used before", key
             elif not is_new and key != self._keys[effect]:
                 yield f"the key of {effect}", self._keys[effect], key
-            self._used.add(key)
+            self._used_keys.add(key)
         self._keys = keys
 
 
 DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
-#: For so many seconds an implementation is walked; a counterexample that was found is shrunk for as many.
+#: The seconds for which an implementation is walked, and for which a counterexample is shrunk.
 LONGEST_S = 20.0
 
 
 @attrs.define
 class TimeBudget:
-    """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
+    """The time for walks, by a clock in seconds: until `ends`, or, once a walk has failed, for as long again.
 
-    `asked` counts the walks that were made, the first in any case, `unasked` those that were not any more.
+    `walk_count` counts the walks that were made, the first in any case, `skipped_count` those that were left out.
     """
 
     ends: float = attrs.field(factory=lambda: time.monotonic() + LONGEST_S)
     has_failed: bool = False
-    asked: int = 0
-    unasked: int = 0
+    walk_count: int = 0
+    skipped_count: int = 0
 
     @property
     def is_over(self) -> bool:
         """Return whether it has ended. It has not for the walk that Hypothesis shows at last."""
-        return self.asked > 0 and time.monotonic() >= self.ends and not current_build_context().is_final
+        return self.walk_count > 0 and time.monotonic() >= self.ends and not current_build_context().is_final
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """Record that a walk has failed."""
         if not self.has_failed:
             self.has_failed, self.ends = True, time.monotonic() + LONGEST_S
@@ -326,7 +330,7 @@ class TimeBudget:
 
 @attrs.frozen
 class WalkPlan:
-    """What all walks of one test share: the explored machine, what makes an implementation, what has been covered.
+    """What all walks of one test share: the explored machine, the function that makes an implementation, the coverage.
 
     `distances` has, for each row, how far each configuration is from one where the row is taken.
     """
@@ -337,32 +341,34 @@ class WalkPlan:
     distances: dict[int, list[int | None]] = attrs.field(repr=False)
     patience: TimeBudget = attrs.field(factory=TimeBudget, repr=False)
     _moves: dict[int, dict[str, GraphEdge]] = attrs.field(factory=dict, repr=False, init=False)
-    _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
+    _refused_occurrences: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
 
     def lockstep(self) -> Lockstep:
         """Begin a walk, unless there is no time for it any more.
 
-        It is then given up as if it needed more choices than there are: of these alone Hypothesis does not ask that they do again what the same
-        beginning has done before.
+        It then ends as if it needed more choices than there are: only of such walks does Hypothesis not require that they repeat what the same
+        beginning did before.
         """
         if self.patience.is_over:
-            self.patience.unasked += 1
+            self.patience.skipped_count += 1
             current_build_context().data.mark_overrun()
-        self.patience.asked += 1
+        self.patience.walk_count += 1
         return Lockstep(self.graph.machine, self.make(), self.coverage)
 
     def moves(self, place: int) -> dict[str, GraphEdge]:
         """Return what can be taken in a configuration, by the text that names it."""
         if place not in self._moves:
             moves = self.graph.moves_from[place]
-            self._moves[place] = {_shown(self.graph.machine, move): move for move in moves}
+            self._moves[place] = {_move_text(self.graph.machine, move): move for move in moves}
         return self._moves[place]
 
-    def refused(self, place: int) -> dict[str, Occurrence]:
+    def refused_occurrences(self, place: int) -> dict[str, Occurrence]:
         """Return what is refused in a configuration, by the text that names it."""
-        if place not in self._refused:
-            self._refused[place] = {show_occurrence(occurrence): occurrence for occurrence in self.graph.refused(place)}
-        return self._refused[place]
+        if place not in self._refused_occurrences:
+            self._refused_occurrences[place] = {
+                show_occurrence(occurrence): occurrence for occurrence in self.graph.refused_occurrences(place)
+            }
+        return self._refused_occurrences[place]
 
 
 class Walk(RuleBasedStateMachine):
@@ -377,14 +383,14 @@ class Walk(RuleBasedStateMachine):
         self._rows = set[int]()
         self._aim: int | None = None
         self._last: Occurrence | None = None
-        self._awaited: set[str] = set()
-        self._lost: set[str] = set()
+        self._awaited_effects: set[str] = set()
+        self._lost_effects: set[str] = set()
 
     def teardown(self) -> None:
         """End the walk."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and not isinstance(error, HypothesisException):
-            self.plan.patience.failed()
+            self.plan.patience.record_failure()
         self._test.close()
 
     @property
@@ -399,35 +405,35 @@ class Walk(RuleBasedStateMachine):
     def _moves(self) -> dict[str, GraphEdge]:
         """Return what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
         moves = self.plan.moves(self._place)
-        return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost else moves
+        return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost_effects else moves
 
     def _is_lost(self, move: GraphEdge) -> bool:
-        return self._origin(move.occurrence) in self._lost and not move.occurrence.event.endswith(".failed")
+        return self._origin(move.occurrence) in self._lost_effects and not move.occurrence.event.endswith(".failed")
 
     def _drawn_moves(self) -> "st.SearchStrategy[str]":
         """Draw a move as text; when the walk aims at nothing, draw an aim first, which is nothing half of the time."""
-        shown = st.sampled_from(list(self._moves()))
+        texts = st.sampled_from(list(self._moves()))
         if self._aim is not None:
-            return shown.filter(self._is_on_the_way)
+            return texts.filter(self._is_on_the_way)
         # Drawn from all rows and filtered: what was drawn means the same when what came before it is shrunk away.
         aims = st.one_of(st.none(), st.sampled_from(sorted(self.plan.graph.rows)))
-        return aims.filter(self._is_aim).flatmap(lambda aim: self._aiming(aim, shown))
+        return aims.filter(self._is_aim).flatmap(lambda aim: self._aim_at(aim, texts))
 
     def _is_aim(self, row: int | None) -> bool:
         """Return whether a row was not taken in this walk and can still be."""
         return row is None or (row not in self._rows and self.plan.distances[row][self._place] is not None)
 
-    def _aiming(self, aim: int | None, shown: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+    def _aim_at(self, aim: int | None, texts: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
         self._aim = aim
-        return shown if aim is None else shown.filter(self._is_on_the_way)
+        return texts if aim is None else texts.filter(self._is_on_the_way)
 
-    def _is_on_the_way(self, shown: str) -> bool:
+    def _is_on_the_way(self, text: str) -> bool:
         """Return whether a move leads nearer to the aim; every one does when a lost answer bars the way."""
         moves = self._moves()
-        return self._is_nearer(moves[shown]) or not any(map(self._is_nearer, moves.values()))
+        return self._is_nearer(moves[text]) or not any(map(self._is_nearer, moves.values()))
 
     def _is_nearer(self, move: GraphEdge) -> bool:
-        assert self._aim is not None, "asked only while aiming"
+        assert self._aim is not None, "there is an aim"
         distance = self.plan.distances[self._aim]
         here, there = distance[self._place], distance[move.target]
         return move.row == self._aim or (here is not None and there is not None and there < here)
@@ -435,7 +441,7 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: bool(self._moves()))
     @rule(row=st.runner().flatmap(lambda walk: walk._drawn_moves()))  # noqa: SLF001  (this class)
     def happens(self, row: str) -> None:
-        """Let happen what a row is taken on; named to sort before faults, since counterexamples shrink to what comes first."""
+        """Feed the occurrence that a row is taken on; the name sorts before faults, since counterexamples shrink to what comes first."""
         move, before = self._moves()[row], self._here
         taken = self._test.feed(move.occurrence)
         assert isinstance(taken, Taken), "moves are rows taken"
@@ -443,34 +449,33 @@ class Walk(RuleBasedStateMachine):
         self._place = move.target
         self._rows.add(move.row)
         self._last = move.occurrence
-        self._awaited |= before.outstanding
-        self._lost &= self._here.outstanding - set(
-            taken.effects
-        )  # answered, cancelled or asked for anew: not lost any more
+        self._awaited_effects |= before.outstanding
+        # What was answered, cancelled or asked for anew is not lost any more.
+        self._lost_effects &= self._here.outstanding - set(taken.effects)
 
     # -- refusals and faults --------------------------------------------------------------------------------------
 
-    def _refused(self) -> list[str]:
-        return list(self.plan.refused(self._place))
+    def _refusal_texts(self) -> list[str]:
+        return list(self.plan.refused_occurrences(self._place))
 
     def _late(self) -> list[str]:
         """Return answers whose effect was outstanding in this walk, and is not any more."""
-        over = self._awaited - self._here.outstanding
-        refused = self.plan.refused(self._place)
-        return [text for text, occurrence in refused.items() if self._origin(occurrence) in over] if over else []
+        over = self._awaited_effects - self._here.outstanding
+        refusals = self.plan.refused_occurrences(self._place)
+        return [text for text, occurrence in refusals.items() if self._origin(occurrence) in over] if over else []
 
     def _losable(self) -> list[str]:
         """Return effects whose answer may get lost while something else can still happen."""
         origins = {self._origin(move.occurrence) for move in self._moves().values()}
-        return [effect for effect in sorted(self._here.outstanding - self._lost) if origins - {effect}]
+        return [effect for effect in sorted(self._here.outstanding - self._lost_effects) if origins - {effect}]
 
-    def _refuse(self, shown: str) -> None:
-        given = self._test.feed(self.plan.refused(self._place)[shown])
-        assert isinstance(given, Refusal), "it is drawn from what is refused here"
+    def _refuse(self, text: str) -> None:
+        result = self._test.feed(self.plan.refused_occurrences(self._place)[text])
+        assert isinstance(result, Refusal), "it is drawn from what is refused here"
 
-    @precondition(lambda self: bool(self._refused()))
-    @rule(occurrence=st.runner().flatmap(lambda walk: st.sampled_from(walk._refused())))  # noqa: SLF001  (this class)
-    def refused(self, occurrence: str) -> None:
+    @precondition(lambda self: bool(self._refusal_texts()))
+    @rule(occurrence=st.runner().flatmap(lambda walk: st.sampled_from(walk._refusal_texts())))  # noqa: SLF001  (this class)
+    def refusal(self, occurrence: str) -> None:
         """Feed what the table refuses here; nothing may change."""
         self._refuse(occurrence)
 
@@ -491,18 +496,18 @@ class Walk(RuleBasedStateMachine):
     @rule(of=st.runner().flatmap(lambda walk: st.sampled_from(walk._losable())))  # noqa: SLF001  (this class)
     def lost_answer(self, of: str) -> None:
         """Let the answer of an effect never come; nothing may move by itself."""
-        self._lost.add(of)
+        self._lost_effects.add(of)
         self._test.compare(f"while {of} is not answered")
 
     @precondition(lambda self: self._test.can_restart)
     @rule()
     def restarts(self) -> None:
-        """Throw the implementation away and build it anew from what it has kept."""
+        """Throw the implementation away and build it anew from what it has saved."""
         self._test.restart()
 
 
-def _shown(machine: Machine, move: GraphEdge) -> str:
-    """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""
+def _move_text(machine: Machine, move: GraphEdge) -> str:
+    """Return a row and what it is taken on as text: `line 49: validating, verdict g.failed`."""
     row = machine.transitions[move.row]
     place = f"line {row.span.line}" if row.span else f"row {move.row + 1}"
     return f"{place}: {row.source}, {show_occurrence(move.occurrence)} -> {row.target}"
@@ -519,39 +524,39 @@ def state_machine_test(
     """Make a Hypothesis state machine that walks an implementation and the machine in lockstep, at its parameters' values.
 
     In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. The tests `first` are played before: when
-    one fails, that is the failure, and nobody walks. The implementation is asked
-    for 20 s at most (then a warning says how many walks were left), and for 20 s to shrink a counterexample (`LONGEST_S`). After the walks, rows that
+    one fails, that is the failure, and nobody walks. The implementation is walked
+    for 20 s at most (then a warning says how many walks were left out), and a counterexample is shrunk for 20 s (`LONGEST_S`). After the walks, rows that
     none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
-    `.plan.coverage` has the figures. Raises TooLargeError.
+    `.plan.coverage` has the figures. Raises GraphTooLargeError.
     """
     graph = graph_of(machine)
     sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}
     distances = {row: graph.distances(dict.fromkeys(places)) for row, places in sources.items()}
     plan, before = WalkPlan(graph, make_implementation, Coverage(machine), distances), tuple(first)
     name = re.sub(r"\W", "_", machine.name)
-    made: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
-    plain = made.TestCase
+    walk_class: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
+    plain = walk_class.TestCase
 
-    class Gated(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
+    class WalkTestCase(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
         def runTest(self) -> None:  # noqa: N802  (unittest's name)
             play_into(plan.coverage, make_implementation, before)
-            made.plan = attrs.evolve(plan, patience=TimeBudget())
-            run_state_machine_as_test(made, settings=_that_may_end(self.settings))
-            if made.plan.patience.unasked:
-                message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"
+            walk_class.plan = attrs.evolve(plan, patience=TimeBudget())
+            run_state_machine_as_test(walk_class, settings=_that_may_end(self.settings))
+            if walk_class.plan.patience.skipped_count:
+                message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {walk_class.plan.patience.skipped_count} walks were left"
                 warnings.warn(message, stacklevel=1)
             play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
             plan.coverage.require(require_rows, graph)
 
-    Gated.settings = settings
-    Gated.__name__ = Gated.__qualname__ = f"{made.__name__}.TestCase"
-    made._to_test_case = classmethod(lambda _: Gated)  # type: ignore[assignment]  # noqa: SLF001  (what `.TestCase` gives)
-    return made
+    WalkTestCase.settings = settings
+    WalkTestCase.__name__ = WalkTestCase.__qualname__ = f"{walk_class.__name__}.TestCase"
+    walk_class._to_test_case = classmethod(lambda _: WalkTestCase)  # type: ignore[assignment]  # noqa: SLF001  (what `.TestCase` gives)
+    return walk_class
 
 
-def _that_may_end(chosen: settings) -> settings:
+def _that_may_end(base: settings) -> settings:
     """Return settings under which walks may be given up."""
-    return settings(chosen, suppress_health_check=[*chosen.suppress_health_check, HealthCheck.data_too_large])
+    return settings(base, suppress_health_check=[*base.suppress_health_check, HealthCheck.data_too_large])
 
 
 def run_walks(test: type[Walk]) -> Coverage:

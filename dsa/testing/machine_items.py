@@ -1,11 +1,11 @@
-"""A machine document as a test file: `check`, each property, each scenario are its items.
+"""Machine documents as test files: their pytest items, and the report of `pytest --machine-coverage`.
 
-Takes a path, gives pytest's collector and items. The document is read when it is collected, and checked when its first item runs.
+The items of a document are `check`, each property and each scenario. The document is read when it is collected, and checked when its
+first item runs.
 
-`pytest --machine-coverage`: which rows, states and verdicts of machines were taken, by scenarios and by tests.
-
-Counts what tests take through `dsa.testing` (tours, suites, walks) and through runs (`dsa.runtime.run`, so the driver too), in this process
-and in pytest-xdist's workers. Machines are recognised by their name and rows, whatever their parameters.
+The coverage is which rows, states and verdicts of machines were taken, by scenarios and by tests. It counts what tests take through
+`dsa.testing` (tours, suites, walks) and through runs (`dsa.runtime.run`, so the driver too), in this process and in pytest-xdist's workers.
+Machines are recognised by their name and rows, whatever their parameters.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from dsa.machine import Machine, read_guards
 from dsa.runtime.ledger import RefusalEntry
 from dsa.runtime.run import Command, Run
 from dsa.semantics import Occurrence, Taken, start, step
-from dsa.testing.explored_graph import Coverage, described, forget_listener, listen
+from dsa.testing.explored_graph import Coverage, forget_listener, listen, row_label
 from dsa.trace import show_values
 
 
@@ -43,20 +43,20 @@ class MachineFile(pytest.File):
     """A machine document, or a spec."""
 
     @property
-    def shown(self) -> str:
-        """The document as a person would name it: relative to the working folder."""
+    def relative_path(self) -> str:
+        """The path that messages show: relative to the working folder."""
         return shown_path(self.path)
 
     @cached_property
-    def reading(self) -> DocumentReading:
-        """What reading the document gives. Raises DocumentError when it cannot be read."""
-        return read_document(self.shown)
+    def document(self) -> DocumentReading:
+        """The document as read. Raises DocumentError when it cannot be read."""
+        return read_document(self.relative_path)
 
     @cached_property
     def report(self) -> CheckReport:
-        """What checking it gives: at all defaults and at all minima of the parameters."""
-        assert self.reading.machine is not None, "only a machine has items beside `check`"
-        return check(self.reading.machine)
+        """The report of its checks, at all defaults and at all minima of the parameters."""
+        assert self.document.machine is not None, "only a machine has items beside `check`"
+        return check(self.document.machine)
 
     @property
     def holds_check(self) -> bool:
@@ -66,17 +66,19 @@ class MachineFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the items; a spec has its own properties and scenarios, not those of its machine."""
         yield CheckItem.from_parent(self, name="check")
-        machine = self.reading.machine
+        machine = self.document.machine
         if machine is None:
             return
-        named = Counter[str]()
+        counts = Counter[str]()
         for place, claim in enumerate(machine.properties):
-            if claim.span is None or claim.span.path == self.shown:
+            if claim.span is None or claim.span.path == self.relative_path:
                 text = claim.span.text[claim.span.column - 1 : claim.span.end - 1] if claim.span else str(claim.form)
-                yield PropertyItem.from_parent(self, name=_unique(named, f"property: {text}"), place=place)
+                yield PropertyItem.from_parent(self, name=_unique_name(counts, f"property: {text}"), place=place)
         for place, scenario in enumerate(machine.scenarios):
-            if scenario.span is None or scenario.span.path == self.shown:
-                yield ScenarioItem.from_parent(self, name=_unique(named, f"scenario: {scenario.name}"), place=place)
+            if scenario.span is None or scenario.span.path == self.relative_path:
+                yield ScenarioItem.from_parent(
+                    self, name=_unique_name(counts, f"scenario: {scenario.name}"), place=place
+                )
 
 
 def shown_path(path: Path) -> str:
@@ -87,9 +89,9 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def _unique(named: Counter[str], name: str) -> str:
-    named[name] += 1
-    return name if named[name] == 1 else f"{name} ({named[name]})"
+def _unique_name(counts: Counter[str], name: str) -> str:
+    counts[name] += 1
+    return name if counts[name] == 1 else f"{name} ({counts[name]})"
 
 
 class MachineItem(pytest.Item):
@@ -117,11 +119,11 @@ class CheckItem(MachineItem):
     def runtest(self) -> None:
         """Fail with every error."""
         try:
-            reading = self.parent.reading
+            document = self.parent.document
         except DocumentError as fault:
             raise ItemFailure(str(fault)) from None
-        found = [*reading.diagnostics, *(self.parent.report.diagnostics if reading.machine else ())]
-        errors = [item.render() for item in found if item.severity == "error" and item.code != "DSA310"]
+        diagnostics = [*document.diagnostics, *(self.parent.report.diagnostics if document.machine else ())]
+        errors = [item.render() for item in diagnostics if item.severity == "error" and item.code != "DSA310"]
         if errors:
             raise ItemFailure("\n".join(errors))
 
@@ -137,7 +139,7 @@ class ClaimItem(MachineItem):
 
     def line(self) -> int | None:
         """Return the claim's line."""
-        machine = self.parent.reading.machine
+        machine = self.parent.document.machine
         span = getattr(machine, self.claims)[self._place].span if machine else None
         return span.line if span else None
 
@@ -151,15 +153,15 @@ class PropertyItem(ClaimItem):
         """Fail when it is violated, and when it could not be judged: what is unknown does not pass."""
         result = self.parent.report.properties[self._place]
         if result.blocking_codes and self.parent.holds_check:
-            # The one fault fails `check`; that nothing is known of the properties is no fault of theirs.
+            # The one fault fails `check`; the properties could not be judged for it, and do not fail too.
             pytest.skip(
-                f"not judged while {' and '.join(result.blocking_codes)} stands: see {self.parent.shown}::check"
+                f"not judged while {' and '.join(result.blocking_codes)} stands: see {self.parent.relative_path}::check"
             )
         if result.failed:
-            raise ItemFailure(_shown(self.parent.shown, result))
+            raise ItemFailure(_failure_text(self.parent.relative_path, result))
 
 
-def _shown(path: str, result: PropertyResult) -> str:
+def _failure_text(path: str, result: PropertyResult) -> str:
     at = " and ".join(show_values(values) for values in result.values if values)
     heading = f"{path}:{result.line}: {result.text}: {result.verdict}{f' at {at}' if at else ''}"
     trace = result.trace.show(result.loop) if result.trace is not None else ""
@@ -176,7 +178,7 @@ class ScenarioItem(ClaimItem):
         result = self.parent.report.scenarios[self._place]
         if not result.ok:
             line = result.span.line if result.span else result.line
-            raise ItemFailure(f"{self.parent.shown}:{line}: scenario '{result.name}': {result.message}")
+            raise ItemFailure(f"{self.parent.relative_path}:{line}: scenario '{result.name}': {result.message}")
 
 
 _OUTPUT = "dsa_machine_coverage"
@@ -193,7 +195,7 @@ class MachineCoverage:
         self._taken: dict[str, Coverage] = {}
         self._key_of: dict[int, tuple[Machine, str, dict[int, int]]] = {}
         self._feed = Run.feed
-        setattr(Run, "feed", self._watched())  # noqa: B010  (a method is not assigned to)
+        setattr(Run, "feed", self._counting_feed())  # noqa: B010  (a method is not assigned to)
         listen(self.hear)
 
     def pytest_unconfigure(self) -> None:
@@ -201,8 +203,8 @@ class MachineCoverage:
         setattr(Run, "feed", self._feed)  # noqa: B010
         forget_listener(self.hear)
 
-    def _watched(self) -> Callable[..., tuple[Run, tuple[Command, ...]]]:
-        """Return the door for events that runs have from now on."""
+    def _counting_feed(self) -> Callable[..., tuple[Run, tuple[Command, ...]]]:
+        """Return the `Run.feed` that counts rows; runs use it from now on."""
 
         def feed(
             run: Run, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
@@ -217,32 +219,35 @@ class MachineCoverage:
 
     def hear(self, machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
         """Count a row that a test has taken."""
-        known = self._key_of.get(id(machine))
-        if known is None:
+        entry = self._key_of.get(id(machine))
+        if entry is None:
             places = {id(row): place for place, row in enumerate(machine.transitions)}
-            # Kept, so that no other machine gets its id.
-            known = self._key_of[id(machine)] = (machine, key_of(machine), places)
-        _, key, places = known
+            # The machine is kept, so that no other one gets its id.
+            entry = self._key_of[id(machine)] = (machine, key_of(machine), places)
+        _, key, places = entry
         coverage = self._taken.setdefault(key, Coverage(machine))
         coverage.begin(start(machine).state)
         coverage.took(places[id(row)], occurrence, state)
 
-    # -- pytest-xdist: a worker hands over what it heard ------------------------------------------------------------
+    # -- pytest-xdist: a worker passes on its figures ------------------------------------------------------------
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand over to the controller, or, where the report is made, ask for enough."""
+        """Pass the figures to the controller, or, where the report is made, fail when too little is covered."""
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
-            output[_OUTPUT] = {"documents": self.documents, "taken": {k: _written(c) for k, c in self._taken.items()}}
+            output[_OUTPUT] = {
+                "documents": self.documents,
+                "taken": {k: _coverage_json(c) for k, c in self._taken.items()},
+            }
         elif self._least is not None and self._short() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401, ARG002  (xdist's hook)
-        """Take over what a worker heard."""
-        given = getattr(node, "workeroutput", {}).get(_OUTPUT, {"documents": [], "taken": {}})
-        self.documents += given["documents"]
-        for key, taken in given["taken"].items():
+        """Add what a worker counted."""
+        output = getattr(node, "workeroutput", {}).get(_OUTPUT, {"documents": [], "taken": {}})
+        self.documents += output["documents"]
+        for key, taken in output["taken"].items():
             mine = self._taken.setdefault(key, Coverage(_nothing(taken["machine"])))
             mine.rows |= set(taken["rows"])
             mine.states |= set(taken["states"])
@@ -253,12 +258,12 @@ class MachineCoverage:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the report."""
         terminalreporter.section("machine coverage")
-        measured = list(self._measured())
-        for line in _table([item for item in measured if item.by_scenarios.tests or item.by_tests.rows]):
+        lines = list(self._coverage_lines())
+        for line in _table([item for item in lines if item.by_scenarios.tests or item.by_tests.rows]):
             terminalreporter.write_line(line)
-        for item in measured:
+        for item in lines:
             terminalreporter.write_line(f"{item.title}: {_missing(item)}")
-        if not measured:
+        if not lines:
             terminalreporter.write_line("no machine document was collected")
         if self._least is not None:
             for item in self._short():
@@ -267,11 +272,11 @@ class MachineCoverage:
 
     def _short(self) -> "list[_CoverageLine]":
         least = self._least or 0.0
-        return [item for item in self._measured() if item.share < least]
+        return [item for item in self._coverage_lines() if item.share < least]
 
-    def _measured(self) -> "Iterator[_CoverageLine]":
+    def _coverage_lines(self) -> "Iterator[_CoverageLine]":
         """Return each machine whose document was collected, with what scenarios and tests take; specs join their machine."""
-        found: dict[str, _CoverageLine] = {}
+        lines: dict[str, _CoverageLine] = {}
         for document in sorted(set(self.documents)):
             try:
                 machine = read_document(document).machine
@@ -280,11 +285,11 @@ class MachineCoverage:
             if machine is not None:
                 key = key_of(machine)
                 taken = self._taken.get(key) or Coverage(machine)
-                item = found.setdefault(key, _CoverageLine([], machine, Coverage(machine), taken))
+                item = lines.setdefault(key, _CoverageLine([], machine, Coverage(machine), taken))
                 item.documents.append(document)
                 for scenario in machine.scenarios:
                     _take(item.by_scenarios, machine, scenario)
-        yield from found.values()
+        yield from lines.values()
 
 
 @attrs.frozen
@@ -310,23 +315,23 @@ class _CoverageLine:
 
 
 def key_of(machine: Machine) -> str:
-    """Return what a machine is recognised by, in every process: its name and rows, not its parameters' values."""
+    """Return the key of a machine, the same in every process: by its name and rows, not its parameters' values."""
     return hashlib.sha256(repr((machine.name, machine.transitions)).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _nothing(name: str) -> Machine:
-    """Return a machine that only has a name: in the controller, a worker's figures are not looked at by row."""
+    """Return a machine that only has a name: the controller does not look at a worker's figures by row."""
     return Machine(name, (), (), "")
 
 
-def _written(coverage: Coverage) -> dict[str, Any]:
+def _coverage_json(coverage: Coverage) -> dict[str, Any]:
     verdicts = sorted(coverage.verdicts)
     rows, states = sorted(coverage.rows), sorted(coverage.states)
     return {"machine": coverage.machine.name, "rows": rows, "states": states, "verdicts": verdicts}
 
 
 def _take(coverage: Coverage, machine: Machine, scenario: Scenario) -> None:
-    """Count what a scenario takes, up to a percept that is none."""
+    """Count what a scenario takes, up to a percept that is not valid."""
     with suppress(Exception):  # a scenario that does not run as written fails as an item of its own
         there = machine.at(dict(scenario.parameters))
         places = {id(row): place for place, row in enumerate(there.transitions)}
@@ -340,8 +345,8 @@ def _take(coverage: Coverage, machine: Machine, scenario: Scenario) -> None:
                 coverage.took(places[id(result.transition)], occurrence, here.state)
 
 
-def _table(measured: list[_CoverageLine]) -> Iterator[str]:
-    for item in measured:
+def _table(lines: list[_CoverageLine]) -> Iterator[str]:
+    for item in lines:
         machine = item.machine
         guards = read_guards(machine.transitions)
         verdicts = sum(len(machine.guard_named[guard].outcomes) for guard in guards)
@@ -357,7 +362,7 @@ def _table(measured: list[_CoverageLine]) -> Iterator[str]:
 
 def _missing(item: _CoverageLine) -> str:
     rows = item.machine.transitions
-    missing = [described(row, place) for place, row in enumerate(rows) if place not in item.rows]
+    missing = [row_label(row, place) for place, row in enumerate(rows) if place not in item.rows]
     if not missing:
         return f"all {len(rows)} rows are taken"
     more = f"; and {len(missing) - _ROWS_LISTED} more" if len(missing) > _ROWS_LISTED else ""

@@ -2,8 +2,8 @@
 
 A `.md` file is collected when its text, outside of fences, has a Transitions or Steps table with our columns, or is a spec
 (`Machine: ..` with Properties or Scenarios). Its items: `check` (no errors, as `dsa check` finds them), each property, each scenario. The
-ini option `dsa_machines = false` turns that off; `-p no:dsa` turns off all. Nothing but this file is imported until a machine
-document is met.
+ini option `dsa_machines = false` turns that off; `-p no:dsa` turns off all. Only this file is imported until a machine
+document is found.
 """
 
 import importlib
@@ -39,12 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen to what tests take, if asked."""
+    """Register the coverage, where an option asks for it."""
     least = config.getoption("--machine-coverage-min")
     if config.getoption("--machine-coverage") or least is not None:
-        # Imported here: who does not ask for coverage pays nothing for it.
-        watching = importlib.import_module("dsa.testing.machine_items")
-        config.pluginmanager.register(watching.MachineCoverage(config, least), _PLUGIN)
+        # Imported here, so that it costs nothing without the option.
+        module = importlib.import_module("dsa.testing.machine_items")
+        config.pluginmanager.register(module.MachineCoverage(config, least), _PLUGIN)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -53,14 +53,14 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     items = importlib.import_module("dsa.testing.machine_items")  # the reader of documents: only where there is one
     collector: Any = items.MachineFile.from_parent(parent, path=file_path)
-    watching: MachineCoverage | None = parent.config.pluginmanager.get_plugin(_PLUGIN)
-    if watching is not None:
-        watching.documents.append(collector.shown)
+    coverage: MachineCoverage | None = parent.config.pluginmanager.get_plugin(_PLUGIN)
+    if coverage is not None:
+        coverage.documents.append(collector.relative_path)
     return collector  # type: ignore[no-any-return]  # a MachineFile
 
 
 def is_machine_document(path: Path) -> bool:
-    """Tell by a file's text whether it is a machine or a spec; False when it cannot be read."""
+    """Return whether a file's text is a machine or a spec; False when it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -83,7 +83,7 @@ def is_machine_document(path: Path) -> bool:
 
 
 def _outside_fences(text: str) -> Iterator[str]:
-    """Yield the lines that stand in no fenced block: a README may show a machine without being one."""
+    """Yield the lines outside of fenced blocks: a README may show a machine without being one."""
     fence = ""
     for line in text.splitlines():
         marker = _FENCE.match(line)

@@ -1,20 +1,15 @@
-"""Typed expressions over given names, drawn for Hypothesis.
+"""Hypothesis strategies for machines, configurations and occurrences.
 
-Takes a `Vocabulary` (what may be named, and of which type) and Hypothesis' `draw`, gives resolved trees as `dsa.lang`
-builds them. Knows nothing of rows or sections. The functions draw directly: building a recursive strategy anew for the
-names of every machine is ten times slower.
+`machines` draws machines that are valid documents (every name declared, every type right) and otherwise anything: rows that
+overlap, updates that leave their domain, effects emitted twice, answers that no row handles. They are for tests of what must hold for
+every machine. Documents with Steps are not drawn. Properties, scenarios, cases and prompts are well formed and well typed, and mostly
+not true.
 
-Hypothesis strategies for what a document declares before its rows: names, domains, states, guards, effects.
+A `Skeleton` is a machine without rows: names, domains, states, guards and effects. Names are unique; some are dotted, some
+are Python's keywords, some mean something to other tools. Values of enumerations may have the names of states, events and effects.
 
-Gives a `Skeleton`: a machine without rows, and what its expressions may name. Names are unique; some are dotted, some
-are Python's keywords, some are taken in other tools. Values of enumerations may have the names of states, events and effects.
-
-Hypothesis strategies for machines, configurations and occurrences.
-
-Gives random machines that are valid documents (every name declared, every type right) and otherwise anything: rows that
-overlap, updates that leave their domain, effects emitted twice, answers nobody handles. For tests of whatever claims
-to hold for every machine. Documents with Steps are not drawn. Properties, scenarios, cases and prompts are well formed and well typed, and
-mostly not true.
+A `Vocabulary` is what expressions may name, with its types; the expressions drawn over it are resolved trees as `dsa.lang` builds them. The
+functions draw directly: building a recursive strategy anew for the names of every machine is ten times slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +31,7 @@ _OPERATORS: tuple[Literal["+", "-", "*"], ...] = ("+", "-", "*")
 _EQUALITY = ("==", "!=")
 
 
-def chosen(draw: st.DrawFn, items: Sequence[T]) -> T:
+def pick(draw: st.DrawFn, items: Sequence[T]) -> T:
     """Draw one of some values; it shrinks towards the first."""
     return items[draw(st.integers(0, len(items) - 1))]
 
@@ -59,40 +54,40 @@ class Vocabulary:
     choices: tuple[tuple[expr.Name, tuple[str, ...]], ...] = ()
     verdicts: tuple[tuple[str, expr.Outcome], ...] = ()
 
-    def naming(self, kind: expr.NameKind, names: tuple[str, ...]) -> "Vocabulary":
+    def with_names(self, kind: expr.NameKind, names: tuple[str, ...]) -> "Vocabulary":
         """Return the vocabulary with more names that are true or false: states, events, effects, `pending E`."""
         return attrs.evolve(self, conditions=self.conditions + tuple(expr.Name(name, kind) for name in names))
 
-    def judged_by(self, verdicts: tuple[tuple[str, expr.Outcome], ...]) -> "Vocabulary":
+    def with_verdicts(self, verdicts: tuple[tuple[str, expr.Outcome], ...]) -> "Vocabulary":
         """Return the vocabulary with these verdicts."""
         return attrs.evolve(self, verdicts=verdicts)
 
 
 def label(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
-    """Draw what stands in a property where a comparison would be read otherwise: names and verdicts, joined."""
+    """Draw a condition of names and verdicts, for places of a property where a comparison would be read otherwise."""
     leaves: list[expr.Expr] = [*vocabulary.conditions, *(expr.Verdict(*pair) for pair in vocabulary.verdicts)]
     leaves = leaves or [expr.Boolean(value=True)]
-    first, second = chosen(draw, leaves), chosen(draw, leaves)
-    joined: tuple[expr.Expr, ...] = (first, first, expr.Not(first), expr.Or((first, second)), expr.And((first, second)))
-    return chosen(draw, joined)
+    first, second = pick(draw, leaves), pick(draw, leaves)
+    labels: tuple[expr.Expr, ...] = (first, first, expr.Not(first), expr.Or((first, second)), expr.And((first, second)))
+    return pick(draw, labels)
 
 
 def number(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 1) -> expr.Expr:
-    """Draw a number: a constant, a name, or what `+`, `-` and `*` make of them."""
-    form = chosen(draw, ("name", "constant", "binary", "negation")[: 4 if depth else 2])
+    """Draw a number: a constant, a name, or a sum, difference or product of them."""
+    form = pick(draw, ("name", "constant", "binary", "negation")[: 4 if depth else 2])
     if form == "binary":
-        sign = chosen(draw, _OPERATORS)
+        sign = pick(draw, _OPERATORS)
         return expr.Arithmetic(sign, number(draw, vocabulary, depth - 1), number(draw, vocabulary, depth - 1))
     if form == "negation":
         return expr.Negate(number(draw, vocabulary, depth - 1))
     if form == "name" and vocabulary.numbers:
-        return chosen(draw, vocabulary.numbers)
+        return pick(draw, vocabulary.numbers)
     return expr.Integer(draw(st.integers(-3, 5)))
 
 
 def condition(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 2) -> expr.Expr:
-    """Draw a condition: a name, comparison, membership or verdict, or what `and`, `or` and `not` make of them."""
-    form = chosen(draw, ("atom", "atom", "and", "or", "not")) if depth else "atom"
+    """Draw a condition: a name, comparison, membership or verdict, or these with `and`, `or` and `not`."""
+    form = pick(draw, ("atom", "atom", "and", "or", "not")) if depth else "atom"
     if form == "atom":
         return _atom(draw, vocabulary)
     if form == "not":
@@ -106,16 +101,16 @@ def _atom(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
     forms += ["name", "alike"] if vocabulary.conditions else []
     forms += ["compare", "chain", "member"] if vocabulary.numbers else []
     forms += ["choice"] if vocabulary.choices else []
-    match chosen(draw, forms or ["constant"]):
+    match pick(draw, forms or ["constant"]):
         case "verdict":
-            return expr.Verdict(*chosen(draw, vocabulary.verdicts))
+            return expr.Verdict(*pick(draw, vocabulary.verdicts))
         case "name":
-            return chosen(draw, vocabulary.conditions)
+            return pick(draw, vocabulary.conditions)
         case "alike":
-            left, right = chosen(draw, vocabulary.conditions), chosen(draw, vocabulary.conditions)
-            return expr.Compare(left, ((chosen(draw, _EQUALITY), right),))
+            left, right = pick(draw, vocabulary.conditions), pick(draw, vocabulary.conditions)
+            return expr.Compare(left, ((pick(draw, _EQUALITY), right),))
         case "choice":
-            return _about_choice(draw, *chosen(draw, vocabulary.choices))
+            return _about_choice(draw, *pick(draw, vocabulary.choices))
         case "constant":
             return expr.Boolean(draw(st.booleans()))
         case form:
@@ -123,29 +118,29 @@ def _atom(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
 
 
 def _about_number(draw: st.DrawFn, vocabulary: Vocabulary, form: str) -> expr.Expr:
-    name = chosen(draw, vocabulary.numbers)
+    name = pick(draw, vocabulary.numbers)
     if form == "member":
         return expr.Member(name, tuple(expr.Integer(value) for value in _several(draw, (0, 1, 2, -1, 3))))
     count = 1 if form == "compare" else 2
-    return expr.Compare(name, tuple((chosen(draw, _SIGNS), number(draw, vocabulary)) for _ in range(count)))
+    return expr.Compare(name, tuple((pick(draw, _SIGNS), number(draw, vocabulary)) for _ in range(count)))
 
 
 def _about_choice(draw: st.DrawFn, name: expr.Name, values: tuple[str, ...]) -> expr.Expr:
     if draw(st.booleans()):
         return expr.Member(name, tuple(expr.Symbol(value) for value in _several(draw, values)))
-    return expr.Compare(name, ((chosen(draw, _EQUALITY), expr.Symbol(chosen(draw, values))),))
+    return expr.Compare(name, ((pick(draw, _EQUALITY), expr.Symbol(pick(draw, values))),))
 
 
 def _several(draw: st.DrawFn, items: Sequence[T]) -> list[T]:
     return [item for item in items if draw(st.booleans())] or [items[0]]
 
 
-PLAIN = (
+PLAIN_NAMES = (
     "idle", "generating", "query_llm", "verdict", "artifact", "rmax", "retries", "satisfied", "x", "y1", "_z", "go",
 )  # fmt: skip
-DOTTED = ("retries.g_test", "sigma.g_impl", "rmax.g_test", "ask.user.name")
+DOTTED_NAMES = ("retries.g_test", "sigma.g_impl", "rmax.g_test", "ask.user.name")
 KEYWORDS = ("class", "def", "lambda", "return", "import", "match", "None", "self", "__init__", "print")
-TAKEN = ("send", "model", "states", "configuration", "current_state", "events", "on_enter", "step", "v0", "k", "c")
+TOOL_NAMES = ("send", "model", "states", "configuration", "current_state", "events", "on_enter", "step", "v0", "k", "c")
 PARTS = ("draft", "open", "pass", "name")
 COLOURS, LEVELS = ("red", "amber", "green"), ("low", "amber")
 OUTCOME_SETS: tuple[tuple[expr.Outcome, ...], ...] = (
@@ -171,17 +166,17 @@ class Skeleton:
         """Return what properties may name besides: states, events, effects, `pending E`, verdicts."""
         machine = self.machine
         return (
-            self.vocabulary.naming("state", tuple(state.name for state in machine.states))
-            .naming("event", tuple(machine.event_named))
-            .naming("effect", tuple(effect.name for effect in machine.effects))
-            .naming("pending", tuple(machine.answers))
-            .judged_by(tuple((guard.name, said) for guard in machine.guards for said in guard.outcomes))
+            self.vocabulary.with_names("state", tuple(state.name for state in machine.states))
+            .with_names("event", tuple(machine.event_named))
+            .with_names("effect", tuple(effect.name for effect in machine.effects))
+            .with_names("pending", tuple(machine.answers))
+            .with_verdicts(tuple((guard.name, outcome) for guard in machine.guards for outcome in guard.outcomes))
         )
 
     def updates(self, draw: st.DrawFn) -> tuple[declarations.Assign | declarations.Revoke, ...]:
         """Draw the updates of a row: each variable at most once."""
-        changed = [variable for variable in self.machine.variables if draw(st.integers(0, 2)) == 0]
-        return tuple(self._update(draw, variable) for variable in changed)
+        variables = [variable for variable in self.machine.variables if draw(st.integers(0, 2)) == 0]
+        return tuple(self._update(draw, variable) for variable in variables)
 
     def _update(self, draw: st.DrawFn, variable: declarations.Variable) -> declarations.Assign | declarations.Revoke:
         if variable.scope == "workflow" and one_in(draw, 5):
@@ -195,28 +190,28 @@ class Skeleton:
                 return condition(draw, vocabulary) if one_in(draw, 3) else expr.Boolean(draw(st.booleans()))
             case expr.EnumDomain(values):
                 alike: list[expr.Expr] = [name for name, others in vocabulary.choices if set(others) & set(values)]
-                return chosen(draw, [expr.Symbol(value) for value in values] + alike)
+                return pick(draw, [expr.Symbol(value) for value in values] + alike)
             case expr.RangeDomain():
                 name = expr.Name(variable.name, "variable")
-                moved = expr.Arithmetic(chosen(draw, ("+", "-")), name, expr.Integer(draw(st.integers(1, 2))))
-                return chosen(draw, (expr.Integer(draw(st.integers(0, 2))), moved, moved, number(draw, vocabulary)))
+                shift = expr.Arithmetic(pick(draw, ("+", "-")), name, expr.Integer(draw(st.integers(1, 2))))
+                return pick(draw, (expr.Integer(draw(st.integers(0, 2))), shift, shift, number(draw, vocabulary)))
 
 
 @st.composite
 def skeletons(draw: st.DrawFn) -> Skeleton:
     """Draw the declarations of a machine."""
-    single = iter(draw(st.permutations(PLAIN + KEYWORDS + TAKEN)))
+    single = iter(draw(st.permutations(PLAIN_NAMES + KEYWORDS + TOOL_NAMES)))
     states = tuple(_states(draw, single))  # a dot in a state's name means a parent, so they take theirs first
-    names = iter(draw(st.permutations([*single, *DOTTED])))
+    names = iter(draw(st.permutations([*single, *DOTTED_NAMES])))
     effects = tuple(_effect(draw, next(names)) for _ in range(draw(st.integers(0, 4))))
     events = tuple(_event(draw, next(names), effects) for _ in range(draw(st.integers(1, 5))))
-    domains = (*_DOMAINS, _shared(draw, (*states, *effects, *events)))
+    domains = (*_DOMAINS, _shared_enum(draw, (*states, *effects, *events)))
     parameters = tuple(_parameter(draw, next(names), domains) for _ in range(draw(st.integers(0, 2))))
     variables = tuple(_variable(draw, next(names), domains, parameters) for _ in range(draw(st.integers(0, 4))))
     guards = tuple(_guard(draw, next(names), events) for _ in range(draw(st.integers(0, 2))))
     generators = tuple(_generator(draw, next(names)) for _ in range(draw(st.integers(0, 1))))
     machine = Machine(
-        chosen(draw, ("m", "dual_state", "two.parts", "class")),
+        pick(draw, ("m", "dual_state", "two.parts", "class")),
         (),
         states,
         next(state.name for state in states if state.kind == "initial" and state.parent is None),
@@ -231,29 +226,29 @@ def skeletons(draw: st.DrawFn) -> Skeleton:
 
 
 def _vocabulary(machine: Machine) -> Vocabulary:
-    typed = [(expr.Name(parameter.name, "parameter"), parameter.domain) for parameter in machine.parameters]
-    typed += [(expr.Name(variable.name, "variable"), variable.domain) for variable in machine.variables]
+    typed_names = [(expr.Name(parameter.name, "parameter"), parameter.domain) for parameter in machine.parameters]
+    typed_names += [(expr.Name(variable.name, "variable"), variable.domain) for variable in machine.variables]
     return Vocabulary(
-        tuple(name for name, domain in typed if isinstance(domain, expr.RangeDomain)),
-        tuple(name for name, domain in typed if isinstance(domain, expr.BooleanDomain)),
-        tuple((name, domain.values) for name, domain in typed if isinstance(domain, expr.EnumDomain)),
+        tuple(name for name, domain in typed_names if isinstance(domain, expr.RangeDomain)),
+        tuple(name for name, domain in typed_names if isinstance(domain, expr.BooleanDomain)),
+        tuple((name, domain.values) for name, domain in typed_names if isinstance(domain, expr.EnumDomain)),
     )
 
 
 _DOMAINS: tuple[expr.Domain, ...] = (expr.BooleanDomain(), expr.EnumDomain(COLOURS), expr.EnumDomain(LEVELS))
 
 
-def _shared(
+def _shared_enum(
     draw: st.DrawFn, others: tuple[declarations.State | declarations.Effect | declarations.Event, ...]
 ) -> expr.EnumDomain:
-    """Draw an enumeration of which values have the names of something else."""
+    """Draw an enumeration whose values have the names of something else."""
     names = [other.name for other in others if one_in(draw, 4)][:3] or [others[-1].name]
     return expr.EnumDomain(("amber", *names))
 
 
 def _parameter(draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...]) -> declarations.RunParameter:
     natural, small = expr.RangeDomain(expr.Integer(0), None), expr.RangeDomain(expr.Integer(1), expr.Integer(4))
-    domain = chosen(draw, (natural, natural, small, *domains))
+    domain = pick(draw, (natural, natural, small, *domains))
     return declarations.RunParameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
 
 
@@ -265,13 +260,13 @@ def _few(values: expr.Values) -> expr.Values:
 def _variable(
     draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...], parameters: tuple[declarations.RunParameter, ...]
 ) -> declarations.Variable:
-    ranged = (p.name for p in parameters if isinstance(p.domain, expr.RangeDomain))
-    bounds: list[expr.Expr] = [expr.Name(name, "parameter") for name in ranged]
-    bounds += [expr.Arithmetic("+", bound, expr.Integer(1)) for bound in bounds]
-    high = chosen(draw, [*bounds, expr.Integer(0), expr.Integer(3)])
-    low = chosen(draw, (expr.Integer(0), expr.Integer(0), expr.Integer(-2)))
-    domain = chosen(draw, (*domains, expr.RangeDomain(low, high), expr.RangeDomain(low, high)))
-    scope: declarations.Scope = chosen(draw, ("workflow", "environment"))
+    range_names = (p.name for p in parameters if isinstance(p.domain, expr.RangeDomain))
+    bounds: list[expr.Expr] = [expr.Name(name, "parameter") for name in range_names]
+    bounds += [expr.Arithmetic("+", limit, expr.Integer(1)) for limit in bounds]
+    high = pick(draw, [*bounds, expr.Integer(0), expr.Integer(3)])
+    low = pick(draw, (expr.Integer(0), expr.Integer(0), expr.Integer(-2)))
+    domain = pick(draw, (*domains, expr.RangeDomain(low, high), expr.RangeDomain(low, high)))
+    scope: declarations.Scope = pick(draw, ("workflow", "environment"))
     return declarations.Variable(name, scope, domain, _initial(draw, domain))
 
 
@@ -280,9 +275,9 @@ def _initial(draw: st.DrawFn, domain: expr.Domain) -> expr.Expr:
         case expr.BooleanDomain():
             return expr.Boolean(draw(st.booleans()))
         case expr.EnumDomain(values):
-            return expr.Symbol(chosen(draw, values))
+            return expr.Symbol(pick(draw, values))
         case expr.RangeDomain(low, high):
-            return chosen(draw, [low] if high is None else [low, expr.Integer(0), high])
+            return pick(draw, [low] if high is None else [low, expr.Integer(0), high])
 
 
 def _states(draw: st.DrawFn, names: Iterator[str]) -> Iterator[declarations.State]:
@@ -303,33 +298,33 @@ def _effect(draw: st.DrawFn, name: str) -> declarations.Effect:
         return declarations.Effect(name)
     return declarations.Effect(
         name,
-        chosen(draw, ("", "actuator", "sensing", "internal")),
-        chosen(draw, ("", "retry", "ask", "fail")),
-        chosen(draw, (None, 250, 30_000, 90_000, 86_400_000)),
-        chosen(draw, (None, 0, 3)),
-        chosen(draw, ("", "stop")),
+        pick(draw, ("", "actuator", "sensing", "internal")),
+        pick(draw, ("", "retry", "ask", "fail")),
+        pick(draw, (None, 250, 30_000, 90_000, 86_400_000)),
+        pick(draw, (None, 0, 3)),
+        pick(draw, ("", "stop")),
     )
 
 
 def _event(draw: st.DrawFn, name: str, effects: tuple[declarations.Effect, ...]) -> declarations.Event:
-    return declarations.Event(name, chosen(draw, [declarations.OUTSIDE, *(effect.name for effect in effects)]))
+    return declarations.Event(name, pick(draw, [declarations.OUTSIDE, *(effect.name for effect in effects)]))
 
 
 def _guard(draw: st.DrawFn, name: str, events: tuple[declarations.Event, ...]) -> declarations.Guard:
-    outcomes = chosen(draw, OUTCOME_SETS)
+    outcomes = pick(draw, OUTCOME_SETS)
     return declarations.Guard(
         name,
         tuple(event.name for event in events if draw(st.booleans())),
-        chosen(draw, ("", "cases", "at_least")),
-        chosen(draw, ((), (("k", "2"), ("of", "a, b")), (("path", "tests/test_a.py"),))),
+        pick(draw, ("", "cases", "at_least")),
+        pick(draw, ((), (("k", "2"), ("of", "a, b")), (("path", "tests/test_a.py"),))),
         outcomes,
-        chosen(draw, ((), (0.5,), (0.25, 0.5, 0.75))),
+        pick(draw, ((), (0.5,), (0.25, 0.5, 0.75))),
         (0.01,) if "fatal" in outcomes and draw(st.booleans()) else (),
     )
 
 
 def _generator(draw: st.DrawFn, name: str) -> declarations.Generator:
-    return declarations.Generator(name, chosen(draw, ("", "local")), chosen(draw, ((), (("model", "SmolLM2-135M"),))))
+    return declarations.Generator(name, pick(draw, ("", "local")), pick(draw, ((), (("model", "SmolLM2-135M"),))))
 
 
 CASES = (
@@ -353,9 +348,9 @@ def items(draw: st.DrawFn, machine: Machine, most: int) -> tuple[Emit | Cancel, 
 def _item(draw: st.DrawFn, machine: Machine) -> Emit | Cancel:
     if not machine.effects:
         return Cancel()
-    effect = chosen(draw, machine.effects).name
+    effect = pick(draw, machine.effects).name
     several: tuple[Emit | Cancel, ...] = (Emit(effect), Emit(effect), Emit(effect), Cancel(effect), Cancel())
-    return chosen(draw, several)
+    return pick(draw, several)
 
 
 def claim(draw: st.DrawFn, skeleton: Skeleton) -> declarations.Property:
@@ -370,21 +365,21 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> declarations.Property:
             return declarations.Property(declarations.OnlyAfter(p, q))
         case 5:
             return declarations.Property(
-                declarations.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0)), draw(st.booleans()))
+                declarations.Probability(p, pick(draw, (0.01, 0.5, 0.99, 1.0)), draw(st.booleans()))
             )
         case 6:
             return declarations.Property(
-                declarations.ExpectedCount(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25)))
+                declarations.ExpectedCount(label(draw, moments), pick(draw, (0.5, 2.0, 12.25)))
             )
         case 7:
-            lasting = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
-            return declarations.Property(declarations.UnchangedClaim(p, lasting[: draw(st.integers(1, 2))]))
+            terms = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
+            return declarations.Property(declarations.UnchangedClaim(p, terms[: draw(st.integers(1, 2))]))
         case 8:
             return declarations.Property(leads_to(draw, skeleton.machine, p, q))
         case _:
             limits = Vocabulary(numbers=tuple(name for name in skeleton.vocabulary.numbers if name.kind == "parameter"))
-            bound, counted = number(draw, limits), label(draw, moments)
-            return declarations.Property(declarations.AtMost(bound, counted, chosen(draw, (None, (p, q)))))
+            limit, event = number(draw, limits), label(draw, moments)
+            return declarations.Property(declarations.AtMost(limit, event, pick(draw, (None, (p, q)))))
 
 
 _CONDITIONS: dict[int, Callable[[Expr], declarations.Form]] = {
@@ -393,7 +388,7 @@ _CONDITIONS: dict[int, Callable[[Expr], declarations.Form]] = {
 
 
 def leads_to(draw: st.DrawFn, machine: Machine, cause: Expr, goal: Expr) -> declarations.LeadsTo:
-    """Draw the fairness that a `leads to` assumes, and what it does without."""
+    """Draw a `leads to` with the fairness that it assumes and the failures that it allows."""
     names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
     names += [f"{guard.name}.{outcome}" for guard in machine.guards for outcome in guard.outcomes if one_in(draw, 3)]
     fair = tuple(name for name in names if one_in(draw, 5))
@@ -410,22 +405,22 @@ def leads_to(draw: st.DrawFn, machine: Machine, cause: Expr, goal: Expr) -> decl
 def scenario(draw: st.DrawFn, machine: Machine, name: str) -> declarations.Scenario:
     """Draw a scenario over the events and timers of a machine with rows."""
     domains = {parameter.name: parameter.domain for parameter in machine.parameters if draw(st.booleans())}
-    given = {named: draw(values_in(concrete(domain, {}))) for named, domain in domains.items()}
-    there = machine.at(given)
+    values = {parameter: draw(values_in(concrete(domain, {}))) for parameter, domain in domains.items()}
+    there = machine.at(values)
     events = [*machine.event_named, *(row.event for row in machine.transitions if row.is_timer)]
-    steps = tuple(_percept(draw, there, chosen(draw, events)) for _ in range(draw(st.integers(1, 4))))
-    return declarations.Scenario(name, steps, tuple(given.items()))
+    steps = tuple(_percept(draw, there, pick(draw, events)) for _ in range(draw(st.integers(1, 4))))
+    return declarations.Scenario(name, steps, tuple(values.items()))
 
 
 def _percept(draw: st.DrawFn, machine: Machine, event: str) -> declarations.ScenarioStep:
-    judging = [guard for guard in machine.guards if event in guard.judges]
-    verdicts = [(guard.name, chosen(draw, guard.outcomes)) for guard in judging if draw(st.booleans())]
+    guards = [guard for guard in machine.guards if event in guard.judges]
+    verdicts = [(guard.name, pick(draw, guard.outcomes)) for guard in guards if draw(st.booleans())]
     action: tuple[Emit | Cancel, ...] | declarations.RefusedAction = items(draw, machine, 2)
     if draw(st.integers(0, 3)) == 0:
-        action = declarations.RefusedAction(chosen(draw, (None, "late", "invalid_state")))
-    compared = [variable.name for variable in machine.variables if draw(st.booleans())]
-    values = tuple((name, draw(values_in(machine.values_of[name]))) for name in compared)
-    state = chosen(draw, [None, *(state.name for state in machine.states)])
+        action = declarations.RefusedAction(pick(draw, (None, "late", "invalid_state")))
+    names = [variable.name for variable in machine.variables if draw(st.booleans())]
+    values = tuple((name, draw(values_in(machine.values_of[name]))) for name in names)
+    state = pick(draw, [None, *(state.name for state in machine.states)])
     return declarations.ScenarioStep(event, tuple(sorted(verdicts)), action, state, values)
 
 
@@ -467,10 +462,10 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
 
 
 def with_end(draw: st.DrawFn, machine: Machine, skeleton: Skeleton) -> Machine:
-    """Let a run be finished in one of the leaves that are not final, of one machine in three."""
+    """Add an end condition to one of the leaves that are not final, for one machine in three."""
     if not one_in(draw, 3):
         return machine
-    leaf = chosen(draw, [leaf for leaf in machine.leaves if leaf not in machine.final_states])
+    leaf = pick(draw, [leaf for leaf in machine.leaves if leaf not in machine.final_states])
     end = condition(draw, skeleton.vocabulary)
     states = (attrs.evolve(state, end=end) if state.name == leaf else state for state in machine.states)
     return attrs.evolve(machine, states=tuple(states))
@@ -479,71 +474,73 @@ def with_end(draw: st.DrawFn, machine: Machine, skeleton: Skeleton) -> Machine:
 def drawn_row(draw: st.DrawFn, skeleton: Skeleton) -> Transition:
     """Draw a row of a machine, well typed and otherwise anything."""
     machine = skeleton.machine
-    event = chosen(draw, [*machine.event_named, "after 30s", "after 250ms", "after 2m"])
+    event = pick(draw, [*machine.event_named, "after 30s", "after 250ms", "after 2m"])
     sources = [state.name for state in machine.states if state.kind != "final"]
-    judged = tuple((guard.name, said) for guard in machine.guards if event in guard.judges for said in guard.outcomes)
+    verdicts = tuple(
+        (guard.name, outcome) for guard in machine.guards if event in guard.judges for outcome in guard.outcomes
+    )
     row = Transition(
-        chosen(draw, [*sources, *sources, STAR]),
+        pick(draw, [*sources, *sources, STAR]),
         event,
-        chosen(draw, [*(state.name for state in machine.states), STAY]),
+        pick(draw, [*(state.name for state in machine.states), STAY]),
         is_else=one_in(draw, 5),
         updates=skeleton.updates(draw),
         effects=items(draw, machine, 3),
     )
     if draw(st.booleans()):
         return row
-    return attrs.evolve(row, condition=condition(draw, skeleton.vocabulary.judged_by(judged)))
+    return attrs.evolve(row, condition=condition(draw, skeleton.vocabulary.with_verdicts(verdicts)))
 
 
 def configurations(machine: Machine) -> st.SearchStrategy[Configuration]:
     """Draw any configuration: any leaf, any value of each domain, any of the effects that have answers outstanding, any order of its timers."""
     values = st.tuples(*(values_in(machine.values_of[variable.name]) for variable in machine.variables))
-    answered = sorted(machine.answers)
-    outstanding = st.frozensets(st.sampled_from(answered)) if answered else st.just(frozenset[str]())
+    effects = sorted(machine.answers)
+    effect_sets = st.frozensets(st.sampled_from(effects)) if effects else st.just(frozenset[str]())
 
     def at(leaf: str) -> st.SearchStrategy[Configuration]:
         pairs = sorted(precedence_at_start(machine, leaf))
         precedence = st.frozensets(st.sampled_from(pairs)) if pairs else st.just(frozenset[tuple[Timer, Timer]]())
-        return st.builds(Configuration, st.just(leaf), values, outstanding, precedence)
+        return st.builds(Configuration, st.just(leaf), values, effect_sets, precedence)
 
     return st.sampled_from(machine.leaves).flatmap(at)
 
 
 def occurrences(
-    machine: Machine, at: Configuration | None = None, *, malformed: bool = True
+    machine: Machine, at: Configuration | None = None, *, with_malformed: bool = True
 ) -> st.SearchStrategy[Occurrence]:
     """Draw an occurrence, mostly with exactly the verdicts that some rows read; the machine must have rows.
 
     Given `at`, most are for rows of that configuration's state and their verdicts are those read there. One in twelve is
-    malformed (`step` raises OccurrenceError, or, where nothing is checked any more, refuses), unless `malformed` is False.
+    malformed (`step` raises OccurrenceError, or refuses where the run is over), unless `with_malformed` is False.
     """
-    return _occurrences(machine, at, malformed)
+    return _occurrences(machine, at, with_malformed)
 
 
 @st.composite
-def _occurrences(draw: st.DrawFn, machine: Machine, at: Configuration | None, malformed: bool) -> Occurrence:  # noqa: FBT001  (behind a keyword)
+def _occurrences(draw: st.DrawFn, machine: Machine, at: Configuration | None, with_malformed: bool) -> Occurrence:  # noqa: FBT001  (behind a keyword)
     keys = list(machine.rows_from)
     if at is not None and not one_in(draw, 10):
         sources = set(machine.ancestry(at.state))
         keys = [key for key in keys if key[0] in sources] or keys
-    source, event = chosen(draw, keys)
+    source, event = pick(draw, keys)
     rows = machine.rows_from[source, event]
     is_timer = rows[0].is_timer
     if at is not None and not is_timer:
         rows = machine.rows_for(at.state, event)
-    verdicts = {guard: chosen(draw, machine.guard_named[guard].outcomes) for guard in read_guards(rows)}
+    verdicts = {guard: pick(draw, machine.guard_named[guard].outcomes) for guard in read_guards(rows)}
     occurrence = Occurrence(event, verdicts, source if is_timer else None)
-    return _spoilt(draw, machine, occurrence) if malformed and one_in(draw, 12) else occurrence
+    return _spoil(draw, machine, occurrence) if with_malformed and one_in(draw, 12) else occurrence
 
 
-def _spoilt(draw: st.DrawFn, machine: Machine, occurrence: Occurrence) -> Occurrence:
+def _spoil(draw: st.DrawFn, machine: Machine, occurrence: Occurrence) -> Occurrence:
     guards = [*(guard.name for guard in machine.guards), "no_guard"]
-    said: tuple[Any, ...] = (*OUTCOMES, "maybe")  # no outcome is called that, on purpose
-    other = {guard: chosen(draw, said) for guard in guards if draw(st.booleans())}
-    spoilt = (
+    outcomes: tuple[Any, ...] = (*OUTCOMES, "maybe")  # no outcome is called that, on purpose
+    other = {guard: pick(draw, outcomes) for guard in guards if draw(st.booleans())}
+    variants = (
         attrs.evolve(occurrence, verdicts=other),
         attrs.evolve(occurrence, event="no_event", source=None),
         attrs.evolve(occurrence, source=None if occurrence.source else machine.initial),
         Occurrence("after 7d", source=machine.initial),
     )
-    return chosen(draw, spoilt)
+    return pick(draw, variants)

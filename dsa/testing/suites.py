@@ -1,14 +1,13 @@
-"""Complete test suites: an implementation that passes and has at most m more states than the table equals it.
+"""Complete test suites, and tests as text: an implementation that passes and has at most m more states than the table equals it.
 
 The HSI method (Petrenko, Yevtushenko, Lebedev, Das 1993; a W-method, Chow 1978 and Vasilevskii 1973, with harmonised state
 identifiers instead of one set W; for partial machines Petrenko and Yevtushenko 2005): reach every state, go on with every sequence of
-up to m + 1 inputs, then tell the state that must be reached from all others. Takes an explored machine and what is observed,
-gives sequences of occurrences. States are told apart by the minimal automaton and separating sequences (Moore 1956; Gill 1962); an input that
+up to m + 1 inputs, then separate the state that must be reached from all others. `complete_suite` takes an explored machine and an observation,
+and returns sequences of occurrences. The minimal automaton and separating sequences (Moore 1956; Gill 1962) separate the states; an input that
 is malformed in a state is undefined there.
 
-Tests as text that a user keeps: scenarios for the document, or a pytest file for an implementation.
-
-Takes sequences of occurrences, gives text, and reads one line of it back: `specification; artifact; verdict g.failed`.
+Tests are written as scenarios for the document, as a pytest file for an implementation, or as one line each, which `read_test` reads
+back: `specification; artifact; verdict g.failed`.
 """
 
 import re
@@ -34,112 +33,108 @@ from dsa.trace import show_occurrence
 InputSequence = tuple[int, ...]
 
 
-class InseparableError(DsaError):
-    """Raised when two states differ only in which verdicts they ask for, and nothing that is observed shows it."""
-
-
 @attrs.frozen(slots=False)
 class Mealy:
     """State 0 is the start. `after[state][input]` and `output[state][input]` are None where the input is undefined.
 
-    `shown[state]` is what can be observed in a state without an input. `member[state]` is the number of one configuration that it
+    `view[state]` is what can be observed in a state without an input. `member[state]` is the number of one configuration that it
     stands for, the nearest to the start.
     """
 
     inputs: tuple[Occurrence, ...]
     after: tuple[tuple[int | None, ...], ...]
     output: tuple[tuple[Hashable | None, ...], ...]
-    shown: tuple[Hashable, ...]
+    view: tuple[Hashable, ...]
     member: tuple[int, ...]
 
-    def defined(self, state: int) -> Iterator[tuple[int, int]]:
+    def defined_inputs(self, state: int) -> Iterator[tuple[int, int]]:
         """Return each input that is defined in a state, with the state after it."""
         return ((place, after) for place, after in enumerate(self.after[state]) if after is not None)
 
     @cached_property
     def access(self) -> tuple[InputSequence, ...]:
         """For each state, a shortest sequence that leads there."""
-        found: dict[int, InputSequence] = {0: ()}
-        waiting = deque([0])
-        while waiting:
-            state = waiting.popleft()
-            for place, after in self.defined(state):
-                if after not in found:
-                    found[after] = (*found[state], place)
-                    waiting.append(after)
-        return tuple(found[state] for state in range(len(self.after)))
+        sequences: dict[int, InputSequence] = {0: ()}
+        queue = deque([0])
+        while queue:
+            state = queue.popleft()
+            for place, after in self.defined_inputs(state):
+                if after not in sequences:
+                    sequences[after] = (*sequences[state], place)
+                    queue.append(after)
+        return tuple(sequences[state] for state in range(len(self.after)))
 
     def separates(self, sequence: InputSequence, left: int, right: int) -> bool:
         """Return whether a sequence is defined in two states and something seen on its way differs."""
         here, there = left, right
-        differs = self.shown[here] != self.shown[there]
+        differs = self.view[here] != self.view[there]
         for place in sequence:
             one, other = self.after[here][place], self.after[there][place]
             if one is None or other is None:
                 return False
             differs = differs or self.output[here][place] != self.output[there][place]
             here, there = one, other
-            differs = differs or self.shown[here] != self.shown[there]
+            differs = differs or self.view[here] != self.view[there]
         return differs
 
-    def separating(self) -> dict[tuple[int, int], InputSequence]:
+    def separating_sequences(self) -> dict[tuple[int, int], InputSequence]:
         """Return a shortest separating sequence for each pair of states (the smaller first) that has one."""
-        count, found = len(self.after), dict[tuple[int, int], InputSequence]()
+        count, sequences = len(self.after), dict[tuple[int, int], InputSequence]()
         pairs = [(left, right) for left in range(count) for right in range(left + 1, count)]
         for left, right in pairs:
-            if self.shown[left] != self.shown[right]:
-                found[left, right] = ()
-        grown = True
-        while grown:
-            known, grown = dict(found), False
+            if self.view[left] != self.view[right]:
+                sequences[left, right] = ()
+        has_grown = True
+        while has_grown:
+            shorter, has_grown = dict(sequences), False
             for pair in pairs:
-                if pair not in known and (sequence := self._one_longer(*pair, known)) is not None:
-                    found[pair], grown = sequence, True
-        return found
+                if pair not in shorter and (sequence := self._one_longer(*pair, shorter)) is not None:
+                    sequences[pair], has_grown = sequence, True
+        return sequences
 
-    def _one_longer(self, left: int, right: int, known: dict[tuple[int, int], InputSequence]) -> InputSequence | None:
+    def _one_longer(self, left: int, right: int, shorter: dict[tuple[int, int], InputSequence]) -> InputSequence | None:
         best: InputSequence | None = None
-        for place, one in self.defined(left):
+        for place, one in self.defined_inputs(left):
             other = self.after[right][place]
             if other is None:
                 continue
             if self.output[left][place] != self.output[right][place]:
                 return (place,)
-            rest = known.get((min(one, other), max(one, other)))
+            rest = shorter.get((min(one, other), max(one, other)))
             if rest is not None and (best is None or len(rest) + 1 < len(best)):
                 best = (place, *rest)
         return best
 
 
-def mealy(graph: ExploredGraph, observed: Observation) -> Mealy:
-    """Return the minimal automaton of an explored machine. Raises InseparableError."""
-    whole = _whole(graph, observed)
+def mealy(graph: ExploredGraph, observation: Observation) -> Mealy:
+    """Return the minimal automaton of an explored machine."""
+    whole = _whole(graph, observation)
     classes = _classes(whole)
     return _quotient(whole, classes)
 
 
-def require_separable(automaton: Mealy, graph: ExploredGraph, separating: dict[tuple[int, int], InputSequence]) -> None:
-    """Raise InseparableError unless each pair of states has a separating sequence."""
+def require_separable(automaton: Mealy, graph: ExploredGraph, sequences: dict[tuple[int, int], InputSequence]) -> None:
+    """Raise DsaError unless each pair of states has a separating sequence."""
     count = len(automaton.after)
     for left in range(count):
         for right in range(left + 1, count):
-            if (left, right) not in separating:
+            if (left, right) not in sequences:
                 one, other = (graph.configurations[automaton.member[state]].state for state in (left, right))
-                raise InseparableError(
-                    f"{one} and {other} differ only in the verdicts they ask for, which no test can tell from what is "
-                    "observed; observe the state too (Observed(state=True), --observe state)"
+                raise DsaError(
+                    f"{one} and {other} differ only in the verdicts they ask for, which no test can see; "
+                    "observe the state too (Observation(state=True), --observe state)"
                 )
 
 
-def _whole(graph: ExploredGraph, observed: Observation) -> Mealy:
+def _whole(graph: ExploredGraph, observation: Observation) -> Mealy:
     """Return the automaton with one state for each configuration."""
     names = [variable.name for variable in graph.machine.variables]
-    wanted = [place for place, name in enumerate(names) if name in observed.values]
-    shown: list[Hashable] = [
+    places = [place for place, name in enumerate(names) if name in observation.values]
+    views: list[Hashable] = [
         (
-            here.state if observed.state else None,
-            tuple(here.values[place] for place in wanted),
-            here.outstanding if observed.pending else None,
+            here.state if observation.state else None,
+            tuple(here.values[place] for place in places),
+            here.outstanding if observation.pending else None,
         )
         for here in graph.configurations
     ]
@@ -151,34 +146,34 @@ def _whole(graph: ExploredGraph, observed: Observation) -> Mealy:
             tuple(
                 None
                 if a is None
-                else ("refused", a.reason if observed.reasons else None)
+                else ("refused", a.reason if observation.reasons else None)
                 if isinstance(a, Refusal)
                 else a.effects
                 for a in answers
             )
         )
-    return Mealy(graph.alphabet, tuple(after), tuple(output), tuple(shown), tuple(range(len(after))))
+    return Mealy(graph.alphabet, tuple(after), tuple(output), tuple(views), tuple(range(len(after))))
 
 
 def _classes(whole: Mealy) -> list[int]:
     """Number the classes of equal states by partition refinement; what is undefined differs from all that is not."""
-    signature: list[Hashable] = [(s, o) for s, o in zip(whole.shown, whole.output, strict=True)]
-    classes, count = _numbered(signature)
+    signature: list[Hashable] = [(s, o) for s, o in zip(whole.view, whole.output, strict=True)]
+    classes, count = _class_numbers(signature)
     while True:
         signature = [
             (classes[place], tuple(None if a is None else classes[a] for a in after))
             for place, after in enumerate(whole.after)
         ]
-        refined, finer = _numbered(signature)
-        if finer == count:
+        finer_classes, finer_count = _class_numbers(signature)
+        if finer_count == count:
             return classes
-        classes, count = refined, finer
+        classes, count = finer_classes, finer_count
 
 
-def _numbered(signature: list[Hashable]) -> tuple[list[int], int]:
+def _class_numbers(signature: list[Hashable]) -> tuple[list[int], int]:
     numbers: dict[Hashable, int] = {}
-    found = [numbers.setdefault(item, len(numbers)) for item in signature]
-    return found, len(numbers)
+    classes = [numbers.setdefault(item, len(numbers)) for item in signature]
+    return classes, len(numbers)
 
 
 def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
@@ -191,7 +186,7 @@ def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
         whole.inputs,
         tuple(tuple(None if a is None else classes[a] for a in whole.after[place]) for place in member),
         tuple(whole.output[place] for place in member),
-        tuple(whole.shown[place] for place in member),
+        tuple(whole.view[place] for place in member),
         member,
     )
 
@@ -199,28 +194,17 @@ def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
 # -- suites -----------------------------------------------------------------------------------------------------------
 
 
-#: More tests than this are not made unless asked for.
+#: A suite has at most this many tests, unless the caller allows more.
 MAX_TESTS = 100_000
 NOTHING = Observation()
 
 
-class TooManyTestsError(DsaError):
-    """Raised when a complete suite would have more tests than were allowed. `limit` is that number."""
-
-    def __init__(self, limit: int, extra: int) -> None:
-        self.limit = limit
-        super().__init__(
-            f"a complete suite with {extra} extra states has more than {limit} tests here: allow fewer extra states, or give "
-            "smaller parameter values"
-        )
-
-
 @attrs.frozen(field_transformer=immutable)
 class CompleteSuite:
-    """The tests, and what passing them says. `states` is how many configurations of the table can be told apart."""
+    """The tests, and what passing them says. `states` is the number of configurations of the table that tests can separate."""
 
     machine: Machine = attrs.field(repr=False)
-    observed: Observation
+    observation: Observation
     extra: int
     configurations: int
     states: int
@@ -236,7 +220,7 @@ class CompleteSuite:
     def claim(self) -> str:
         """Return what it means to pass, with what is counted as input, output and state, and what is assumed."""
         values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
-        seen = f", and shows {self.observed}" if str(self.observed) else ""
+        view_text = f", and shows {self.observation}" if str(self.observation) else ""
         return (
             f"{len(self.tests)} tests, {self.steps} steps. An implementation that passes them and has at most {self.extra} more "
             f"{'state' if self.extra == 1 else 'states'} than the table equals it{f' at {values}' if values else ''}: whatever comes, "
@@ -244,7 +228,7 @@ class CompleteSuite:
             f"States of the table: {self.states}, the configurations that can be told apart, of {self.configurations}. "
             f"Inputs: {len(self.inputs)} occurrences (events that come from outside, answers, timers, with each combination of the verdicts "
             "that are asked for), each wherever it is well formed. "
-            f"Output: the effects it asks for, in order, or that it refuses{seen}.\n"
+            f"Output: the effects it asks for, in order, or that it refuses{view_text}.\n"
             "Assumed: start begins anew; the same occurrences give the same output; what it shows depends on its state alone, "
             "and showing changes nothing."
         )
@@ -252,40 +236,43 @@ class CompleteSuite:
     def run(self, make_implementation: MakeImplementation) -> Coverage:
         """Play all tests. Raises DisagreementError at the first difference.
 
-        The implementation must show what `observed` says (TypeError); what it shows beyond is compared too.
+        The implementation must show what `observation` says (TypeError); what it shows beyond is compared too.
         """
-        return play(self.machine, make_implementation, self.tests, observed=self.observed)
+        return play(self.machine, make_implementation, self.tests, observation=self.observation)
 
 
 def complete_suite(
     machine: Machine | ExploredGraph,
     extra: int = 0,
     *,
-    observed: Observation = NOTHING,
+    observation: Observation = NOTHING,
     parameters: Mapping[str, Value] | None = None,
     max_tests: int = MAX_TESTS,
 ) -> CompleteSuite:
     """Make the tests that find every implementation which differs and has at most `extra` more states than the table.
 
-    The number of tests grows by about the number of inputs for each extra state. Raises TooLargeError, TooManyTestsError, and
-    InseparableError when two configurations that differ cannot be told apart by what is `observed`.
+    The number of tests grows by about the number of inputs for each extra state. Raises GraphTooLargeError, and DsaError when
+    there are more tests than `max_tests`, or when the `observation` does not separate two configurations that differ.
     """
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine.at(parameters or {}))
-    automaton = mealy(graph, observed)
+    automaton = mealy(graph, observation)
     identifiers = _identifiers(automaton, graph)
     tree = _Tree()
     for access in automaton.access:
-        for sequence, state in _continued(automaton, access, extra + 1):
+        for sequence, state in _continuations(automaton, access, extra + 1):
             for identifier in identifiers[state]:
                 tree.add((*sequence, *identifier))
                 if tree.leaves > max_tests:
-                    raise TooManyTestsError(max_tests, extra)
+                    raise DsaError(
+                        f"a complete suite with {extra} extra states has more than {max_tests} tests here: allow fewer extra states, or "
+                        "give smaller parameter values"
+                    )
     tests = tuple(tuple(automaton.inputs[place] for place in sequence) for sequence in tree.sequences())
     sizes = len(graph.configurations), len(automaton.after)
-    return CompleteSuite(graph.machine, observed, extra, *sizes, automaton.inputs, tests)
+    return CompleteSuite(graph.machine, observation, extra, *sizes, automaton.inputs, tests)
 
 
-def _continued(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[tuple[InputSequence, int]]:
+def _continuations(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[tuple[InputSequence, int]]:
     """Yield an access sequence with every defined continuation of up to `depth` inputs, and where each leads."""
     state = 0
     for place in access:
@@ -295,44 +282,46 @@ def _continued(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[
     layer = [(access, state)]
     yield access, state
     for _ in range(depth):
-        layer = [((*sequence, place), after) for sequence, here in layer for place, after in automaton.defined(here)]
+        layer = [
+            ((*sequence, place), after) for sequence, here in layer for place, after in automaton.defined_inputs(here)
+        ]
         yield from layer
 
 
 def _identifiers(automaton: Mealy, graph: ExploredGraph) -> list[tuple[InputSequence, ...]]:
-    """Return each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
-    shortest = automaton.separating()
+    """Return for each state the sequences that separate it from every other; both states of a pair have the same one (harmonised)."""
+    shortest = automaton.separating_sequences()
     require_separable(automaton, graph, shortest)
     family = _few(automaton, shortest)
-    found: list[set[InputSequence]] = [set() for _ in automaton.after]
+    identifiers: list[set[InputSequence]] = [set() for _ in automaton.after]
     for left, right in shortest:
-        chosen = next(sequence for sequence in family if automaton.separates(sequence, left, right))
-        found[left].add(chosen)
-        found[right].add(chosen)
-    return [_maximal(sequences) for sequences in found]
+        separator = next(sequence for sequence in family if automaton.separates(sequence, left, right))
+        identifiers[left].add(separator)
+        identifiers[right].add(separator)
+    return [_maximal(sequences) for sequences in identifiers]
 
 
 def _few(automaton: Mealy, shortest: dict[tuple[int, int], InputSequence]) -> list[InputSequence]:
     """Choose few of the shortest separating sequences that together separate all pairs, greedily; short ones first."""
-    left_over = set(shortest)
+    remaining = set(shortest)
     candidates = sorted(set(shortest.values()), key=lambda sequence: (len(sequence), sequence))
-    separated = {s: {pair for pair in shortest if automaton.separates(s, *pair)} for s in candidates}
-    chosen = []
-    while left_over:
-        best = max(candidates, key=lambda sequence: (len(separated[sequence] & left_over), -len(sequence)))
-        chosen.append(best)
-        left_over -= separated[best]
-    return chosen
+    pairs_by_sequence = {s: {pair for pair in shortest if automaton.separates(s, *pair)} for s in candidates}
+    few = []
+    while remaining:
+        best = max(candidates, key=lambda sequence: (len(pairs_by_sequence[sequence] & remaining), -len(sequence)))
+        few.append(best)
+        remaining -= pairs_by_sequence[best]
+    return few
 
 
 def _maximal(sequences: set[InputSequence]) -> tuple[InputSequence, ...]:
-    """Leave out what is the beginning of another; a state alone needs no telling, and has the empty sequence."""
-    kept = [s for s in sequences if not any(s != other and other[: len(s)] == s for other in sequences)]
-    return tuple(sorted(kept)) or ((),)
+    """Leave out what is the beginning of another; the only state of an automaton has the empty sequence."""
+    maximal = [s for s in sequences if not any(s != other and other[: len(s)] == s for other in sequences)]
+    return tuple(sorted(maximal)) or ((),)
 
 
 class _Tree:
-    """Sequences as a prefix tree: what is the beginning of another sequence is no test of its own."""
+    """Sequences as a prefix tree: the beginning of another sequence is not a test of its own."""
 
     def __init__(self) -> None:
         self._root: dict[int, dict] = {}  # type: ignore[type-arg]  # nested as deep as the sequences are long
@@ -347,12 +336,12 @@ class _Tree:
             node = node[place]
 
     def sequences(self) -> Iterator[InputSequence]:
-        waiting: list[tuple[InputSequence, dict[int, dict]]] = [((), self._root)]  # type: ignore[type-arg]  # as above
-        while waiting:
-            sequence, node = waiting.pop()
+        stack: list[tuple[InputSequence, dict[int, dict]]] = [((), self._root)]  # type: ignore[type-arg]  # as above
+        while stack:
+            sequence, node = stack.pop()
             if not node:
                 yield sequence
-            waiting.extend(((*sequence, place), node[place]) for place in sorted(node, reverse=True))
+            stack.extend(((*sequence, place), node[place]) for place in sorted(node, reverse=True))
 
 
 _PERCEPT = re.compile(r"(?P<event>after \S+|\S+)(?: of (?P<source>\S+))?(?: (?P<verdicts>\S+\.\w+(?:, \S+\.\w+)*))?")
@@ -377,7 +366,7 @@ TESTS = """
 
 
 def make():
-    """Give what is tested: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
+    """Return the implementation to test: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
 
     Walks restart it at any time, any number of times: this one from the ledger of its run. An adapter without `restart` never is.
     """
@@ -389,7 +378,7 @@ def test_it_does_what_the_table_says(line):
     play(MACHINE, make, [read_test(MACHINE, line)])
 
 
-#: Where one of the tests above fails, it is told, and nobody walks.
+#: Where one of the tests above fails, that is the failure, and the walks are left out.
 TOUR = [read_test(MACHINE, line) for line in TESTS.strip().splitlines()]
 TestWalks = state_machine_test(MACHINE, make, first=TOUR).TestCase
 '''
@@ -401,20 +390,22 @@ def write_test(test: Iterable[Occurrence]) -> str:
 
 
 def read_test(machine: Machine, line: str) -> Test:
-    """Read what `write_test` wrote. Raises OccurrenceError for what is no occurrence of this machine."""
+    """Read what `write_test` wrote. Raises OccurrenceError for what is not an occurrence of this machine."""
     return tuple(_read(machine, part.strip()) for part in line.split(";") if part.strip())
 
 
 def _read(machine: Machine, text: str) -> Occurrence:
     match = _PERCEPT.fullmatch(text)
     if match is None:
-        raise OccurrenceError(f"'{text}' is no occurrence; write EVENT, or EVENT GUARD.VERDICT, or after 30s of STATE")
+        raise OccurrenceError(
+            f"'{text}' is not an occurrence; write EVENT, or EVENT GUARD.VERDICT, or after 30s of STATE"
+        )
     verdicts: dict[str, Outcome] = {}
     for part in (match["verdicts"] or "").split(", ") if match["verdicts"] else ():
-        guard, _, said = part.rpartition(".")
-        outcome = next((outcome for outcome in OUTCOMES if outcome == said), None)
+        guard, _, word = part.rpartition(".")
+        outcome = next((outcome for outcome in OUTCOMES if outcome == word), None)
         if outcome is None:
-            raise OccurrenceError(f"'{part}' is no verdict; write {guard}.passed, {guard}.failed or {guard}.fatal")
+            raise OccurrenceError(f"'{part}' is not a verdict; write {guard}.passed, {guard}.failed or {guard}.fatal")
         verdicts[guard] = outcome
     occurrence = Occurrence(match["event"], verdicts, match["source"])
     require_known(machine, occurrence)
@@ -422,9 +413,9 @@ def _read(machine: Machine, text: str) -> Occurrence:
 
 
 def as_scenario(machine: Machine, test: Test, name: str, parameters: dict[str, Value]) -> Scenario | None:
-    """Write a test as a scenario with states and changed values; None when a scenario cannot say it.
+    """Return a test as a scenario with states and changed values; None when a scenario cannot express it.
 
-    (Which of several timers of one duration is meant cannot be said.)
+    (It cannot name one of several timers of the same duration.)
     """
     steps, here = [], start(machine)
     for occurrence in test:
@@ -435,23 +426,23 @@ def as_scenario(machine: Machine, test: Test, name: str, parameters: dict[str, V
 
 
 def _percept(machine: Machine, here: Configuration, occurrence: Occurrence) -> tuple[ScenarioStep, Configuration]:
-    said = tuple((guard, outcome) for guard, outcome in occurrence.verdicts if outcome != "passed")
+    verdicts = tuple((guard, outcome) for guard, outcome in occurrence.verdicts if outcome != "passed")
     result = step(machine, here, occurrence)
     if isinstance(result, Refusal):
-        return ScenarioStep(occurrence.event, said, RefusedAction(result.reason), here.state), here
+        return ScenarioStep(occurrence.event, verdicts, RefusedAction(result.reason), here.state), here
     after = result.configuration
     values = zip(machine.variables, here.values, after.values, strict=True)
-    changed = tuple((variable.name, new) for variable, old, new in values if old != new)
-    return ScenarioStep(occurrence.event, said, result.transition.effects, after.state, changed), after
+    changes = tuple((variable.name, new) for variable, old, new in values if old != new)
+    return ScenarioStep(occurrence.event, verdicts, result.transition.effects, after.state, changes), after
 
 
 def as_scenarios(
     machine: Machine, tests: Sequence[Test], title: str, parameters: dict[str, Value]
 ) -> tuple[tuple[str, ...], int]:
-    """Write tests as sections of a document; return them, and how many a scenario cannot say."""
-    found = [as_scenario(machine, test, f"{title} {number}", parameters) for number, test in enumerate(tests, 1)]
-    sections = tuple(f"## Scenario: {s.name}\n{scenario_text(s)}\n" for s in found if s is not None)
-    return sections, len(found) - len(sections)
+    """Return tests as sections of a document, and how many no scenario can express."""
+    scenarios = [as_scenario(machine, test, f"{title} {number}", parameters) for number, test in enumerate(tests, 1)]
+    sections = tuple(f"## Scenario: {s.name}\n{scenario_text(s)}\n" for s in scenarios if s is not None)
+    return sections, len(scenarios) - len(sections)
 
 
 def as_spec(machine: Machine, sections: Sequence[str], *, document: str, title: str, about: str) -> str:
@@ -460,15 +451,21 @@ def as_spec(machine: Machine, sections: Sequence[str], *, document: str, title: 
 
 
 def as_pytest(
-    machine: Machine, tests: Sequence[Test], *, document: str, shipped: bool, about: str, parameters: dict[str, Value]
+    machine: Machine,
+    tests: Sequence[Test],
+    *,
+    document: str,
+    is_shipped: bool,
+    about: str,
+    parameters: dict[str, Value],
 ) -> str:
     """Write a pytest file. `document` is the machine's path from the file's folder, or a shipped machine's name."""
     values = ", ".join(f"{name!r}: {value!r}" for name, value in parameters.items())
     text = _FILE.format(
         title=f"Tests of an implementation of {machine.name}, written by `dsa tests`. They are yours: keep them, change them.",
         about=about,
-        document=repr(document) if shipped else f"str(Path(__file__).parent / {document!r})",
+        document=repr(document) if is_shipped else f"str(Path(__file__).parent / {document!r})",
         at=f".at({{{values}}})" if values else "",
         tests="\n".join(map(write_test, tests)),
     )
-    return text.replace("from pathlib import Path\n\n", "") if shipped else text
+    return text.replace("from pathlib import Path\n\n", "") if is_shipped else text

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import attrs
 
 from dsa.errors import GenerationError
-from dsa.generators.model_options import waited_for
+from dsa.generators.model_options import run_blocking
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.composition import AllOf
 from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard
@@ -277,7 +277,7 @@ class _MeteredModel(GeneratorInterface):
         number = self._number + self.count
         self.count += 1
         try:
-            result = waited_for(lambda: self._model.ask(messages, (), number=number, on_text=None))
+            result = run_blocking(lambda: self._model.ask(messages, (), number=number, on_text=None))
         except GenerationError as error:
             self.failure = error
             raise

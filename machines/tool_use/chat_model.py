@@ -20,7 +20,7 @@ import attrs
 from dsa.edge.http.model_server import SCHEMES, Retries, reason_of
 from dsa.errors import DocumentError, GenerationError, ModelUnavailable
 from dsa.generators import ChatClient, ServerSettings, StreamLimits
-from dsa.generators.local_model import served
+from dsa.generators.local_model import server_address
 from dsa.generators.model_options import derive_seed
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.generators.streams import StreamReconciler, StreamResult
@@ -272,7 +272,7 @@ def model_of(name: str, options: ModelOptions | None = None) -> Model:
                 "the local model cannot call tools, and they are needed here; "
                 "name another: --model http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"
             )
-        address, key = served()
+        address, key = server_address()
         return _InJson(_Server(f"{address}/v1#local", options, key))
     if name.startswith(SCHEMES):
         return _InJson(_Server(name, options)) if options.json_mode else _Server(name, options)

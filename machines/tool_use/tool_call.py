@@ -14,7 +14,7 @@ from typing import Generic, Literal, TypeVar
 import attrs
 
 from dsa.generators import streams
-from dsa.generators.streams.offered_tools import offered
+from dsa.generators.streams.offered_tools import read_tools
 from dsa.generators.streams.text_calls import misplaced_call
 from machines.tool_use.records import JsonObject, innermost, is_writable, parse_json
 from machines.tool_use.tool import Parameter, Tool, display_name, provider_name
@@ -279,7 +279,7 @@ def answer_of(
         return "cut_off", attrs.evolve(answer, why=why, advice=advice)
     if result.tool_calls:
         return "asked", attrs.evolve(answer, calls=_calls(result.tool_calls, free_id))
-    registry = offered([tool.as_openai for tool in tools])
+    registry = read_tools([tool.as_openai for tool in tools])
     if misplaced_count < MOST_MISPLACED and (name := misplaced_call(result.content, registry)):
         why = f"its text contains a call of {name}"
         return "cut_off", attrs.evolve(answer, why=why, advice=_CALL_IT, misplaced=name)

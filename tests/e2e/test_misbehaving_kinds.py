@@ -235,7 +235,7 @@ GENERATORS = {
     "hangs": ("sleep 600 & sleep 600", "sh was stopped after 1 s."),
     "writes a gigabyte": (GIGABYTE, "sh wrote more than 1,000,000 bytes."),
     "complains a gigabyte": (f"{GIGABYTE} >&2; echo not today >&2; exit 1", "not today"),
-    "writes no text": ("printf '\\377'", "sh wrote what is no UTF-8 (byte 0)."),
+    "writes no text": ("printf '\\377'", "sh wrote text that is not UTF-8 (byte 0)."),
     "writes nothing": ("true", "sh wrote nothing."),
 }
 

@@ -52,7 +52,7 @@ def test_table_1_happy_path():
         "finished"
     )
     assert artifacts.get_artifact(rest.run.step("g").accepted).content == GOOD
-    context, _ = generator.asked[0]
+    context, _ = generator.calls[0]
     assert (context.specification, context.feedback_history, context.step) == ("Write add", (), "g")
 
 
@@ -66,7 +66,7 @@ def test_table_2_refinement_loop():
         "verdict g.passed: advance_state reply_to_user -> succeeded, satisfied = true, retries = 0\n"
         "finished"
     )
-    context, _ = generator.asked[1]
+    context, _ = generator.calls[1]
     assert context.current_artifact == BAD
     ((text, feedback),) = context.feedback_history
     assert text == BAD
@@ -92,7 +92,7 @@ def test_table_3_exhaustion_read_with_rmax_2():
     assert (view.attempts, len(view.history), view.accepted) == (3, 3, None)
     assert len({entry.artifact_id for entry in view.history}) == 3, "the same text three times is three attempts"
     assert len(artifacts.get_provenance(view.latest)) == 3
-    assert [len(context.feedback_history) for context, _ in generator.asked] == [0, 1, 2]
+    assert [len(context.feedback_history) for context, _ in generator.calls] == [0, 1, 2]
 
 
 def test_table_3_5_fatal_escalation():

@@ -28,12 +28,12 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
     rest, artifacts = drive(machine, attrs.evolve(bound, generators={"llm": texts}), "add")
     assert (rest.kind, rest.run.outcome) == ("finished", "succeeded")
     assert rest.run.sigma == {"sigma.g_test": True, "sigma.g_impl": True}
-    context, template = texts.asked[3]
+    context, template = texts.calls[3]
     assert template.task == "Implement {specification} to pass {test}"
     assert context.dependencies["test"].content == TEST_ADD
     assert context.feedback_history[0][0] == BAD
     assert "one and two" in context.feedback_history[0][1]
-    assert [len(asked.feedback_history) for asked, _ in texts.asked] == [0, 1, 0, 1]
+    assert [len(asked.feedback_history) for asked, _ in texts.calls] == [0, 1, 0, 1]
     contents = [a.content for a in artifacts.get_provenance(rest.run.step("g_impl").accepted)]
     assert contents == ["def test_add(:", TEST_ADD, BAD, GOOD]
 
@@ -52,9 +52,9 @@ def test_the_workflow_spends_no_retry_of_code_on_tests_that_test_nothing(useless
     texts = Texts([useless, TEST_ADD, GOOD])
     bound = bind(machine, path=locate("workflow"), model="local")
     rest, _ = drive(machine, attrs.evolve(bound, generators={"llm": texts}), "add")
-    assert (rest.run.outcome, len(texts.asked)) == ("succeeded", 3)
-    assert [asked.step for asked, _ in texts.asked] == ["g_test", "g_test", "g_impl"]
-    assert texts.asked[1][0].feedback_history[0][1].startswith(said)
+    assert (rest.run.outcome, len(texts.calls)) == ("succeeded", 3)
+    assert [asked.step for asked, _ in texts.calls] == ["g_test", "g_test", "g_impl"]
+    assert texts.calls[1][0].feedback_history[0][1].startswith(said)
 
 
 def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
@@ -78,7 +78,7 @@ def test_the_feedback_of_a_table_may_name_what_its_prompts_name():
     texts = Texts(["def f(:", "f = 1"])
     rest, _ = drive(machine, Bindings(effects, {"g": SyntaxGuard()}, {"llm": texts}), "Psi")
     assert rest.run.outcome == "succeeded"
-    context, template = texts.asked[1]
+    context, template = texts.calls[1]
     assert "Still Psi: The code has a syntax error" in template.render(context)
 
 
@@ -92,7 +92,7 @@ def escalated_workflow(*sent, texts):
 def test_what_a_person_rejects_is_in_the_history_with_their_words():
     rest, _, generator = escalated_workflow(("rejected", "not like this"), texts=["awful", "good", "good"])
     assert rest.run.outcome == "succeeded"
-    context, _ = generator.asked[1]
+    context, _ = generator.calls[1]
     assert context.feedback_history == (("awful", ""), ("awful", "not like this"))
 
 
@@ -102,7 +102,7 @@ def test_what_a_person_amends_is_stored_judged_and_used():
     assert (accepted.content, accepted.version) == ("mine", 2)
     assert [a.content for a in artifacts.get_provenance(accepted.artifact_id)] == ["awful", "mine"]
     assert [e.author for e in rest.run.ledger if isinstance(e, ArtifactEntry)] == ["llm", "person", "llm"]
-    context, _ = generator.asked[1]
+    context, _ = generator.calls[1]
     assert context.dependencies["test"] == accepted
 
 

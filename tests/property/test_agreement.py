@@ -88,7 +88,7 @@ def test_random_machines_meet_every_reason_of_refusal():
         machine = data.draw(machines(claims=False))
         for _ in range(5):
             configuration = data.draw(configurations(machine))
-            answer = step(machine, configuration, data.draw(occurrences(machine, configuration, malformed=False)))
+            answer = step(machine, configuration, data.draw(occurrences(machine, configuration, with_malformed=False)))
             met.add(answer.reason if isinstance(answer, Refusal) else "taken")
 
     search()

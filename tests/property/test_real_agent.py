@@ -184,7 +184,7 @@ def require_the_paper(name, rmax, kinds, people):
 
 def require_what_was_asked(generator, paper):
     """The model was asked as often as the paper says, each time with all texts that were rejected."""
-    calls = [(c.step, tuple(text for text, _ in c.feedback_history)) for c, _ in generator.asked]
+    calls = [(c.step, tuple(text for text, _ in c.feedback_history)) for c, _ in generator.calls]
     assert calls == paper.calls
 
 

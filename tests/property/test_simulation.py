@@ -16,7 +16,7 @@ from simulations import seeds_needed, subject, violations, written
 from dsa.checks.report import check
 from dsa.lang import dumps
 from dsa.testing.explored_graph import GraphTooLargeError
-from dsa.testing.simulation.story import CampaignResult, Story, enough, played, simulate
+from dsa.testing.simulation.story import CampaignResult, Story, enough, play_seeds, simulate
 from dsa.testing.strategies import machines
 
 #: A fault that so many seeds do not find is not found.
@@ -107,9 +107,15 @@ def test_no_oracle_is_broken(name):
 def test_no_oracle_is_broken_by_all_seeds_that_a_user_plays(name, figures):
     about = subject(name)
     outcome = simulate(about, range(enough(about)))
-    assert {found.oracle for found in outcome.found} <= foretold(about.machine)
+    assert {found.oracle for found in outcome.breaches} <= foretold(about.machine)
     assert outcome.coverage(about) > 0.95 or foretold(about.machine)
-    figures("simulated runs", name, seeds=outcome.seeds, triples=len(about.triples), missed=len(outcome.missed(about)))
+    figures(
+        "simulated runs",
+        name,
+        seeds=outcome.seeds,
+        triples=len(about.triples),
+        missed=len(outcome.missed_triples(about)),
+    )
 
 
 def require_sound(machine, count):
@@ -172,15 +178,15 @@ def test_an_error_of_a_table_is_found_where_a_run_meets_it():
 
 def test_a_table_that_asks_for_ever_is_no_fault_of_the_runtime():
     outcome = simulate(subject("endless"), range(160))
-    assert outcome.found == []
-    assert outcome.missed(subject("endless")) == ()
+    assert outcome.breaches == []
+    assert outcome.missed_triples(subject("endless")) == ()
 
 
 def test_a_long_way_is_no_loop_without_end():
     about = simulations.kept("dual_state", rmax=400)
     far = range(0, len(about.triples), 12)
     outcome = simulate(about, far)
-    assert outcome.found == []
+    assert outcome.breaches == []
     assert set(outcome.hits) >= {about.triples[seed] for seed in far}
 
 
@@ -188,7 +194,7 @@ def test_a_run_may_rest_as_often_as_its_way_is_long():
     counting = subject("counting")
     far = range(len(counting.triples) // 2, len(counting.triples), 4)
     outcome = simulate(counting, far)
-    assert outcome.found == []
+    assert outcome.breaches == []
     assert set(outcome.hits) >= {counting.triples[seed] for seed in far}
 
 
@@ -227,8 +233,8 @@ def test_nobody_sends_a_stray_event_to_a_machine_that_hears_nobody():
 def test_a_seed_tells_the_same_story_again(name):
     about = subject(name)
     for seed in sample(about, 40):
-        told = Story(about, seed, telling=True).play()
-        assert told == Story(about, seed, telling=True).play()
+        told = Story(about, seed, keep_log=True).play()
+        assert told == Story(about, seed, keep_log=True).play()
         untold = Story(about, seed).play()
         assert untold == attrs.evolve(told, log=())
 
@@ -249,6 +255,6 @@ def test_the_sum_does_not_depend_on_who_played_which_seed():
     about, seeds = subject("busy"), range(60)
     whole, parts = simulate(about, seeds), CampaignResult()
     for part in (seeds[40:], seeds[7:40], seeds[:7]):
-        parts.add(played(about, part[::-1]))
+        parts.add(play_seeds(about, part[::-1]))
     assert parts == whole
     assert whole.fingerprint != simulate(about, range(1, 61)).fingerprint

@@ -121,13 +121,13 @@ def played(text: str, seeds: range) -> Counter[str]:
     about, claimed = holding(text)
     found = Counter(properties=claimed)
     for seed in seeds:
-        told = Story(about, seed, telling=True).play()
+        told = Story(about, seed, keep_log=True).play()
         assert told.violation is None, f"seed {seed}: {told.violation}\n{text}"
         refused = [entry.reason for entry in told.log if isinstance(entry, RefusalEntry)]
         assert "early" not in refused, f"seed {seed}\n{text}"
         rung = sum(isinstance(entry, EventEntry) and entry.source is not None for entry in told.log)
         found.update(runs=1, rung=rung, ringing=bool(rung), lives=told.lives, refused=len(refused))
-        found.update(fault for fault in told.struck)
+        found.update(fault for fault in told.faults)
     return found
 
 

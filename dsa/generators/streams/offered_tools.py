@@ -1,11 +1,9 @@
-"""The object that a text of arguments stands for, mended where that is certain.
+"""Offered tools and the arguments of their calls: names, parameter types, and JSON read from what models write.
 
-Takes a text, gives an object and what was mended. What it mends: raw control characters, Python's way of writing, commas
-before a closing bracket, one encoding too many. It never closes what is open and never guesses what is missing.
+`read_tools` takes tools as a request has them (OpenAI's objects, Ollama's, MCP's), a mapping from names to JSON schemas, or bare names.
 
-The tools that a model was offered: their names, and what type each of their parameters has.
-
-Takes tools as a request has them (OpenAI's objects, Ollama's, MCP's), a mapping from names to JSON schemas, or bare names.
+`read_object` and `read_value` read arguments as JSON, repaired where the repair is certain: raw control characters, Python's way of
+writing, commas before a closing bracket, one encoding too many. They never close what is open and never guess what is missing.
 """
 
 import json
@@ -30,7 +28,7 @@ _JSON_ESCAPES = frozenset('"\\/bfnrtu')
 
 @attrs.frozen
 class ArgumentsReading:
-    """What a text says: its value; whether it is JSON at all; what was mended."""
+    """A text as read: its value; whether it is JSON at all; the rescues that it took."""
 
     value: Any
     json: bool = True
@@ -42,28 +40,28 @@ _UNREADABLE = ArgumentsReading(None, json=False)
 
 def read_object(text: str) -> ArgumentsReading:
     """Read a text as an object; the value is None for all else."""
-    reading = read_value(text)
-    if isinstance(reading.value, str):
-        inner = read_value(reading.value)
+    result = read_value(text)
+    if isinstance(result.value, str):
+        inner = read_value(result.value)
         if isinstance(inner.value, dict):
-            return ArgumentsReading(inner.value, rescues=(*reading.rescues, "double_encoded", *inner.rescues))
-    return reading if isinstance(reading.value, dict) else attrs.evolve(reading, value=None)
+            return ArgumentsReading(inner.value, rescues=(*result.rescues, "double_encoded", *inner.rescues))
+    return result if isinstance(result.value, dict) else attrs.evolve(result, value=None)
 
 
 def read_value(text: str) -> ArgumentsReading:
     """Read a text as JSON of any kind: as it stands, with raw control characters, then rewritten."""
-    value = _loaded(text, strict=True)
+    value = _load_json(text, strict=True)
     if value is not _UNREADABLE:
         return ArgumentsReading(value)
-    value = _loaded(text, strict=False)
+    value = _load_json(text, strict=False)
     if value is not _UNREADABLE:
         return ArgumentsReading(value, rescues=("control_characters",))
-    rewritten, kinds = _rewritten(text)
-    value = _loaded(rewritten, strict=False) if kinds else _UNREADABLE
+    rewritten_text, kinds = _rewrite(text)
+    value = _load_json(rewritten_text, strict=False) if kinds else _UNREADABLE
     return _UNREADABLE if value is _UNREADABLE else ArgumentsReading(value, rescues=kinds)
 
 
-def _loaded(text: str, *, strict: bool) -> Any:  # noqa: ANN401  # JSON of any kind
+def _load_json(text: str, *, strict: bool) -> Any:  # noqa: ANN401  # JSON of any kind
     try:
         return json.loads(text, strict=strict, parse_constant=_no_constant)
     except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, nested too deeply
@@ -71,23 +69,23 @@ def _loaded(text: str, *, strict: bool) -> Any:  # noqa: ANN401  # JSON of any k
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
-def _rewritten(text: str) -> tuple[str, tuple[str, ...]]:
-    """Write a text as JSON where it is Python's, without its spare commas; say which of both it took."""
+def _rewrite(text: str) -> tuple[str, tuple[str, ...]]:
+    """Write a text as JSON where it is Python's, without its spare commas; return which of both it took."""
     kinds: list[str] = []
 
-    def turn(match: re.Match[str]) -> str:
+    def rewrite_token(match: re.Match[str]) -> str:
         kind, token = match.lastgroup, match[0]
         if kind == "double":
             return token
-        found = "trailing_comma" if kind == "comma" else "python_literal"
-        if found not in kinds:
-            kinds.append(found)
+        rescue = "trailing_comma" if kind == "comma" else "python_literal"
+        if rescue not in kinds:
+            kinds.append(rescue)
         return "" if kind == "comma" else _WORDS.get(token) or _as_json_string(token)
 
-    return _TOKENS.sub(turn, text), tuple(kinds)
+    return _TOKENS.sub(rewrite_token, text), tuple(kinds)
 
 
 def _as_json_string(token: str) -> str:
@@ -108,13 +106,13 @@ def _escape(match: re.Match[str]) -> str:
             return "\\\\" + letter
 
 
-def grown(before: Any, after: Any) -> bool:  # noqa: ANN401  # JSON of any kind
+def has_grown(before: Any, after: Any) -> bool:  # noqa: ANN401  # JSON of any kind
     """Return whether a value is an earlier one that has gone on: more keys, more items, longer texts."""
     match before, after:
         case dict(), dict():
-            return all(key in after and grown(value, after[key]) for key, value in before.items())
+            return all(key in after and has_grown(value, after[key]) for key, value in before.items())
         case list(), list():
-            return len(before) <= len(after) and all(map(grown, before, after))
+            return len(before) <= len(after) and all(map(has_grown, before, after))
         case str(), str():
             return after.startswith(before)
         case _:
@@ -126,7 +124,7 @@ _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema", "schema")
 #: What stands around a name in the texts of models that write channels, and before it.
 _CHANNEL_MARK = re.compile(r"<\|[^<>|]{0,40}\|?>?")
 _PREFIXES = ("to=", "functions.")
-_EXPECTED = "a tool is a name, or an object with a name as requests have it"
+_TOOL_FORM = "a tool is a name, or an object with a name as requests have it"
 
 
 @attrs.frozen
@@ -142,30 +140,30 @@ class Tools:
         return bool(self.schemas)
 
     def goes_on(self, name: str, more: str) -> bool:
-        """Return whether a name that is none yet becomes the beginning of one, or one, with what follows."""
-        return name not in self.schemas and any(known.startswith(name + more) for known in self.schemas)
+        """Return whether a name that is not a tool's becomes one, or the beginning of one, with what follows."""
+        return name not in self.schemas and any(tool_name.startswith(name + more) for tool_name in self.schemas)
 
-    def meant(self, name: str) -> str:
-        """Return the tool that a name means with white space, prefixes or marks of channels around it; without these where that is not exactly one."""
+    def resolve_name(self, name: str) -> str:
+        """Return the tool that a name means, without white space, prefixes and channel marks around it; the bare name where that is not exactly one tool."""
         if not name or name in self.schemas:
             return name
         parts = ["".join(part.split()) for part in _CHANNEL_MARK.split(name)]
         plain = [part for part in map(_without_prefixes, parts) if part]
-        said = {*plain, *(part.rpartition(".")[2] for part in plain)}
-        found = [known for known in self.schemas if "".join(known.split()) in said]
-        return found[0] if len(found) == 1 else plain[0] if plain else name
+        candidates = {*plain, *(part.rpartition(".")[2] for part in plain)}
+        matches = [tool_name for tool_name in self.schemas if "".join(tool_name.split()) in candidates]
+        return matches[0] if len(matches) == 1 else plain[0] if plain else name
 
     def once(self, name: str) -> str:
         """Return the name that was written several times, `searchsearch`; else the name as it is."""
-        for known in self.schemas:
+        for tool_name in self.schemas:
             if (
                 name
-                and name != known
-                and known
-                and len(name) % len(known) == 0
-                and known * (len(name) // len(known)) == name
+                and name != tool_name
+                and tool_name
+                and len(name) % len(tool_name) == 0
+                and tool_name * (len(name) // len(tool_name)) == name
             ):
-                return known if name not in self.schemas else name
+                return tool_name if name not in self.schemas else name
         return name
 
     def needs_arguments(self, tool: str) -> bool:
@@ -177,7 +175,7 @@ class Tools:
         properties = self.schemas.get(tool, {}).get("properties")
         return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
 
-    def typed(self, tool: str, parameter: str, text: str) -> Any:  # noqa: ANN401  # JSON of any kind
+    def parse_value(self, tool: str, parameter: str, text: str) -> Any:  # noqa: ANN401  # JSON of any kind
         """Return the value that a text stands for, by the parameter's type: text stays text where that is allowed."""
         properties = self.schemas.get(tool, {}).get("properties")
         schema = properties.get(parameter) if isinstance(properties, Mapping) else None
@@ -197,29 +195,29 @@ def _without_prefixes(name: str) -> str:
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the types that a schema allows, those of its alternatives too; `null` is left out."""
     own = schema.get("type", ())
-    found = {own} if isinstance(own, str) else {kind for kind in own if isinstance(kind, str)}
-    if "enum" in schema and not found:
-        found = {"string" if isinstance(value, str) else "other" for value in schema["enum"]}
+    types = {own} if isinstance(own, str) else {kind for kind in own if isinstance(kind, str)}
+    if "enum" in schema and not types:
+        types = {"string" if isinstance(value, str) else "other" for value in schema["enum"]}
     for key in ("anyOf", "oneOf"):
         for part in schema.get(key) or ():
-            found |= _types(part) if isinstance(part, Mapping) else set()
-    return frozenset(found - {"null"})
+            types |= _types(part) if isinstance(part, Mapping) else set()
+    return frozenset(types - {"null"})
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
     """Return the value of a text that is JSON, or nearly so; else the text."""
-    stripped = text.strip()
-    if stripped.startswith("{"):
-        value = read_object(stripped).value
+    body = text.strip()
+    if body.startswith("{"):
+        value = read_object(body).value
         return text if value is None else value
     try:
-        return json.loads({"True": "true", "False": "false", "None": "null"}.get(stripped, stripped))
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(body, body))
     except (ValueError, RecursionError):
         return text
 
 
-def offered(tools: object) -> Tools:
-    """Read what was offered. Raises TypeError for what is no tool."""
+def read_tools(tools: object) -> Tools:
+    """Read the tools of a request. Raises TypeError for what is not a tool."""
     if isinstance(tools, Tools):
         return tools
     if tools is None:
@@ -227,19 +225,19 @@ def offered(tools: object) -> Tools:
     if isinstance(tools, Mapping):
         return Tools({str(name): schema if isinstance(schema, Mapping) else {} for name, schema in tools.items()})
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools are given as a list; {_EXPECTED}")
-    return Tools(dict(_named(tool) for tool in tools))
+        raise TypeError(f"tools are given as a list; {_TOOL_FORM}")
+    return Tools(dict(_read_tool(tool) for tool in tools))
 
 
-def _named(tool: object) -> tuple[str, Mapping[str, Any]]:
+def _read_tool(tool: object) -> tuple[str, Mapping[str, Any]]:
     if isinstance(tool, str):
         return tool, {}
     whole = tool.model_dump() if hasattr(tool, "model_dump") else tool
     if isinstance(whole, Mapping):
         inner = whole.get("function")
-        described = inner if isinstance(inner, Mapping) else whole
-        name = described.get("name")
-        schemas = [described[key] for key in _SCHEMA_KEYS if isinstance(described.get(key), Mapping)]
+        function = inner if isinstance(inner, Mapping) else whole
+        name = function.get("name")
+        schemas = [function[key] for key in _SCHEMA_KEYS if isinstance(function.get(key), Mapping)]
         if isinstance(name, str):
             return name, schemas[0] if schemas else {}
-    raise TypeError(f"{type(tool).__name__} is no tool: {_EXPECTED}")
+    raise TypeError(f"{type(tool).__name__} is not a tool: {_TOOL_FORM}")

@@ -1,13 +1,12 @@
-"""How a stream ends: the calls settled, those in the text found, ids made unique, the finish reason made to fit.
+"""Reconciliation of a stream: a provider's chunks, one by one, and the tool calls and text that they add up to.
 
-Takes what was gathered, gives the result. It is asked once, at the end.
+`StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it returns the text that
+can be shown while it still comes, and in the end the result. All that is shown is the beginning of the text that remains in the
+end, except for white space around the calls that are taken out, and for JSON whose tag was never opened: only its end shows what it is.
 
-A provider's stream, chunk by chunk, and what it comes to.
-
-`StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it gives what
-can be shown of the text while it still comes, and in the end the calls. All that is shown is the beginning of the text that remains in the
-end, but for white space around the calls that are taken out, and for JSON whose tag was never opened: only its end tells. Pure: no clock, no random, no network; the same chunks give the same
-result, ids that had to be made included. Whatever the chunks hold, it raises nothing but TypeError for what is no chunk.
+At the end `conclude` settles the calls, finds those in the text, makes ids unique, and makes the finish reason fit. Pure: no clock, no chance,
+no network; the same chunks give the same result, including the ids that had to be made. Whatever the chunks hold, it raises only
+TypeError, for a value that cannot be a chunk.
 """
 
 import hashlib
@@ -20,8 +19,15 @@ from typing import Any
 import attrs
 
 from dsa.generators.streams.call_slots import Slot, Slots
-from dsa.generators.streams.offered_tools import Tools, offered
-from dsa.generators.streams.stream_result import INVALID, NAMELESS, TRUNCATED, StreamCall, StreamError, StreamResult
+from dsa.generators.streams.offered_tools import Tools, read_tools
+from dsa.generators.streams.stream_result import (
+    INVALID_ARGUMENTS,
+    MISSING_NAME,
+    TRUNCATED_ARGUMENTS,
+    StreamCall,
+    StreamError,
+    StreamResult,
+)
 from dsa.generators.streams.text_calls import FENCE_BEGIN, recover, without_markers
 from dsa.runtime.speech import FunctionText, Speech, SpeechParts, as_unicode, join_halves
 
@@ -38,16 +44,16 @@ _REASONS = {
 }  # fmt: skip
 #: Which of several finish reasons holds: some servers send `stop` with every chunk.
 _RANKS = {"error": 3, "content_filter": 2, "length": 2}
-#: After these the model had said all it wanted to.
-_ENDED = frozenset({"stop", "tool_calls"})
+#: The finish reasons of a model that came to its end.
+_NORMAL_ENDS = frozenset({"stop", "tool_calls"})
 #: What a provider calls an answer that is malformed begins so (`malformed_function_call`, `malformed_response`).
-_MALFORMED = "malformed"
+_MALFORMED_PREFIX = "malformed"
 #: Ids that are made have nine letters and digits: Mistral takes no others, and all others take these.
 _ID_LENGTH = 9
 
 
 def plain_reason(reason: object) -> str | None:
-    """Return a finish reason in the words of `StreamResult`; None for what is none."""
+    """Return a finish reason in the words of `StreamResult`; None when there is none."""
     if not isinstance(reason, str) or reason in {"null", "None"}:
         return None
     return _REASONS.get(reason.lower(), reason.lower())
@@ -72,12 +78,12 @@ class StreamState:
     error: StreamError | None = None
     over: bool = False  # a finish reason came, and nothing was said after it
 
-    def grown(self, text: str) -> str:
-        """Return what of a text is new that may be all the text so far and more, or only the next part."""
+    def new_part(self, text: str) -> str:
+        """Return the new part of a text that may be all the text so far and more, or only the next part."""
         self.content = ["".join(self.content)]
         return text.removeprefix(self.content[0])
 
-    def finished(self, reason: object) -> None:
+    def take_finish(self, reason: object) -> None:
         """Take a finish reason; the last holds, unless one before was worse."""
         plain = plain_reason(reason)
         if plain is not None:
@@ -90,23 +96,23 @@ class StreamState:
         self.error = self.error or error
 
 
-def conclude(gathered: StreamState) -> StreamResult:
+def conclude(state: StreamState) -> StreamResult:
     """Return the result."""
-    ended = gathered.error is None and gathered.finish in _ENDED
-    rescues = Counter(gathered.kinds)
-    said = gathered.speech.finish()
-    reasoning = "\n".join(filter(None, ("".join(gathered.reasoning), said.drafts)))
-    calls = [call for slot in gathered.slots for call in _settled(slot, gathered.tools, rescues, cut=not ended)]
-    content = said.answer
+    has_ended = state.error is None and state.finish in _NORMAL_ENDS
+    rescues = Counter(state.kinds)
+    parts = state.speech.finish()
+    reasoning = "\n".join(filter(None, ("".join(state.reasoning), parts.drafts)))
+    calls = [call for slot in state.slots for call in _calls_of_slot(slot, state.tools, rescues, cut=not has_ended)]
+    content = parts.answer
     if calls:
-        cleaned = without_markers(content, gathered.text_tools) if content else content
-        rescues["marker_leak"] += cleaned != content or bool(said.calls)
-        content = cleaned
+        clean_text = without_markers(content, state.text_tools) if content else content
+        rescues["marker_leak"] += clean_text != content or bool(parts.calls)
+        content = clean_text
     else:
-        calls, content = _written(said, reasoning, gathered, rescues, ended=ended)
-    calls = [_cleaned(call) for call in _with_ids(calls, gathered.stream_id or "", rescues)]
-    finish = _finish(gathered.finish, calls, rescues)
-    error = _error(gathered, calls)
+        calls, content = _calls_in_text(parts, reasoning, state, rescues, has_ended=has_ended)
+    calls = [_clean_call(call) for call in _with_ids(calls, state.stream_id or "", rescues)]
+    finish = _finish(state.finish, calls, rescues)
+    error = _error(state, calls)
     return StreamResult(
         tool_calls=tuple(calls),
         content=content,
@@ -114,93 +120,97 @@ def conclude(gathered: StreamState) -> StreamResult:
         error=error and attrs.evolve(error, message=join_halves(error.message)),
         rescues={kind: rescues[kind] for kind in sorted(rescues) if rescues[kind]},
         reasoning=join_halves(reasoning),
-        usage=as_unicode(gathered.usage),
-        model=join_halves(gathered.model),
+        usage=as_unicode(state.usage),
+        model=join_halves(state.model),
     )
 
 
-def _cleaned(call: StreamCall) -> StreamCall:
+def _clean_call(call: StreamCall) -> StreamCall:
     """Return a call without halves of characters. Arguments are cleaned once they are read: JSON writes halves as escapes."""
     about = attrs.evolve(call, id=join_halves(call.id), name=join_halves(call.name), extra=as_unicode(call.extra))
     try:
         return attrs.evolve(about, arguments=as_unicode(call.arguments), text=join_halves(call.text))
     except RecursionError:  # nested too deeply for anyone who walks it
-        return attrs.evolve(about, arguments=None, error=call.error or INVALID, text=join_halves(call.text))
+        return attrs.evolve(about, arguments=None, error=call.error or INVALID_ARGUMENTS, text=join_halves(call.text))
 
 
-def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
-    """Return the call of a slot, or those that were sent as one; none of a slot that says nothing."""
+def _calls_of_slot(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
+    """Return the call of a slot, or those that were sent as one; none of an empty slot."""
     if slot.name is None and slot.arguments.empty:
         return []
-    settled = slot.arguments.settle(cut=cut)
-    written = slot.name or ""
-    plain = tools.meant(written)
+    arguments = slot.arguments.settle(cut=cut)
+    raw_name = slot.name or ""
+    plain = tools.resolve_name(raw_name)
     name = tools.once(plain)
-    mended = [kind for kind, is_so in (("marked_name", plain != written), ("repeated_name", name != plain)) if is_so]
-    rescues.update({*slot.kinds, *settled.rescues, *mended})
+    name_rescues = [
+        kind for kind, is_so in (("marked_name", plain != raw_name), ("repeated_name", name != plain)) if is_so
+    ]
+    rescues.update({*slot.kinds, *arguments.rescues, *name_rescues})
     text = slot.arguments.text
-    error = settled.error if name else NAMELESS
-    if cut and settled.values == ({},) and tools.needs_arguments(name):  # some servers send an empty object first
-        error = error or TRUNCATED
+    error = arguments.error if name else MISSING_NAME
+    if cut and arguments.values == ({},) and tools.needs_arguments(name):  # some servers send an empty object first
+        error = error or TRUNCATED_ARGUMENTS
     if error is not None:
         return [StreamCall(slot.id or "", name, None, error, text, slot.extra)]
-    first, *more = settled.values
+    first, *more = arguments.values
     call = StreamCall(slot.id or "", name, first, text=text, extra=slot.extra)
     return [call, *(StreamCall("", name, values, text=text) for values in more)]
 
 
-def _written(
-    said: SpeechParts, reasoning: str, gathered: StreamState, rescues: Counter[str], *, ended: bool
+def _calls_in_text(
+    parts: SpeechParts, reasoning: str, state: StreamState, rescues: Counter[str], *, has_ended: bool
 ) -> tuple[list[StreamCall], str]:
-    """Return the calls that are written into the text, and the rest of it; into the reasoning only when there is no text."""
-    addressed = [
+    """Return the calls that are written into the text, and the rest of it; in the reasoning only when the text is empty."""
+    channel_calls = [
         call
-        for each in said.calls
-        if gathered.tools
-        for call in _addressed(each, gathered.tools, rescues, cut=not ended)
+        for each in parts.calls
+        if state.tools
+        for call in _calls_in_channel(each, state.tools, rescues, cut=not has_ended)
     ]
-    recovered = recover(said.answer, gathered.text_tools, ended=ended)
+    text_calls = recover(parts.answer, state.text_tools, has_ended=has_ended)
     kind = "text_call"
-    if not said.answer.strip() and not addressed and ended:
-        recovered = attrs.evolve(recover(reasoning, gathered.text_tools, ended=ended), rest=said.answer)
+    if not parts.answer.strip() and not channel_calls and has_ended:
+        text_calls = attrs.evolve(recover(reasoning, state.text_tools, has_ended=has_ended), rest=parts.answer)
         kind = "reasoning_call"
-    for call in recovered.calls:
+    for call in text_calls.calls:
         rescues.update({kind, *call.kinds})
-    calls = [StreamCall(call.id or "", call.name, call.arguments, call.error, call.text) for call in recovered.calls]
-    return [*addressed, *calls], recovered.rest
+    calls = [StreamCall(call.id or "", call.name, call.arguments, call.error, call.text) for call in text_calls.calls]
+    return [*channel_calls, *calls], text_calls.rest
 
 
-def _addressed(said: FunctionText, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
-    """Return the call that stands in a channel of its own."""
-    slot = Slot(None, said.recipient, None)
-    slot.arguments.append(said.text)
+def _calls_in_channel(
+    function_text: FunctionText, tools: Tools, rescues: Counter[str], *, cut: bool
+) -> list[StreamCall]:
+    """Return the call that was written in a channel of its own."""
+    slot = Slot(None, function_text.recipient, None)
+    slot.arguments.append(function_text.text)
     slot.kinds.add("channel_call")
     kinds = Counter[str]()
-    calls = _settled(slot, tools, kinds, cut=cut)
+    calls = _calls_of_slot(slot, tools, kinds, cut=cut)
     rescues.update(kind for kind in kinds if kind != "marked_name")  # a prefix is how such a call names a function
     return calls
 
 
 def _with_ids(calls: list[StreamCall], stream_id: str, rescues: Counter[str]) -> list[StreamCall]:
     """Return every call an id of its own: the provider's where it is usable, else one made from what is known."""
-    taken = {call.id for call in calls if call.id}
-    seen: set[str] = set()
+    taken_ids = {call.id for call in calls if call.id}
+    seen_ids: set[str] = set()
     result = []
     for place, call in enumerate(calls):
-        if call.id and call.id not in seen:
-            seen.add(call.id)
+        if call.id and call.id not in seen_ids:
+            seen_ids.add(call.id)
             result.append(call)
             continue
         rescues["duplicate_id" if call.id else "missing_id"] += 1
-        made = _made_id(f"{stream_id}\n{place}\n{call.name}\n{call.text}", taken)
-        taken.add(made)
-        result.append(attrs.evolve(call, id=made))
+        new_id = _new_id(f"{stream_id}\n{place}\n{call.name}\n{call.text}", taken_ids)
+        taken_ids.add(new_id)
+        result.append(attrs.evolve(call, id=new_id))
     return result
 
 
-def _made_id(text: str, taken: set[str]) -> str:
+def _new_id(text: str, taken_ids: set[str]) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    while digest[:_ID_LENGTH] in taken:
+    while digest[:_ID_LENGTH] in taken_ids:
         digest = hashlib.sha256(digest.encode()).hexdigest()
     return digest[:_ID_LENGTH]
 
@@ -210,26 +220,26 @@ def _finish(finish: str | None, calls: list[StreamCall], rescues: Counter[str]) 
     if finish == "tool_calls" and not calls:
         rescues["finish_without_calls"] += 1
         return "stop"
-    if calls and finish in _ENDED - {"tool_calls"}:
+    if calls and finish in _NORMAL_ENDS - {"tool_calls"}:
         rescues["finish_with_calls"] += 1
         return "tool_calls"
     return finish
 
 
-def _error(gathered: StreamState, calls: list[StreamCall]) -> StreamError | None:
-    if gathered.error is not None:
-        return gathered.error
-    if gathered.finish == "error":
+def _error(state: StreamState, calls: list[StreamCall]) -> StreamError | None:
+    if state.error is not None:
+        return state.error
+    if state.finish == "error":
         return StreamError("provider_error", "the provider ended the stream with the finish reason 'error'")
-    if gathered.finish is None:
+    if state.finish is None:
         return StreamError("interrupted", "the stream ended without a finish reason")
-    why = f"the finish reason is {gathered.finish_said}"
-    if gathered.finish.startswith(_MALFORMED):
+    why = f"the finish reason is {state.finish_said}"
+    if state.finish.startswith(_MALFORMED_PREFIX):
         return StreamError("malformed", f"the provider calls the answer malformed: {why}")
-    if not calls or gathered.finish in _ENDED:
+    if not calls or state.finish in _NORMAL_ENDS:
         return None
-    code, told = _NOT_ENDED.get(gathered.finish, ("unknown_end", "nobody knows whether the calls are whole"))
-    return StreamError(code, f"{told}: {why}")
+    code, message = _NOT_ENDED.get(state.finish, ("unknown_end", "nobody knows whether the calls are whole"))
+    return StreamError(code, f"{message}: {why}")
 
 
 #: Finish reasons after which no call is executed.
@@ -239,7 +249,7 @@ _NOT_ENDED = {
 }
 
 
-#: What a call written into the text begins with; from here on nothing is shown until the end.
+#: The beginnings of a call in the text; from here on nothing is shown until the end.
 _OPENERS = (
     "<tool_call", "<toolcall", "<function=", "<function name", "<function_call", "<invoke", "<minimax:", "<seed:", "<|tool_call",
     "<|python_tag|>", "[TOOL_CALLS]", "<\uff5ctool\u2581call", "</tool_call>", "</function_call>",
@@ -251,48 +261,48 @@ _FIRST = re.compile(r"[<\[]")
 
 
 class StreamText:
-    """Feed it pieces, show what it gives. Without offered tools all is given at once: nothing can be a call."""
+    """The text that can be shown, piece by piece. Without offered tools all of it is: nothing can be a call."""
 
-    __slots__ = ("_begun", "_held", "_holding", "_tools")
+    __slots__ = ("_has_begun", "_is_holding", "_kept_text", "_tools")
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._held = ""
-        self._begun = False
-        self._holding = False
+        self._kept_text = ""
+        self._has_begun = False
+        self._is_holding = False
 
     def feed(self, text: str) -> str:
         """Take the next piece, return what can be shown now."""
         if not self._tools:
             return text
-        if self._holding:
+        if self._is_holding:
             return ""
-        if self._begun and not self._held and "<" not in text and "[" not in text:
+        if self._has_begun and not self._kept_text and "<" not in text and "[" not in text:
             return text
-        text = self._held + text
-        self._held = ""
-        if not self._begun and not self._begins(text):
+        text = self._kept_text + text
+        self._kept_text = ""
+        if not self._has_begun and not self._begins(text):
             return ""
         return self._up_to_a_mark(text)
 
     def _begins(self, text: str) -> bool:
-        """Decide by its beginning whether a text may be nothing but a call; keep it while that is open."""
-        said = text.lstrip()
-        if said.startswith(("{", "[")) or FENCE_BEGIN.match(said):
-            self._holding = True
-        elif not said or (said.startswith("`") and "\n" not in said and "```".startswith(said[:3])):
-            self._held = text
+        """Decide by its beginning whether a text may be only a call; keep it while that is open."""
+        start = text.lstrip()
+        if start.startswith(("{", "[")) or FENCE_BEGIN.match(start):
+            self._is_holding = True
+        elif not start or (start.startswith("`") and "\n" not in start and "```".startswith(start[:3])):
+            self._kept_text = text
         else:
-            self._begun = True
-        return self._begun
+            self._has_begun = True
+        return self._has_begun
 
     def _up_to_a_mark(self, text: str) -> str:
         mark = _MARKS.search(text)
         if mark is None:
             safe = len(text) - _pending(text)
-            self._held = text[safe:]
+            self._kept_text = text[safe:]
             return text[:safe]
-        self._holding = True
+        self._is_holding = True
         return text[: mark.start()]
 
 
@@ -311,7 +321,7 @@ _DEEPEST = 3
 
 
 class StreamReconciler:
-    """Feed it the chunks of one stream, then ask for the result.
+    """Reads the chunks of one stream: `feed` them, then `finish`.
 
     `tools` are the tools that were offered: as the request has them, a mapping of names to JSON schemas, or names. Without
     them no call is looked for in the text. Only the first choice of a stream with several is read. With
@@ -319,111 +329,111 @@ class StreamReconciler:
     """
 
     def __init__(self, tools: object = (), *, text_calls: bool = True) -> None:
-        self._tools = offered(tools)
-        readable = self._tools if text_calls else offered(())
+        self._tools = read_tools(tools)
+        readable = self._tools if text_calls else read_tools(())
         self._slots = Slots(self._tools)
         self._display = StreamText(readable)
-        self._gathered = StreamState(self._slots, self._tools, readable)
-        self._speech = self._gathered.speech
+        self._state = StreamState(self._slots, self._tools, readable)
+        self._speech = self._state.speech
 
     def feed(self, chunk: object) -> str:
-        """Take the next chunk; return the text that can be shown now. Raises TypeError for what can be no chunk."""
+        """Take the next chunk; return the text that can be shown now. Raises TypeError for a value that cannot be a chunk."""
         if type(chunk) is dict:
             return self._feed(chunk)
         try:
             return "".join([self._feed(part) for part in _objects_of(chunk)])
         except _BadChunkError as error:
-            self._gathered.fail(StreamError("bad_chunk", str(error)))
+            self._state.fail(StreamError("bad_chunk", str(error)))
             return ""
 
     def fail(self, code: str, message: str) -> None:
-        """Say that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
+        """Record that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
 
         After the finish reason nothing of the answer can be missing: then that is no error.
         """
-        if not self._gathered.over:
-            self._gathered.fail(StreamError(code, message))
+        if not self._state.over:
+            self._state.fail(StreamError(code, message))
 
     def finish(self) -> StreamResult:
         """Return the result of all that was fed."""
-        return conclude(self._gathered)
+        return conclude(self._state)
 
     def _feed(self, chunk: Mapping[str, Any]) -> str:
-        gathered, shown = self._gathered, ""
+        state, text = self._state, ""
         choices = chunk.get("choices")
         if type(choices) is list:
             for choice in choices:
                 if isinstance(choice, dict) and not choice.get("index"):
-                    shown += self._choice(choice)
+                    text += self._choice(choice)
         elif "message" in chunk and "choices" not in chunk and isinstance(chunk["message"], dict):
-            shown = self._native(chunk)
+            text = self._native(chunk)
         if usage := chunk.get("usage"):
-            gathered.usage = usage if isinstance(usage, dict) else gathered.usage
-        if gathered.stream_id is None and isinstance(chunk.get("id"), str):
-            gathered.stream_id = chunk["id"]
-        if not gathered.model and isinstance(chunk.get("model"), str):
-            gathered.model = chunk["model"]
+            state.usage = usage if isinstance(usage, dict) else state.usage
+        if state.stream_id is None and isinstance(chunk.get("id"), str):
+            state.stream_id = chunk["id"]
+        if not state.model and isinstance(chunk.get("model"), str):
+            state.model = chunk["model"]
         if chunk.get("error") or chunk.get("object") == "error":
-            gathered.fail(_error_of(chunk))
-        return shown
+            state.fail(_error_of(chunk))
+        return text
 
     def _choice(self, choice: Mapping[str, Any]) -> str:
-        delta, shown = choice.get("delta"), ""
+        delta, text = choice.get("delta"), ""
         if delta:
-            shown = self._said(delta) if isinstance(delta, dict) else ""
+            text = self._take_message(delta) if isinstance(delta, dict) else ""
         elif isinstance(message := choice.get("message"), dict) and message:
-            self._gathered.kinds.add("message_for_delta")
-            shown = self._said(message, snapshot=True)
+            self._state.kinds.add("message_for_delta")
+            text = self._take_message(message, snapshot=True)
         if reason := choice.get("finish_reason"):
-            self._gathered.finished(reason)
+            self._state.take_finish(reason)
         if choice.get("error"):
-            self._gathered.fail(_error_of(choice))
-        return shown
+            self._state.fail(_error_of(choice))
+        return text
 
     def _native(self, chunk: Mapping[str, Any]) -> str:
         """Take a line of Ollama's own protocol: a message per line, each call whole, counts in the last line."""
-        shown = self._said(chunk["message"], whole=True)
+        text = self._take_message(chunk["message"], whole=True)
         if chunk.get("done"):
-            self._gathered.finished(chunk.get("done_reason") or "stop")
+            self._state.take_finish(chunk.get("done_reason") or "stop")
             counts = {"prompt_tokens": chunk.get("prompt_eval_count"), "completion_tokens": chunk.get("eval_count")}
-            self._gathered.usage = {name: count for name, count in counts.items() if count is not None} or None
-        return shown
+            self._state.usage = {name: count for name, count in counts.items() if count is not None} or None
+        return text
 
-    def _said(self, delta: Mapping[str, Any], *, whole: bool = False, snapshot: bool = False) -> str:
-        """Take what a delta, or a message, says."""
+    def _take_message(self, delta: Mapping[str, Any], *, whole: bool = False, snapshot: bool = False) -> str:
+        """Take a delta, or a message."""
         entries = delta.get("tool_calls")
         if entries:
-            self._gathered.over = False
+            self._state.over = False
             self._slots.take(entries if isinstance(entries, list) else [entries], whole=whole)
             if len(delta) == 1:  # the usual chunk of a call
                 return ""
         if len(delta) == 1 and "content" in delta:  # the usual chunk of a text
-            return self._answered(delta["content"], snapshot=snapshot)
+            return self._take_content(delta["content"], snapshot=snapshot)
         if legacy := delta.get("function_call"):
-            self._gathered.kinds.add("legacy_function_call")
+            self._state.kinds.add("legacy_function_call")
             self._slots.take([{"index": 0, "function": legacy}])
         if isinstance(extra := delta.get("extra_content"), dict):
             self._slots.attach({"extra_content": extra})
         for key in _REASONING_KEYS:
-            if isinstance(thought := delta.get(key), str) and thought:
-                self._gathered.reasoning.append(thought)
+            if isinstance(text := delta.get(key), str) and text:
+                self._state.reasoning.append(text)
                 break
-        return self._answered(delta.get("content"), snapshot=snapshot)
+        return self._take_content(delta.get("content"), snapshot=snapshot)
 
-    def _answered(self, content: object, *, snapshot: bool) -> str:
-        """Take what a content says."""
+    def _take_content(self, content: object, *, snapshot: bool) -> str:
+        """Take a content; return the text of it that can be shown."""
         if not content:
             return ""
         text = content if isinstance(content, str) else self._text_of(content)
-        gathered, speech = self._gathered, self._speech
-        gathered.over = False
+        state, speech = self._state, self._speech
+        state.over = False
         if snapshot:
-            text = gathered.grown(text)
-        gathered.content.append(text)
-        said = speech.feed(text)
+            text = state.new_part(text)
+        state.content.append(text)
+        piece = speech.feed(text)
         if speech.begins_anew:
-            self._display = StreamText(gathered.text_tools)
-        return self._display.feed(said) if said else ""
+            self._display = StreamText(state.text_tools)
+        return self._display.feed(piece) if piece else ""
 
     def _text_of(self, parts: object, depth: int = 0) -> str:
         """Return the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
@@ -432,18 +442,18 @@ class StreamReconciler:
             if isinstance(part, str):
                 texts.append(part)
             elif isinstance(part, dict):
-                thought = part.get("type") in _THOUGHT_PARTS
+                is_thought = part.get("type") in _THOUGHT_PARTS
                 text = next((part[key] for key in ("text", "thinking", "reasoning") if part.get(key)), "")
                 text = text if isinstance(text, str) else self._text_of(text, depth + 1)
-                (self._gathered.reasoning if thought else texts).append(text)
+                (self._state.reasoning if is_thought else texts).append(text)
         return "".join(texts)
 
 
 def reconcile_stream(chunks: Iterable[object], tools: object = ()) -> StreamResult:
-    """Turn a stream into tool calls, text, the reason why it ended, what is wrong with it, and what was mended.
+    """Turn a stream into tool calls, text, the reason why it ended, its error, and the rescues that it took.
 
     `chunks` are mappings, objects with `model_dump`, or JSON as text or bytes; `tools` are what was offered, as for
-    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is no chunk.
+    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is not a chunk.
     """
     reconciler = StreamReconciler(tools)
     for chunk in chunks:
@@ -454,18 +464,18 @@ def reconcile_stream(chunks: Iterable[object], tools: object = ()) -> StreamResu
 def _error_of(chunk: Mapping[str, Any]) -> StreamError:
     """Read an error that came in the stream: an object with message and code, or a text (Ollama)."""
     error = chunk.get("error")
-    told = error if isinstance(error, dict) else chunk
-    message = error if isinstance(error, str) else told.get("message")
-    status = next((told[key] for key in ("code", "status", "type") if isinstance(told.get(key), int | str)), None)
+    source = error if isinstance(error, dict) else chunk
+    message = error if isinstance(error, str) else source.get("message")
+    status = next((source[key] for key in ("code", "status", "type") if isinstance(source.get(key), int | str)), None)
     return StreamError("provider_error", str(message or "the provider sent an error without a message"), status)
 
 
-#: What lines of server-sent events begin with that say nothing here.
+#: The beginnings of lines of server-sent events that have no data.
 _SILENT = (":", "event:", "id:", "retry:")
 
 
 class _BadChunkError(ValueError):
-    """Raised for a chunk that is no JSON object; TypeError for a value that can be none."""
+    """Raised for a chunk that is not a JSON object; TypeError for a value that cannot be one."""
 
 
 def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
@@ -490,9 +500,9 @@ def _objects_of_text(text: str) -> Iterator[dict[str, Any]]:
         else:
             return
     for line in text.splitlines():
-        said = line.strip()
-        if said and not said.startswith(_SILENT):
-            yield from _objects_of_line(said.removeprefix("data:").strip())
+        content = line.strip()
+        if content and not content.startswith(_SILENT):
+            yield from _objects_of_line(content.removeprefix("data:").strip())
 
 
 def _objects_of_line(text: str) -> Iterator[dict[str, Any]]:
@@ -501,8 +511,8 @@ def _objects_of_line(text: str) -> Iterator[dict[str, Any]]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _BadChunkError(f"a piece of the stream is no JSON: {text[:80]!r}") from error
+        raise _BadChunkError(f"a piece of the stream is not valid JSON: {text[:80]!r}") from error
     for part in value if isinstance(value, list) else [value]:  # Gemini sends errors in a list
         if not isinstance(part, dict):
-            raise _BadChunkError(f"a piece of the stream is no JSON object: {text[:80]!r}")
+            raise _BadChunkError(f"a piece of the stream is not a JSON object: {text[:80]!r}")
         yield part

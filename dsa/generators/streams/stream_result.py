@@ -1,4 +1,4 @@
-"""What a stream of a model comes to: frozen values, and the names of all that was mended or found wrong on the way.
+"""The result of a model's stream: frozen values, and the names of its errors and rescues.
 
 Source: the stream shapes of public issue reports, which `tests/streams/` holds as data, each with its report.
 """
@@ -11,7 +11,7 @@ import attrs
 
 from dsa.immutable import immutable
 
-#: What servers say that answers took is up to this, or is nothing: a budget is a sum of it.
+#: The largest count or cost that is believed of a server: a budget is a sum of them.
 _MOST_COUNTED = 10**12
 
 
@@ -23,11 +23,11 @@ def count_in(value: object) -> int | None:
 
 
 #: Why a call must not be executed.
-TRUNCATED, INVALID, NAMELESS = "truncated_arguments", "invalid_arguments", "missing_name"
+TRUNCATED_ARGUMENTS, INVALID_ARGUMENTS, MISSING_NAME = "truncated_arguments", "invalid_arguments", "missing_name"
 CALL_ERRORS: dict[str, str] = {
-    TRUNCATED: "The arguments end before they are complete.",
-    INVALID: "The arguments are complete and no JSON object.",
-    NAMELESS: "No name came with the call.",
+    TRUNCATED_ARGUMENTS: "The arguments end before they are complete.",
+    INVALID_ARGUMENTS: "The arguments are complete and not a JSON object.",
+    MISSING_NAME: "No name came with the call.",
 }
 
 #: What may be wrong with a stream as a whole: then none of its calls is executable.
@@ -38,11 +38,11 @@ STREAM_ERRORS: dict[str, str] = {
     "malformed": "The provider calls the answer malformed.",
     "unknown_end": "There is a call, and a finish reason that nobody knows.",
     "provider_error": "The provider sent an error, or the finish reason `error`.",
-    "bad_chunk": "A piece of the stream is no JSON object.",
+    "bad_chunk": "A piece of the stream is not a JSON object.",
     "timeout": "Nothing came for longer than the time limit.",
 }
 
-#: Every way in which a stream is mended. `rescues` counts the calls it happened to; once for what is not of a call.
+#: Every way in which a stream is repaired. `rescues` counts the calls it happened to; once for what is not of a call.
 RESCUES: dict[str, str] = {
     "null_id": "An id was the text `null` or `None`; it is read as none.",
     "missing_id": "No id came; one was made.",
@@ -117,7 +117,7 @@ class StreamError:
 
 @attrs.frozen(field_transformer=immutable)
 class StreamResult:
-    """A whole stream: calls in the order in which they began, the text, why it ended, what is wrong, what was mended.
+    """A whole stream: calls in the order in which they began, the text, why it ended, the error, the rescues.
 
     `finish_reason` is None when none came. `rescues` counts by kind (RESCUES). `usage` is the provider's own, as it came;
     `model` is the one that it says has answered.

@@ -1,15 +1,14 @@
-"""Calls written as JSON: `{"name": .., "arguments": ..}` and the other ways in which models spell that.
+"""Text calls: calls that a model wrote into its text, found and taken out.
 
-Takes JSON values, gives calls of offered tools. The description of a tool is no call, though it has its name.
-
-Calls that a model wrote into its text, found and taken out.
-
-Takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
+`recover` takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
 mark counts only when it is the whole text. So an explanation of how calls are written stays an explanation.
 
-Models write calls in several formats: tags and special tokens, each below with who writes so. A format is a pattern that opens a call and a
-function that reads on from there. It gives what it found and where that ends, or None when nothing of it stands there. A text is never
-looked through again from a later opener once a format has read to its end, so that the cost stays linear.
+Models write calls in several formats: tags and special tokens, each below with the models that write it. A format is a pattern that opens a
+call and a function that reads on from there; it returns the calls and where they end, or None when there is none of its calls. A text is
+never read again from a later opener once a format has read to its end, so that the cost stays linear.
+
+Calls as JSON are `{"name": .., "arguments": ..}` and the other spellings of that. The description of a tool is not a call, though it has its
+name.
 """
 
 import re
@@ -19,17 +18,17 @@ from typing import Any
 import attrs
 
 from dsa.generators.streams.offered_tools import Tools, read_object, read_value
-from dsa.generators.streams.stream_result import INVALID, TRUNCATED
+from dsa.generators.streams.stream_result import INVALID_ARGUMENTS, TRUNCATED_ARGUMENTS
 from dsa.runtime.speech import end_of_value
 
 _NAME_KEYS = ("name", "tool_name", "tool", "function")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "params")
-_NAMED = re.compile(r'["\'](?:name|tool_name|tool|function)["\']\s*:\s*["\']([^"\'\s]+)["\']')
+_NAME_FIELD = re.compile(r'["\'](?:name|tool_name|tool|function)["\']\s*:\s*["\']([^"\'\s]+)["\']')
 
 
 @attrs.frozen
 class TextCall:
-    """A call found in a text; `arguments` is None where `error` says why. `kinds` are the rescues beside the finding."""
+    """A call found in a text; `arguments` is None where `error` says why. `kinds` are the other rescues."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -44,32 +43,32 @@ def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, 
 
     `bare` says that nothing but its form marks it as a call: then it must have arguments.
     """
-    reading = read_value(text)
-    if not reading.json:
-        return None if bare else _unreadable(text, tools, INVALID)
-    value = reading.value
+    result = read_value(text)
+    if not result.json:
+        return None if bare else _unreadable(text, tools, INVALID_ARGUMENTS)
+    value = result.value
     if isinstance(value, Mapping) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
-    found = [_call_of(part, tools, bare=bare) for part in (value if isinstance(value, list) else [value])]
-    calls = tuple(attrs.evolve(call, kinds=(*reading.rescues, *call.kinds)) for call in found if call is not None)
-    return calls if calls and len(calls) == len(found) else None
+    parts = [_call_of(part, tools, bare=bare) for part in (value if isinstance(value, list) else [value])]
+    calls = tuple(attrs.evolve(call, kinds=(*result.rescues, *call.kinds)) for call in parts if call is not None)
+    return calls if calls and len(calls) == len(parts) else None
 
 
 def cut_call(text: str, tools: Tools) -> tuple[TextCall, ...] | None:
-    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or not yet said."""
-    return _unreadable(text, tools, TRUNCATED)
+    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or is not there yet."""
+    return _unreadable(text, tools, TRUNCATED_ARGUMENTS)
 
 
 def call_of_text(name: str, text: str, *, given_id: str | None = None) -> TextCall:
     """Return a call from its name and the text of its arguments."""
-    reading = read_object(text)
-    error = None if reading.value is not None else INVALID
-    return TextCall(name, reading.value, error, given_id, text, reading.rescues)
+    result = read_object(text)
+    error = None if result.value is not None else INVALID_ARGUMENTS
+    return TextCall(name, result.value, error, given_id, text, result.rescues)
 
 
 def _unreadable(text: str, tools: Tools, error: str) -> tuple[TextCall, ...] | None:
-    named = _NAMED.search(text)
-    return (TextCall(named[1], None, error, text=text),) if named and named[1] in tools else None
+    match = _NAME_FIELD.search(text)
+    return (TextCall(match[1], None, error, text=text),) if match and match[1] in tools else None
 
 
 def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noqa: ANN401  # JSON of any kind
@@ -79,7 +78,7 @@ def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noq
     if isinstance(inner, Mapping):
         return _call_of({**inner, "id": value.get("id")}, tools, bare=bare)
     name: str | None = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
-    name = name and tools.meant(name)
+    name = name and tools.resolve_name(name)
     if name is None or name not in tools or _describes(value):
         return None
     key = next((key for key in _ARGUMENT_KEYS if key in value), None)
@@ -93,7 +92,7 @@ def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noq
         return TextCall(name, {}, id=given_id)
     if isinstance(arguments, dict):
         return TextCall(name, arguments, id=given_id)
-    return TextCall(name, None, INVALID, given_id, str(arguments))
+    return TextCall(name, None, INVALID_ARGUMENTS, given_id, str(arguments))
 
 
 def _describes(value: Mapping[str, Any]) -> bool:
@@ -106,7 +105,7 @@ def _describes(value: Mapping[str, Any]) -> bool:
 _NAME = r"[\w.:/\-]+"
 _SPACE = re.compile(r"\s*+")
 _BETWEEN = re.compile(r"[\s;,]*+")
-#: What may stand after calls and says nothing itself.
+#: The closing tags that may follow calls.
 CLOSERS = (
     r"</(?:\w+:)?tool_?calls?>|</function_calls?>|</(?:function|invoke)>|<\|tool_call(?:s_section)?_end\|>|<tool_call\|>"
     r"|<\|/tool_call\|>|<\|e[om][tm]_id\|>|<\uff5ctool\u2581calls?\u2581end\uff5c>|\[/TOOL_CALLS\]"
@@ -115,16 +114,16 @@ CLOSERS = (
 
 @attrs.frozen
 class CallText:
-    """What is read: the text, the tools that were offered, whether the model had said all it wanted to."""
+    """The text to read, the tools that were offered, whether the model came to its end."""
 
     text: str
     tools: Tools
-    ended: bool = True
+    has_ended: bool = True
 
     def skip(self, position: int, pattern: re.Pattern[str] = _SPACE) -> int:
         """Return where the pattern ends that stands here, or here when it does not."""
-        found = pattern.match(self.text, position)
-        return found.end() if found else position
+        match = pattern.match(self.text, position)
+        return match.end() if match else position
 
 
 @attrs.frozen
@@ -156,7 +155,7 @@ def json_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
 
 
 def only_around(_source: CallText, _opener: re.Match[str]) -> None:
-    """Read nothing: what opens here stands around calls, and is known so that it is taken out with them."""
+    """Read nothing: this tag stands around calls, and is known so that it is taken out with them."""
 
 
 def _arguments(source: CallText, name: str, position: int, given_id: str | None = None) -> TextMatch | None:
@@ -166,16 +165,16 @@ def _arguments(source: CallText, name: str, position: int, given_id: str | None 
         return None
     end = end_of_value(source.text, position)
     if end is None:
-        cut = TextCall(name, None, TRUNCATED, given_id, source.text[position:])
+        cut = TextCall(name, None, TRUNCATED_ARGUMENTS, given_id, source.text[position:])
         return TextMatch((cut,), len(source.text))
     return TextMatch((call_of_text(name, source.text[position:end], given_id=given_id),), end)
 
 
 _PARAMETER = re.compile(r"\s*<param(?:eter)?(?:=|\s+name\s*=)\s*[\"']?([^\"'>\s]+)[\"']?[^>]*>")
-_CLOSED = re.compile(
+_CLOSED_VALUE = re.compile(
     r"(.*?)</param(?:eter)?>(?=\s*+(?:<param|</(?:function|invoke)>|</(?:\w+:)?tool_?call>|\Z))", re.DOTALL
 )
-_UNCLOSED = re.compile(r"(.*?)(?=\n[ \t]*<param(?:eter)?[\s=]|\n?</(?:function|invoke)>)", re.DOTALL)
+_OPEN_VALUE = re.compile(r"(.*?)(?=\n[ \t]*<param(?:eter)?[\s=]|\n?</(?:function|invoke)>)", re.DOTALL)
 _INNER = re.compile(r"^[ \t]*<param(?:eter)?(?:=|\s+name\s*=)\s*[\"']?([^\"'>\s]+)", re.MULTILINE)
 _END = re.compile(r"\s*</(?:function|invoke)>")
 _NEXT = re.compile(r"<function[=\s]|<invoke\s|\Z")
@@ -187,23 +186,23 @@ def parameters_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | No
     name = opener["name"]
     if name not in source.tools:
         return None
-    if found := _arguments(source, name, opener.end()):
-        return attrs.evolve(found, end=source.skip(found.end, _END))
+    if match := _arguments(source, name, opener.end()):
+        return attrs.evolve(match, end=source.skip(match.end, _END))
     following = _NEXT.search(source.text, opener.end())
-    closed = source.text.find("</param", opener.end(), following.start() if following else -1) >= 0
+    is_closed = source.text.find("</param", opener.end(), following.start() if following else -1) >= 0
     values: dict[str, str] = {}
     position = opener.end()
-    while begun := _PARAMETER.match(source.text, position):
-        value = (_CLOSED if closed else _UNCLOSED).match(source.text, begun.end())
+    while tag := _PARAMETER.match(source.text, position):
+        value = (_CLOSED_VALUE if is_closed else _OPEN_VALUE).match(source.text, tag.end())
         if value is None:
             return _cut(source, name, opener)
-        values[begun[1]] = _unwrapped(value[1])
+        values[tag[1]] = _strip_breaks(value[1])
         position = value.end()
     end = _END.match(source.text, position)
     position = end.end() if end else position
-    if not (end and closed) and not _OVER.match(source.text, position):
+    if not (end and is_closed) and not _OVER.match(source.text, position):
         return None
-    if not end and not source.ended:  # further parameters may have been to come
+    if not end and not source.has_ended:  # further parameters may have been to come
         return _cut(source, name, opener)
     if not end and not values:
         return None
@@ -212,20 +211,24 @@ def parameters_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | No
 
 def _call(source: CallText, name: str, values: dict[str, str], text: str) -> TextCall:
     """Return a call of values, unless one has run into the next, because its end was forgotten."""
-    known = source.tools.parameters(name)
-    for given, value in values.items():
-        if any(inner[1] in known and inner[1] not in values for inner in _INNER.finditer(value)):
-            return TextCall(name, None, INVALID, text=f"{given}: {value}")
-    return TextCall(name, {given: source.tools.typed(name, given, value) for given, value in values.items()}, text=text)
+    parameters = source.tools.parameters(name)
+    for parameter, value in values.items():
+        if any(inner[1] in parameters and inner[1] not in values for inner in _INNER.finditer(value)):
+            return TextCall(name, None, INVALID_ARGUMENTS, text=f"{parameter}: {value}")
+    return TextCall(
+        name,
+        {parameter: source.tools.parse_value(name, parameter, value) for parameter, value in values.items()},
+        text=text,
+    )
 
 
 def _cut(source: CallText, name: str, opener: re.Match[str]) -> TextMatch:
-    cut = TextCall(name, None, TRUNCATED, text=source.text[opener.start() :])
+    cut = TextCall(name, None, TRUNCATED_ARGUMENTS, text=source.text[opener.start() :])
     return TextMatch((cut,), len(source.text))
 
 
-def _unwrapped(value: str) -> str:
-    """Take off the line breaks that set a value apart from its tags."""
+def _strip_breaks(value: str) -> str:
+    """Remove the line breaks between a value and its tags."""
     return value.removeprefix("\n").removesuffix("\n")
 
 
@@ -238,23 +241,27 @@ _ELEMENT_END = re.compile(r"\s*</[\w.:/\-]+>")
 
 
 def tool_call_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
-    """Read what stands in a tag of a call: JSON, `<name>`, the tool's own tag, or GLM's keys and values."""
-    if found := json_in_tag(source, opener):
-        return found
+    """Read the content of a tag of a call: JSON, `<name>`, the tool's own tag, or GLM's keys and values."""
+    if match := json_in_tag(source, opener):
+        return match
     for pattern in (_ELEMENT_NAME, _ELEMENT):
-        named = pattern.match(source.text, opener.end())
-        if named and named[1] in source.tools and (found := _arguments(source, named[1], named.end())):
-            return attrs.evolve(found, end=source.skip(found.end, _ELEMENT_END))
-    named = _GLM_NAME.match(source.text, opener.end())
-    if named is None or named[1] not in source.tools:
+        name_match = pattern.match(source.text, opener.end())
+        if (
+            name_match
+            and name_match[1] in source.tools
+            and (match := _arguments(source, name_match[1], name_match.end()))
+        ):
+            return attrs.evolve(match, end=source.skip(match.end, _ELEMENT_END))
+    name_match = _GLM_NAME.match(source.text, opener.end())
+    if name_match is None or name_match[1] not in source.tools:
         return None
-    values, position = {}, named.end()
+    values, position = {}, name_match.end()
     while pair := _GLM_PAIR.match(source.text, position):
-        values[pair[1].strip()] = source.tools.typed(named[1], pair[1].strip(), _unwrapped(pair[2]))
+        values[pair[1].strip()] = source.tools.parse_value(name_match[1], pair[1].strip(), _strip_breaks(pair[2]))
         position = pair.end()
     if end := _GLM_END.match(source.text, position):
-        return TextMatch((TextCall(named[1], values, text=source.text[opener.start() : end.end()]),), end.end())
-    return _cut(source, named[1], opener)
+        return TextMatch((TextCall(name_match[1], values, text=source.text[opener.start() : end.end()]),), end.end())
+    return _cut(source, name_match[1], opener)
 
 
 _KIMI = re.compile(rf"\s*((?:functions\.)?({_NAME}?)(?::\d+)?)\s*<\|tool_call_argument_begin\|>")
@@ -263,11 +270,11 @@ _KIMI_END = re.compile(r"\s*<\|tool_call_end\|>")
 
 def kimi(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>`; the id is kept as it is."""
-    named = _KIMI.match(source.text, opener.end())
-    if named is None or named[2] not in source.tools:
+    name_match = _KIMI.match(source.text, opener.end())
+    if name_match is None or name_match[2] not in source.tools:
         return None
-    found = _arguments(source, named[2], named.end(), named[1] if ":" in named[1] else None)
-    return found and attrs.evolve(found, end=source.skip(found.end, _KIMI_END))
+    match = _arguments(source, name_match[2], name_match.end(), name_match[1] if ":" in name_match[1] else None)
+    return match and attrs.evolve(match, end=source.skip(match.end, _KIMI_END))
 
 
 _MISTRAL = re.compile(rf"\s*({_NAME}?)\s*(?:\[CALL_ID\]\s*([^\[\s]+)\s*)?(?:\[ARGS\]\s*)?(?=\{{)")
@@ -275,9 +282,13 @@ _MISTRAL = re.compile(rf"\s*({_NAME}?)\s*(?:\[CALL_ID\]\s*([^\[\s]+)\s*)?(?:\[AR
 
 def mistral(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read `[TOOL_CALLS]` with a list of calls, or with `f[ARGS]{..}`, `f[CALL_ID]9[ARGS]{..}`, `f{..}`."""
-    named = _MISTRAL.match(source.text, opener.end())
-    if named and named[1]:
-        return _arguments(source, named[1], named.end(), named[2]) if named[1] in source.tools else None
+    name_match = _MISTRAL.match(source.text, opener.end())
+    if name_match and name_match[1]:
+        return (
+            _arguments(source, name_match[1], name_match.end(), name_match[2])
+            if name_match[1] in source.tools
+            else None
+        )
     return json_in_tag(source, opener)
 
 
@@ -289,11 +300,11 @@ _DEEPSEEK_END = re.compile(r"\s*(?:```)?\s*<\uff5ctool\u2581call\u2581end\uff5c>
 
 def deepseek(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read a name, its separator and JSON between DeepSeek's tokens; also the older form, `function`, name and a fence."""
-    named = _DEEPSEEK.match(source.text, opener.end())
-    if named is None or named[1] not in source.tools:
+    name_match = _DEEPSEEK.match(source.text, opener.end())
+    if name_match is None or name_match[1] not in source.tools:
         return None
-    found = _arguments(source, named[1], named.end())
-    return found and attrs.evolve(found, end=source.skip(found.end, _DEEPSEEK_END))
+    match = _arguments(source, name_match[1], name_match.end())
+    return match and attrs.evolve(match, end=source.skip(match.end, _DEEPSEEK_END))
 
 
 #: Every format: what opens it, and what reads it.
@@ -325,9 +336,9 @@ _MARKS = re.compile(
 )
 #: A fence that may hold a call: of no language, or of one in which calls are written.
 FENCE_BEGIN = re.compile(r"```(?:json|jsonc|xml|tool_calls?|tool_code|toolcall)?[ ]*\n")
-_UNOPENED = ("</tool_call>", "</function_call>")
+_CLOSING_TAGS = ("</tool_call>", "</function_call>")
 _LINE_WITH_BRACE = re.compile(r"(?:\A\s*+|\n[ \t]*+)(?=\{)")
-_DANGLING = re.compile(
+_DANGLING_MARK = re.compile(
     r"(?:<(?:\w+:)?tool_?calls?>?|<function(?:_calls?)?[=>]?|<invoke|<\|?tool_call\|?>?|<\|python_tag\|>|\[TOOL_CALLS\])\s*\Z"
 )
 _SEPARATORS = re.compile(r"[\s;,]*+")
@@ -341,20 +352,20 @@ class RecoveredCalls:
     rest: str
 
 
-def recover(text: str, tools: Tools, *, ended: bool) -> RecoveredCalls:
-    """Find the calls in a text; `ended` says that the model had said all it wanted to."""
+def recover(text: str, tools: Tools, *, has_ended: bool) -> RecoveredCalls:
+    """Find the calls in a text; `has_ended` says that the model came to its end."""
     if not tools:
         return RecoveredCalls((), text)
     if bare := _whole(text.strip(), tools):
         return RecoveredCalls(bare, "")
-    recovered = _walked(CallText(_unfenced(text), tools, ended))
-    return recovered if recovered.calls else RecoveredCalls((), text)
+    result = _walk(CallText(_open_fence(text), tools, has_ended))
+    return result if result.calls else RecoveredCalls((), text)
 
 
 def without_markers(text: str, tools: Tools) -> str:
-    """Take out of a text what belongs to calls that were also sent properly: whole ones, and what is left of their marks."""
-    rest = recover(text, tools, ended=True).rest
-    return _DANGLING.sub("", rest).rstrip() if _DANGLING.search(rest) else rest
+    """Take out of a text the calls that were also sent properly: whole ones, and what is left of their marks."""
+    rest = recover(text, tools, has_ended=True).rest
+    return _DANGLING_MARK.sub("", rest).rstrip() if _DANGLING_MARK.search(rest) else rest
 
 
 _MOST_LOOKED_AT, _NEAR = 20, 400
@@ -363,13 +374,13 @@ _ARGUMENTS_KEY = re.compile(r"""["'](?:arguments|parameters|args|input|params)["
 
 
 def misplaced_call(text: str, tools: Tools) -> str:
-    """Return the tool that a text without calls seems to call all the same, in a way that nobody can read; empty where it does not.
+    """Return the tool that a text without calls seems to call all the same, in a form that cannot be read; empty where it does not.
 
     A tag of a call outside of code, or a JSON object with the name of a tool and arguments. One in a fence with text behind it is an example.
     """
     if not tools:
         return ""
-    body = _unfenced(text)
+    body = _open_fence(text)
     position = 0
     while mark := _MARKS.search(body, position):
         if mark["opener"] and (name := _near(body[mark.start() : mark.start() + _NEAR], tools)):
@@ -377,12 +388,12 @@ def misplaced_call(text: str, tools: Tools) -> str:
         position = _after_code(body, mark) if mark["fence"] or mark["code"] else mark.end()
     position = 0
     for _ in range(_MOST_LOOKED_AT):
-        begun = _CALL_LIKE.search(text, position)
-        if begun is None:
+        match = _CALL_LIKE.search(text, position)
+        if match is None:
             break
-        position = end_of_value(text, begun.start()) or len(text)
-        name = _called(text[begun.start() : position], tools)
-        if name and not _is_example(text, begun.start(), position):
+        position = end_of_value(text, match.start()) or len(text)
+        name = _called_tool(text[match.start() : position], tools)
+        if name and not _is_example(text, match.start(), position):
             return name
     return ""
 
@@ -391,7 +402,7 @@ def _near(text: str, tools: Tools) -> str:
     return next((name for name in tools.schemas if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)), "")
 
 
-def _called(text: str, tools: Tools) -> str:
+def _called_tool(text: str, tools: Tools) -> str:
     """Return the tool that a JSON text, whole or not, names beside arguments; empty for what is no call of one."""
     if calls := calls_in(text, tools, bare=True):
         return calls[0].name
@@ -411,14 +422,14 @@ def _is_example(text: str, start: int, end: int) -> bool:
     return False
 
 
-def _unfenced(text: str) -> str:
-    """Open a fence that is around all that is said: a call that stands in it is meant."""
-    body = _fenced(text.strip())
+def _open_fence(text: str) -> str:
+    """Return the content of a fence around the whole text, if it has a call: that one is meant."""
+    body = _fence_body(text.strip())
     return body if body is not None and _MARKS.search(body) else text
 
 
-def _fenced(text: str) -> str | None:
-    """Return what stands in the one fence that a text is; None for all else."""
+def _fence_body(text: str) -> str | None:
+    """Return the content of a text that is one fence; None for all else."""
     begin = FENCE_BEGIN.match(text)
     if begin is None or not text.endswith("```") or begin.end() > len(text) - 3:
         return None
@@ -431,18 +442,18 @@ def _fenced(text: str) -> str | None:
 
 def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
     """Return the calls that a text is, bare or in one fence, also with the end of a tag that nothing opened."""
-    body = _fenced(text) or text
-    marked = body.endswith(_UNOPENED)
-    while body.endswith(_UNOPENED):
+    body = _fence_body(text) or text
+    has_closing_tag = body.endswith(_CLOSING_TAGS)
+    while body.endswith(_CLOSING_TAGS):
         body = body[: body.rindex("</")].rstrip()
     calls: list[TextCall] = []
     position = 0
     while body[position : position + 1] in {"{", "["}:
         end = end_of_value(body, position)
-        found = calls_in(body[position:end], tools, bare=not marked) if end else None
-        if not end or found is None:
+        part = calls_in(body[position:end], tools, bare=not has_closing_tag) if end else None
+        if not end or part is None:
             return ()
-        calls += found
+        calls += part
         between = _SEPARATORS.match(body, end)
         position = between.end() if between else end
     return tuple(calls) if position == len(body) else ()
@@ -451,33 +462,39 @@ def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
 # -- calls among other text ----------------------------------------------------------------------------------------
 
 
-def _walked(source: CallText) -> RecoveredCalls:
+def _walk(source: CallText) -> RecoveredCalls:
     """Go through a text from mark to mark."""
     text = source.text
     calls: list[TextCall] = []
-    kept: list[str] = []
-    position = shown = since = 0  # where to look on, what is kept so far, where JSON without an opener may begin
-    wrapped = -1  # where tags begin that stand right before
+    parts: list[str] = []
+    position = parts_end = since = 0  # where to look on, what is kept so far, where JSON without an opener may begin
+    wrapper_begin = -1  # where tags begin that stand right before
     while mark := _MARKS.search(text, position):
         if text[position : mark.start()].strip():
-            wrapped = -1
+            wrapper_begin = -1
         if mark["fence"] or mark["code"]:
-            position, wrapped = _after_code(text, mark), -1
+            position, wrapper_begin = _after_code(text, mark), -1
             continue
-        found = _read(source, mark) if mark["opener"] else _unopened(source, since, mark)
-        position = found.end if found else mark.end()
-        if found and found.calls:
-            begin = found.begin if found.begin is not None else wrapped if wrapped >= shown else mark.start()
-            calls += found.calls
-            kept.append(text[shown:begin])
-            after = _AFTER.match(text, found.end)
-            position = shown = since = after.end() if after else found.end
+        match = _read(source, mark) if mark["opener"] else _read_unopened(source, since, mark)
+        position = match.end if match else mark.end()
+        if match and match.calls:
+            begin = (
+                match.begin
+                if match.begin is not None
+                else wrapper_begin
+                if wrapper_begin >= parts_end
+                else mark.start()
+            )
+            calls += match.calls
+            parts.append(text[parts_end:begin])
+            after = _AFTER.match(text, match.end)
+            position = parts_end = since = after.end() if after else match.end
         elif mark["closer"]:
             since = position
-        wrapped = -1 if found else mark.start() if wrapped < 0 else wrapped
+        wrapper_begin = -1 if match else mark.start() if wrapper_begin < 0 else wrapper_begin
     if not calls:
         return RecoveredCalls((), text)
-    return RecoveredCalls(tuple(calls), ("".join(kept) + text[shown:]).strip())
+    return RecoveredCalls(tuple(calls), ("".join(parts) + text[parts_end:]).strip())
 
 
 def _read(source: CallText, mark: re.Match[str]) -> TextMatch | None:
@@ -489,14 +506,14 @@ def _after_code(text: str, mark: re.Match[str]) -> int:
     """Return where code ends: a fence at one like it, or never; backticks at as many of them on their line, or at once."""
     if mark["fence"]:
         fence = mark["fence"].strip()
-        closing = re.compile(rf"^[ ]{{0,3}}{re.escape(fence)}[ ]*$", re.MULTILINE).search(text, mark.end())
-        return closing.end() if closing else len(text)
+        match = re.compile(rf"^[ ]{{0,3}}{re.escape(fence)}[ ]*$", re.MULTILINE).search(text, mark.end())
+        return match.end() if match else len(text)
     line_end = text.find("\n", mark.end())
     closing_at = text.find(mark["code"], mark.end(), line_end if line_end >= 0 else len(text))
     return closing_at + len(mark["code"]) if closing_at >= 0 else mark.end()
 
 
-def _unopened(source: CallText, since: int, closer: re.Match[str]) -> TextMatch | None:
+def _read_unopened(source: CallText, since: int, closer: re.Match[str]) -> TextMatch | None:
     """Read the JSON that stands before the end of a tag which nothing opened."""
     before = source.text[since : closer.start()]
     brace = _LINE_WITH_BRACE.search(before)

@@ -1,11 +1,11 @@
-"""A disk that forgets: what was written and not synced may be gone, in part or whole, after a power cut.
+"""The simulated disk and a `RunStore` on it: what was written and not synced may be lost, in part or whole, after a power cut.
 
-Takes bytes, keeps one file for each run. A process that is killed loses nothing of what it has written; a machine that loses power does.
+`File` is one run's file. A process that is killed loses nothing of what it has written; a machine that loses power does.
 
-A `RunStore` on the simulated disk: the real lines, chain and epochs, in frames that say whether they are whole.
-
-An append is one frame and one sync. What a crash left of a frame that was never synced is cut off when the run is next held; a frame
-that is not what was written and has a good one behind it is damage. There are no lists of runs here and no inbox, so summaries are not kept. Others are told of every stage of an append, and may end it there.
+`DiskStore` has the real lines, chain and epochs, in frames that say whether they are whole. An append is one frame and one sync. When
+the run is next held, it cuts off what a crash left of a frame that was never synced; a frame that is not what was written, and has a good
+one behind it, is damage. There are no lists of runs here and no inbox, so summaries are not stored. An `Owner` hears of every stage of an append, and may
+end it there.
 """
 
 import json
@@ -38,49 +38,49 @@ _SECTOR = 64
 class File:
     """One file: its bytes as every process sees them, and how many of them are on the disk for good.
 
-    `read` is what somebody has read of it; it is forgotten when a byte becomes another one, and not when more are written.
+    `read` is what was read of it; it is dropped when a byte changes, not when more are written.
     """
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self.synced = 0
+        self.synced_length = 0
         self.read: Any = None
 
     def write(self, data: bytes) -> None:
-        """Write at the end. Nobody may rely on it before it was synced."""
+        """Write at the end. It may be lost until it is synced."""
         self.content += data
 
     def sync(self) -> None:
-        """Have everything on the disk for good."""
-        self.synced = len(self.content)
+        """Write everything to the disk for good."""
+        self.synced_length = len(self.content)
 
     def cut(self, length: int) -> None:
-        """Leave off what stands behind a length."""
+        """Cut off what is after a length."""
         if length < len(self.content):
             del self.content[length:]
-            self.synced = min(self.synced, length)
+            self.synced_length = min(self.synced_length, length)
             self.read = None
 
     def lose_power(self, chance: Chance) -> None:
         """Lose, tear or keep what was not synced; then what is there is on the disk."""
-        torn = self.content[self.synced :]
-        if torn:
+        tail = self.content[self.synced_length :]
+        if tail:
             match chance.below(4, "power"):
                 case 0:
-                    torn.clear()
+                    tail.clear()
                 case 1:
-                    del torn[chance.below(len(torn), "torn") :]
-                case 2:  # a later sector came before an earlier one
-                    at = _SECTOR * chance.below(1 + len(torn) // _SECTOR, "sector")
-                    torn[at : at + _SECTOR] = bytes(len(torn[at : at + _SECTOR]))
+                    del tail[chance.below(len(tail), "torn") :]
+                case 2:  # a later sector was written before an earlier one
+                    at = _SECTOR * chance.below(1 + len(tail) // _SECTOR, "sector")
+                    tail[at : at + _SECTOR] = bytes(len(tail[at : at + _SECTOR]))
                 case _:  # everything was written back in time
                     pass
-            self.content[self.synced :] = torn
+            self.content[self.synced_length :] = tail
             self.read = None
         self.sync()
 
     def flip(self, at: int) -> None:
-        """Change one byte, as disks do; once more changes it back."""
+        """Change one byte, as disks do; a second call changes it back."""
         self.content[at] ^= 0x10
         self.read = None
 
@@ -103,25 +103,25 @@ class Owner(Protocol):
     def may_release(self) -> bool:
         """Return whether it lives and its store has not failed."""
 
-    def before(self, entries: Sequence[Entry]) -> None:
+    def before_write(self, entries: Sequence[Entry]) -> None:
         """Entries are about to be written; none of them is."""
 
-    def refused(self) -> None:
-        """Somebody else holds the run: this process is told so."""
+    def on_refusal(self) -> None:
+        """Another process holds the run."""
 
-    def unsynced(self, entries: Sequence[Entry]) -> None:
+    def after_write(self, entries: Sequence[Entry]) -> None:
         """They are written and not synced."""
 
-    def durable(self, epoch: int, entries: Sequence[Entry]) -> None:
-        """They are on the disk for good: whoever wrote them is about to hear of it."""
+    def after_sync(self, epoch: int, entries: Sequence[Entry]) -> None:
+        """They are on the disk for good, and the writer is about to go on."""
 
-    def holding(self, stage: Stage, epoch: int) -> None:
+    def on_hold(self, stage: Stage, epoch: int) -> None:
         """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
 
-    def held(self, recorded: StoredRun) -> None:
-        """The run is held and read: whoever asked for it is about to go on with it."""
+    def on_run_read(self, stored_run: StoredRun) -> None:
+        """The run is held and read, and its holder is about to go on with it."""
 
-    def releasing(self, stage: Stage) -> None:
+    def on_release(self, stage: Stage) -> None:
         """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
 
 
@@ -129,7 +129,7 @@ class Owner(Protocol):
 class Contents:
     """What a file holds: text, entries and their lines' chain as read; how much of it is sound.
 
-    Who writes a whole frame behind it goes on with it, so that the frame need not be verified while nobody has touched it: `unread` are its lines.
+    A writer adds its own frames, which need not be verified while nobody has touched the file: `unread` are their lines.
     """
 
     text: str = ""
@@ -141,13 +141,13 @@ class Contents:
     unread: list[str] = attrs.field(factory=list)
 
     def read_lines(self) -> None:
-        """Read the lines that nobody has read."""
+        """Read the lines in `unread`."""
         self.entries += map(_entry, self.unread)
         self.unread.clear()
 
 
 class DiskStore:
-    """The store as one process has it open. `is_alive` tells whether a holder lives."""
+    """The store as one process has it open. `is_alive` says whether a holder lives."""
 
     def __init__(self, files: dict[str, File], owner: Owner, is_alive: Callable[[str], bool]) -> None:
         self._files, self._owner, self._is_alive = files, owner, is_alive
@@ -157,7 +157,7 @@ class DiskStore:
         file = self._files.setdefault(run, File())
         if file.content and contents(run, file) is not None:
             raise StoreError("there is a run of that id already")
-        self._owner.before(entries)
+        self._owner.before_write(entries)
         file.cut(0)
         link = _first_link(run, text)
         file.read = Contents(text, link, 1, self._owner.name)
@@ -169,39 +169,39 @@ class DiskStore:
         self, run: str, *, take: bool = False, snapshot: StoredRun | None = None  # noqa: ARG002  (all is read)
     ) -> tuple["DiskJournal", StoredRun]:  # fmt: skip
         """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
-        file, found = self._found(run)
-        if found.holder is not None and self._is_alive(found.holder) and not take:
-            raise HeldError(run, found.holder)
-        epoch = found.epoch + 1
-        self._owner.holding("before", epoch)
-        file.cut(found.length)
-        file.sync()  # nothing is built upon what may be gone
+        file, current = self._read_file(run)
+        if current.holder is not None and self._is_alive(current.holder) and not take:
+            raise HeldError(run, current.holder)
+        epoch = current.epoch + 1
+        self._owner.on_hold("before", epoch)
+        file.cut(current.length)
+        file.sync()  # nothing may be built upon what can be lost
         file.write(_frame(f"hold {epoch} {self._owner.name}"))
-        found.epoch, found.holder, found.length = epoch, self._owner.name, len(file.content)
-        self._owner.holding("unsynced", epoch)
+        current.epoch, current.holder, current.length = epoch, self._owner.name, len(file.content)
+        self._owner.on_hold("unsynced", epoch)
         file.sync()
-        journal = DiskJournal(file, self._owner, run, found.link, epoch)
-        self._owner.holding("durable", epoch)
-        recorded = StoredRun(run, found.text, Ledger(found.entries), epoch, self._owner.name)
-        self._owner.held(recorded)
-        return journal, recorded
+        journal = DiskJournal(file, self._owner, run, current.link, epoch)
+        self._owner.on_hold("durable", epoch)
+        stored_run = StoredRun(run, current.text, Ledger(current.entries), epoch, self._owner.name)
+        self._owner.on_run_read(stored_run)
+        return journal, stored_run
 
     def read(self, run: str) -> StoredRun:
-        """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
-        _, found = self._found(run)
-        holder = found.holder if found.holder is not None and self._is_alive(found.holder) else None
-        return StoredRun(run, found.text, Ledger(found.entries), found.epoch, holder)
+        """Read a run, which another process may be writing. Raises UnknownRunError or DamageError."""
+        _, current = self._read_file(run)
+        holder = current.holder if current.holder is not None and self._is_alive(current.holder) else None
+        return StoredRun(run, current.text, Ledger(current.entries), current.epoch, holder)
 
     def runs(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order they were begun."""
         return tuple(run for run, file in self._files.items() if contents(run, file) is not None)
 
-    def _found(self, run: str) -> tuple[File, Contents]:
+    def _read_file(self, run: str) -> tuple[File, Contents]:
         file = self._files.get(run)
-        found = None if file is None else contents(run, file)
-        if file is None or found is None:
+        current = None if file is None else contents(run, file)
+        if file is None or current is None:
             raise UnknownRunError(f"there is no run {run}")
-        return file, found
+        return file, current
 
 
 class DiskJournal:
@@ -220,58 +220,58 @@ class DiskJournal:
     ) -> None:
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
         if entries:
-            self._owner.before(entries)
+            self._owner.before_write(entries)
             self.require_lease()
             self.write(f"rows {self.epoch}\n", entries)
 
     def write(self, head: str, entries: Sequence[Entry]) -> None:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
-        lines, link, known = [], self.head, self._known
+        lines, link, current = [], self.head, self._current_contents
         for line in map(dump_line, entries):
             link = _next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
         self._end = len(self._file.content)
-        if known is not None and known.link == self.head:
-            known.unread += lines
-            known.link, known.epoch, known.length = link, self.epoch, self._end
+        if current is not None and current.link == self.head:
+            current.unread += lines
+            current.link, current.epoch, current.length = link, self.epoch, self._end
         self.head = link
-        self._owner.unsynced(entries)
+        self._owner.after_write(entries)
         self._file.sync()
-        self._owner.durable(self.epoch, entries)
+        self._owner.after_sync(self.epoch, entries)
 
     @property
-    def _known(self) -> Contents | None:
-        """What was read of the file, where that is all that there is."""
-        known: Contents | None = self._file.read
-        return known if known is not None and known.length == len(self._file.content) else None
+    def _current_contents(self) -> Contents | None:
+        """What was read of the file, where that is all of it."""
+        current: Contents | None = self._file.read
+        return current if current is not None and current.length == len(self._file.content) else None
 
     def require_lease(self) -> None:
         """Raise LeaseLostError when somebody else holds the run."""
         if len(self._file.content) != self._end:
             for _, body in frames(self._file.content, self._end):
                 if body.startswith("hold ") and int(body.split(" ")[1]) > self.epoch:
-                    self._owner.refused()
+                    self._owner.on_refusal()
                     raise LeaseLostError(self.run)
             self._end = len(self._file.content)
 
     def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
-        """Give up the right to write; somebody else's is not touched. Raises StoreError."""
+        """Give up the right to write; another holder's is left alone. Raises StoreError."""
         if not self._owner.may_release:
-            return  # whoever comes next finds this holder dead
-        self._owner.releasing("before")
+            return  # the next holder finds this one dead
+        self._owner.on_release("before")
         try:
             self.require_lease()
         except LeaseLostError:
             return
-        known = self._known
+        current = self._current_contents
         self._file.write(_frame(f"free {self.epoch}"))
-        if known is not None:
-            known.epoch, known.holder, known.length = self.epoch, None, len(self._file.content)
-        self._owner.releasing("unsynced")
+        if current is not None:
+            current.epoch, current.holder, current.length = self.epoch, None, len(self._file.content)
+        self._owner.on_release("unsynced")
         self._file.sync()
         self._end = len(self._file.content)
-        self._owner.releasing("durable")
+        self._owner.on_release("durable")
 
 
 def _frame(body: str) -> bytes:
@@ -297,39 +297,39 @@ def _body(content: bytearray, at: int) -> bytes | None:
 
 
 def contents(run: str, file: File) -> Contents | None:
-    """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read of the same bytes before is not read again."""
-    found: Contents = file.read or Contents()
-    found.read_lines()
-    file.read = None  # whatever comes of what is read now
-    for end, body in frames(file.content, found.length):
+    """Read and verify a file; None when no run was begun in it. Raises DamageError. Bytes that were read before are not read again."""
+    result: Contents = file.read or Contents()
+    result.read_lines()
+    file.read = None  # in case it cannot be read now
+    for end, body in frames(file.content, result.length):
         head, _, rest = body.partition("\n")
-        word, number, *said = head.split(" ", 2)
-        found.epoch = int(number)
+        word, number, *fields = head.split(" ", 2)
+        result.epoch = int(number)
         if word == "new":
-            size, _, found.holder = said[0].partition(" ")
-            found.text, rest = rest[: int(size)], rest[int(size) :]
-            found.link = _first_link(run, found.text)
+            size, _, result.holder = fields[0].partition(" ")
+            result.text, rest = rest[: int(size)], rest[int(size) :]
+            result.link = _first_link(run, result.text)
         if word in _WITH_ENTRIES:
-            *lines, written = rest.split("\n")
+            *lines, stored_link = rest.split("\n")
             for line in lines:
-                found.link = _next_link(found.link, found.epoch, line)
-            found.unread = lines
-            found.read_lines()
-            require_chain(run, len(found.entries), found.link, written)
+                result.link = _next_link(result.link, result.epoch, line)
+            result.unread = lines
+            result.read_lines()
+            require_chain(run, len(result.entries), result.link, stored_link)
         else:
-            found.holder = said[0] if word == "hold" else None
-        found.length = end
-    if found.length < len(file.content):
-        heads = _HEAD.finditer(file.content, found.length)
+            result.holder = fields[0] if word == "hold" else None
+        result.length = end
+    if result.length < len(file.content):
+        heads = _HEAD.finditer(file.content, result.length)
         if any(_body(file.content, head.start()) is not None for head in heads):
-            raise DamageError("it is not what was written", run, len(found.entries))
-    file.read = found
-    return found if found.entries else None
+            raise DamageError("it is not what was written", run, len(result.entries))
+    file.read = result
+    return result if result.entries else None
 
 
-def require_chain(run: str, count: int, link: bytes, written: str) -> None:
+def require_chain(run: str, count: int, link: bytes, stored_link: str) -> None:
     """Raise DamageError unless the chain is the one that was written."""
-    if link.hex() != written:
+    if link.hex() != stored_link:
         raise DamageError("it is not what was written", run, count)
 
 

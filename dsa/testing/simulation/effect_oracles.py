@@ -17,71 +17,75 @@ TIMED_OUT = TimeoutError.__name__
 
 
 @oracle("P6")
-def an_effect_begins_after_its_intent_is_durable(facts: RunFacts, begun: EffectBegin) -> str | None:
-    """Or a crash would leave a deed that nobody knows of."""
-    return None if begun.key in facts.intents else f"{_name(begun)} was begun, and no durable entry asks for it"
+def an_effect_begins_after_its_intent_is_durable(facts: RunFacts, call: EffectBegin) -> str | None:
+    """Else a crash would leave an effect that no entry records."""
+    return None if call.key in facts.intents else f"{_name(call)} was begun, and no durable entry asks for it"
 
 
 @oracle("P5")
-def who_cannot_write_begins_nothing(_facts: RunFacts, begun: EffectBegin) -> str | None:
-    """After its store has failed, or it has been told that another process has the run."""
-    return None if begun.may_write else f"{_name(begun)} was begun by a process that could write no more"
+def who_cannot_write_begins_nothing(_facts: RunFacts, call: EffectBegin) -> str | None:
+    """After its store has failed, or has said that another process has the run."""
+    return None if call.may_write else f"{_name(call)} was begun by a process that could write no more"
 
 
 @oracle("P3")
-def what_has_a_result_is_not_performed_again(facts: RunFacts, begun: EffectBegin) -> str | None:
-    """A process that lost its run and cannot know is let off: it finishes what it was at, and the other one says so."""
-    again = facts.is_answered(begun.key) and not begun.is_stale
-    return f"{_name(begun)} was begun, and its result was recorded" if again else None
+def what_has_a_result_is_not_performed_again(facts: RunFacts, call: EffectBegin) -> str | None:
+    """Except by a process that lost its run and cannot know: it finishes what it was doing, and the other one says so."""
+    again = facts.is_answered(call.key) and not call.is_stale
+    return f"{_name(call)} was begun, and its result was recorded" if again else None
 
 
 @oracle("P4")
-def what_may_have_happened_is_performed_again_only_when_reported(facts: RunFacts, begun: EffectBegin) -> str | None:
+def what_may_have_happened_is_performed_again_only_when_reported(facts: RunFacts, call: EffectBegin) -> str | None:
     """Each time a policy is called there is a result of it, or an entry that says it was in doubt."""
-    before = facts.deeds.begun[begun.key]
-    reported = len(facts.results.get(begun.key, ())) + len(facts.doubts.get(begun.key, ()))
-    return None if before <= reported else f"{_name(begun)} was begun {before} times before, and {reported} are known"
+    count = facts.deeds.begin_count[call.key]
+    report_count = len(facts.results.get(call.key, ())) + len(facts.doubts.get(call.key, ()))
+    if count <= report_count:
+        return None
+    return f"{_name(call)} was begun {count} times before, and {report_count} are known"
 
 
 @oracle("P4")
-def what_a_person_must_decide_waits_for_the_person(facts: RunFacts, begun: EffectBegin) -> str | None:
+def what_a_person_must_decide_waits_for_the_person(facts: RunFacts, call: EffectBegin) -> str | None:
     """`ask` in the column `in doubt`, and every actuator that says nothing."""
-    if facts.subject.handling(begun.effect) != "ask":
+    if facts.subject.handling(call.effect) != "ask":
         return None
-    doubted = sum(handling != "again" for handling in facts.doubts.get(begun.key, ()))
-    decided = len(facts.deeds.decided.get(begun.key, ()))
-    return None if doubted <= decided else f"{_name(begun)} was in doubt and is begun, and nobody said so"
+    doubt_count = sum(handling != "again" for handling in facts.doubts.get(call.key, ()))
+    decision_count = len(facts.deeds.decisions.get(call.key, ()))
+    return None if doubt_count <= decision_count else f"{_name(call)} was in doubt and is begun, and nobody said so"
 
 
 @oracle("S7")
-def only_what_is_outstanding_is_performed(facts: RunFacts, begun: EffectBegin) -> str | None:
+def only_what_is_outstanding_is_performed(facts: RunFacts, call: EffectBegin) -> str | None:
     """Not what was answered or cancelled."""
-    if begun.effect not in facts.machine.answers or begun.is_stale or facts.keys.get(begun.effect) == begun.key:
+    if call.effect not in facts.machine.answers or call.is_stale or facts.keys.get(call.effect) == call.key:
         return None
-    return f"{_name(begun)} was begun, and nobody waits for it"
+    return f"{_name(call)} was begun, and nobody waits for it"
 
 
 @oracle("S6")
-def effects_without_answers_are_complete_before_the_next_begins(facts: RunFacts, begun: EffectBegin) -> str | None:
+def effects_without_answers_are_complete_before_the_next_begins(facts: RunFacts, call: EffectBegin) -> str | None:
     """In the order in which the row has them."""
-    head, _, ordinal = begun.key.rpartition("/")
+    head, _, ordinal = call.key.rpartition("/")
     for earlier in range(1, int(ordinal)):
         intent = facts.intents.get(f"{head}/{earlier}")
         if intent is not None and intent.effect not in facts.machine.answers and not facts.is_answered(intent.key):
-            return f"{_name(begun)} was begun before {intent.effect} was done"
+            return f"{_name(call)} was begun before {intent.effect} was done"
     return None
 
 
 @oracle("S6")
-def effects_begin_in_the_order_written(facts: RunFacts, begun: EffectBegin) -> str | None:
+def effects_begin_in_the_order_written(facts: RunFacts, call: EffectBegin) -> str | None:
     """Those with answers too, though they go on at the same time."""
-    head, _, ordinal = begun.key.rpartition("/")
+    head, _, ordinal = call.key.rpartition("/")
     for key in (f"{head}/{earlier}" for earlier in range(1, int(ordinal))):
         intent = facts.intents.get(key)
-        if intent is None or facts.keys.get(intent.effect) != key or facts.deeds.begun[key] or facts.results.get(key):
+        if intent is None or facts.keys.get(intent.effect) != key:
+            continue
+        if facts.deeds.begin_count[key] or facts.results.get(key):
             continue
         if not _is_over(facts, intent.effect):
-            return f"{_name(begun)} was begun before {intent.effect}"
+            return f"{_name(call)} was begun before {intent.effect}"
     return None
 
 
@@ -93,19 +97,19 @@ def _is_over(facts: RunFacts, effect: str) -> bool:
 
 
 @oracle("P11")
-def a_budget_counts_every_call(facts: RunFacts, begun: EffectBegin) -> str | None:
+def a_budget_counts_every_call(facts: RunFacts, call: EffectBegin) -> str | None:
     """Those that failed, and those that a crash cut off, too."""
-    if begun.is_stale:
+    if call.is_stale:
         return None
     for limit in facts.limits:
-        concerned = begun.effect == limit.effect if limit.effect else begun.effect in facts.machine.answers
-        if concerned and facts.spent(limit, with_doubts=False) >= limit.most:
-            return f"{_name(begun)} was begun, and {limit} is spent"
+        is_concerned = call.effect == limit.effect if limit.effect else call.effect in facts.machine.answers
+        if is_concerned and facts.call_count(limit, with_doubts=False) >= limit.most:
+            return f"{_name(call)} was begun, and {limit} is spent"
     return None
 
 
-def _name(begun: EffectBegin) -> str:
-    return f"{begun.effect} {begun.key}"
+def _name(call: EffectBegin) -> str:
+    return f"{call.effect} {call.key}"
 
 
 # -- what is recorded of it ---------------------------------------------------------------------------------------------
@@ -126,46 +130,46 @@ def an_effect_has_one_result(facts: RunFacts, result: ResultEntry) -> str | None
 @oracle("P3")
 def a_result_is_what_came_back(facts: RunFacts, result: ResultEntry) -> str | None:
     """What the policy gave, or what is known about an effect in doubt, or that its budget is spent."""
-    given = facts.deeds.given.get(result.key, [])
-    settled = result.key in facts.settled
-    said = said_by(result)
-    if said in given or (settled and said in {"", IN_DOUBT, *facts.deeds.decided.get(result.key, ())}):
+    outcomes = facts.deeds.outcomes.get(result.key, [])
+    is_settled = result.key in facts.settled_keys
+    outcome = said_by(result)
+    if outcome in outcomes or (is_settled and outcome in {"", IN_DOUBT, *facts.deeds.decisions.get(result.key, ())}):
         return None
-    if said == TIMED_OUT and _time_is_over(facts, result):
+    if outcome == TIMED_OUT and _time_is_over(facts, result):
         return None
-    if said == BUDGET and any(facts.spent(limit, with_doubts=True) >= limit.most for limit in facts.limits):
+    if outcome == BUDGET and any(facts.call_count(limit, with_doubts=True) >= limit.most for limit in facts.limits):
         return None
-    return f"{_of(facts, result)} is recorded as '{said}'; what came back: {', '.join(given) or 'nothing'}"
+    return f"{_of(facts, result)} is recorded as '{outcome}'; what came back: {', '.join(outcomes) or 'nothing'}"
 
 
 def _time_is_over(facts: RunFacts, result: ResultEntry) -> bool:
-    limit_ms = facts.subject.declared(facts.intents.effect(result.key)).time_limit_ms
-    begun_s = facts.deeds.begun_s.get(result.key, inf)
+    limit_ms = facts.subject.declaration(facts.intents.effect(result.key)).time_limit_ms
+    begun_s = facts.deeds.begin_s.get(result.key, inf)
     return limit_ms is not None and facts.time.now_s >= begun_s + limit_ms / 1000 - _SLACK_S
 
 
 @oracle("P4")
-def what_is_in_doubt_is_handled_as_the_table_says(facts: RunFacts, resumed: ResumedEntry) -> str | None:
-    """Or as a person has decided. A failure that is tried again is in no doubt."""
-    return next(filter(None, (_handled_otherwise(facts, *each) for each in resumed.effects)), None)
+def what_is_in_doubt_is_handled_as_the_table_says(facts: RunFacts, entry: ResumedEntry) -> str | None:
+    """Or as a person has decided. A failure that is tried again is not in doubt."""
+    return next(filter(None, (_handled_otherwise(facts, *each) for each in entry.effects)), None)
 
 
 def _handled_otherwise(facts: RunFacts, key: str, handling: Handling) -> str | None:
-    effect, decided = facts.intents.effect(key), facts.deeds.decided.get(key)
+    effect, decisions = facts.intents.effect(key), facts.deeds.decisions.get(key)
     if handling == "again":
         failed = any(result.has_failed for result in facts.results.get(key, ()))
         return None if failed else f"{effect} is performed again as if it had failed"
-    says = decided[-1] if decided else facts.subject.handling(effect)
+    says = decisions[-1] if decisions else facts.subject.handling(effect)
     return None if handling == says else f"{effect} in doubt counts as '{handling}', and '{says}' was said"
 
 
 @oracle("P4")
-def a_decision_is_what_a_person_said(facts: RunFacts, decided: DecidedEntry) -> str | None:
+def a_decision_is_what_a_person_said(facts: RunFacts, decision: DecidedEntry) -> str | None:
     """Of this effect, last: it has not happened, it has failed, it is done, or it gave an answer."""
-    effect, said = facts.intents.effect(decided.key), facts.deeds.decided.get(decided.key, [""])[-1]
-    if decided.handling == ("done" if said in facts.machine.answers.get(effect, ()) else said):
+    effect, answer = facts.intents.effect(decision.key), facts.deeds.decisions.get(decision.key, [""])[-1]
+    if decision.handling == ("done" if answer in facts.machine.answers.get(effect, ()) else answer):
         return None
-    return f"'{decided.handling}' is recorded as decided about {effect}, and '{said}' was said"
+    return f"'{decision.handling}' is recorded as decided about {effect}, and '{answer}' was said"
 
 
 @oracle("S2")
@@ -173,10 +177,10 @@ def a_verdict_is_what_the_guard_said(facts: RunFacts, verdict: VerdictEntry) -> 
     """Of this attempt, the newest one of its step."""
     if facts.latest.get(verdict.step) != verdict.artifact_id:
         return f"the verdict {verdict.key} is about an attempt of {verdict.step} that is not the newest"
-    for judged in verdict.judgements:
-        said = facts.deeds.said.get((verdict.key, judged.guard))
-        if said is not None and said != judged.outcome:
-            return f"{judged.guard} said '{said}', recorded is '{judged.outcome}'"
+    for judgement in verdict.judgements:
+        outcome = facts.deeds.guard_outcomes.get((verdict.key, judgement.guard))
+        if outcome is not None and outcome != judgement.outcome:
+            return f"{judgement.guard} said '{outcome}', recorded is '{judgement.outcome}'"
     return None
 
 
@@ -201,14 +205,14 @@ def said_by(result: ResultEntry) -> str:
 
 @oracle("P6")
 def an_answer_is_fed_after_its_result_is_recorded(facts: RunFacts, event: EventEntry) -> str | None:
-    """Or a crash would leave a step that no result explains. A late answer changes nothing, and needs no result."""
+    """Else a crash would leave a step that no result explains. A late answer changes nothing, and needs no result."""
     if event.key is None or facts.outstanding_key(event.event) != event.key:
         return None
     results = facts.results.get(event.key)
     if not results:
         return f"{event.event} was fed, and no result of {event.key} stands before it"
-    said = said_by(results[-1]) if not results[-1].has_failed else f"{facts.intents.effect(event.key)}.failed"
-    return None if said == event.event else f"{event.event} was fed, and the result says {said}"
+    outcome = said_by(results[-1]) if not results[-1].has_failed else f"{facts.intents.effect(event.key)}.failed"
+    return None if outcome == event.event else f"{event.event} was fed, and the result says {outcome}"
 
 
 @oracle("S10")
@@ -216,35 +220,35 @@ def events_from_outside_were_sent(facts: RunFacts, event: EventEntry) -> str | N
     """Each once."""
     if event.key is not None or not facts.is_outside(event):
         return None
-    fed = facts.fed[event.event]
-    return (
-        None if fed < facts.deeds.sent[event.event] else f"{event.event} was fed {fed + 1} times and not sent so often"
-    )
+    count = facts.fed_count[event.event]
+    if count < facts.deeds.sent_count[event.event]:
+        return None
+    return f"{event.event} was fed {count + 1} times and not sent so often"
 
 
 @oracle("S10")
-def a_sender_is_told_what_became_of_it(facts: RunFacts, told: ReplyFact) -> str | None:
-    """Taken, or refused why, once that is durable."""
-    if told.answer in facts.heard.get(told.event, ()):
+def a_sender_is_told_what_became_of_it(facts: RunFacts, reply: ReplyFact) -> str | None:
+    """Whether its event was taken, or why it was refused, once that is durable."""
+    if reply.answer in facts.event_outcomes.get(reply.event, ()):
         return None
-    return f"the sender of {told.event} is told {told.answer}, and no durable event came to that"
+    return f"the sender of {reply.event} hears {reply.answer}, and no durable event had that result"
 
 
 @oracle("S2")
 def verdicts_are_what_guards_said(facts: RunFacts, event: EventEntry) -> str | None:
     """Those that came with an answer, and those that were asked for as it arrived; never those of an earlier attempt."""
-    recorded = {} if event.key is None else _verdicts_of(facts.results.get(event.key, []))
+    verdicts = {} if event.key is None else _verdicts_of(facts.results.get(event.key, []))
     for guard, outcome in event.verdicts:
-        said = recorded.get(guard) or facts.deeds.said.get(("", guard))
-        if said != outcome:
-            return f"{guard} said '{said}', fed is '{outcome}'"
+        guard_outcome = verdicts.get(guard) or facts.deeds.guard_outcomes.get(("", guard))
+        if guard_outcome != outcome:
+            return f"{guard} said '{guard_outcome}', fed is '{outcome}'"
     return None
 
 
 def _verdicts_of(results: list[ResultEntry]) -> dict[str, str]:
     steps = results[-1].steps if results else ()
-    given = next((step["payload"].get("verdicts") for step in steps if step["type"] == "event"), None)
-    return given if isinstance(given, dict) else {}
+    verdicts = next((step["payload"].get("verdicts") for step in steps if step["type"] == "event"), None)
+    return verdicts if isinstance(verdicts, dict) else {}
 
 
 @oracle("S11")
@@ -252,9 +256,9 @@ def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | No
     """Never earlier, also after a crash, and by true time while the process lives; or when a longer one is due that waits for it."""
     if event.source is None:
         return None
-    rung = (event.source, event.event)
-    waiting = (longer for timer, longer in facts.configuration.precedence if timer == rung)
-    dues_s = [facts.due_s[timer] for timer in (rung, *waiting) if timer in facts.due_s]
+    own_timer = (event.source, event.event)
+    longer_timers = (longer for timer, longer in facts.configuration.precedence if timer == own_timer)
+    dues_s = [facts.due_s[timer] for timer in (own_timer, *longer_timers) if timer in facts.due_s]
     due_s = min(dues_s, default=None)
     if due_s is None or facts.time.now_s >= due_s - _SLACK_S:
         return None
@@ -263,7 +267,7 @@ def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | No
 
 @oracle("S11")
 def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry) -> str | None:
-    """Whoever takes a run up hears first of the timers whose time was over by then: nobody approves what has expired."""
+    """A process that takes a run up first feeds the timers whose time was over by then: nobody approves what has expired."""
     late = [timer for source, timer in facts.overdue if (source, timer) in facts.due_s]
     is_sent = event.key is None and event.source is None
     return f"{event.event} came before {late[0]}, which was overdue" if late and is_sent else None
@@ -271,11 +275,11 @@ def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry
 
 @oracle("S7")
 def what_is_cancelled_is_stopped(facts: RunFacts, under_way: Sequence[str]) -> str | None:
-    """And what was answered is over: nothing is under way that nobody waits for. Given are the keys of what is."""
-    outstanding = set(facts.keys.values())
+    """And what was answered is over: nothing is under way that nobody waits for. `under_way` has the keys of what is."""
+    outstanding_keys = set(facts.keys.values())
     for key in under_way:
         intent = facts.intents.get(key)
-        if intent is not None and intent.effect in facts.machine.answers and key not in outstanding:
+        if intent is not None and intent.effect in facts.machine.answers and key not in outstanding_keys:
             return f"{intent.effect} {key} is under way, and nobody waits for it"
     return None
 
@@ -294,11 +298,13 @@ def no_timer_is_overslept(facts: RunFacts, until_s: float) -> str | None:
 @oracle("S10")
 def a_run_meets_what_it_would_have_met(facts: RunFacts, event: EventEntry) -> str | None:
     """Crashes that lose nothing change nothing: the same rows are taken on the same verdicts."""
-    if facts.deeds.unplanned or facts.subject.has_timers or facts.intended is None:
+    if facts.deeds.is_unplanned or facts.subject.has_timers or facts.intention is None:
         return None
-    met = facts.intended(facts.position, facts.configuration)
-    wanted = None if met is None else (met.event, met.verdicts)
-    return None if wanted == (event.event, event.verdicts) else f"{event.event} {event.verdicts} came, and not {wanted}"
+    occurrence = facts.intention(facts.position, facts.configuration)
+    expected_event = None if occurrence is None else (occurrence.event, occurrence.verdicts)
+    if expected_event == (event.event, event.verdicts):
+        return None
+    return f"{event.event} {event.verdicts} came, and not {expected_event}"
 
 
 def asked_for(facts: RunFacts) -> list[Intent]:

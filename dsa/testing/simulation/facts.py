@@ -1,9 +1,9 @@
-"""What is known of a simulated run from outside of it: what its store acknowledged, folded by the table, and what happened in the world.
+"""The facts of a simulated run, seen from outside: what its store acknowledged, folded by the table, and what happened in the world.
 
-Takes the ledger's entries as they become durable, and notes of the world; gives what oracles compare. It never looks into the driver or
-the run: what it knows of them is what they wrote and what they did.
+`RunFacts` takes the ledger's entries as they become durable; `Deeds` counts what happened in the world. Both never look into the driver or
+the run: they know of them only what they wrote and what they did.
 
-What an oracle is: a small function that says what is wrong, and the rule or the promise that it stands for.
+An `Oracle` is a small function that says what is wrong, with the rule or the promise that it stands for.
 """
 
 from collections import Counter, deque
@@ -36,39 +36,39 @@ from dsa.testing.simulation.seed_plan import Subject
 from dsa.testing.simulation.virtual_loop import Time
 
 Timer = tuple[str, str]
-#: What comes next in a run that nothing disturbs, given how many rows were taken and where that led.
+#: The next occurrence of a run that nothing disturbs, by the number of rows taken and the configuration.
 Intention = Callable[[int, Configuration], Occurrence | None]
 _MS = 1000
 
 
 @attrs.define
 class Deeds:
-    """What happened in the world, whatever any ledger says of it; effects by their keys.
+    """What happened in the world, whatever a ledger says; effects by their keys.
 
-    `begun` and `happened` count, `begun_s` is when an effect was begun last; `given` are the answers and the codes of failures that came back, `said` what guards said while
-    an effect was performed (the empty key: while an event arrived), `sent` the events from outside, `decided` what a person
-    said of effects in doubt. `excused` are codes of failures with which a run may stop. `unplanned` tells that something
+    `begin_count` and `done_count` count, `begin_s` is when an effect was begun last; `outcomes` are the answers and the codes of failures that came back, `guard_outcomes` what guards said while
+    an effect was performed (the empty key: while an event arrived), `sent_count` the events from outside, `decisions` what a person
+    said of effects in doubt. `excused_codes` are codes of failures with which a run may stop. `is_unplanned` says that something
     happened which a run without faults would not have met.
     """
 
-    begun: Counter[str] = attrs.field(factory=Counter)
-    happened: Counter[str] = attrs.field(factory=Counter)
-    begun_s: dict[str, float] = attrs.field(factory=dict)
-    given: dict[str, list[str]] = attrs.field(factory=dict)
-    said: dict[tuple[str, str], str] = attrs.field(factory=dict)
-    sent: Counter[str] = attrs.field(factory=Counter)
-    decided: dict[str, list[str]] = attrs.field(factory=dict)
-    excused: set[str] = attrs.field(factory=set)
-    unplanned: bool = False
+    begin_count: Counter[str] = attrs.field(factory=Counter)
+    done_count: Counter[str] = attrs.field(factory=Counter)
+    begin_s: dict[str, float] = attrs.field(factory=dict)
+    outcomes: dict[str, list[str]] = attrs.field(factory=dict)
+    guard_outcomes: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    sent_count: Counter[str] = attrs.field(factory=Counter)
+    decisions: dict[str, list[str]] = attrs.field(factory=dict)
+    excused_codes: set[str] = attrs.field(factory=set)
+    is_unplanned: bool = False
     was_taken: bool = False
 
 
 class RunFacts:
-    """A run as its durable entries tell it, and the world beside it."""
+    """A run as its durable entries show it, and the world beside it."""
 
     def __init__(self, subject: Subject, time: Time, limits: tuple[BudgetLimit, ...] = ()) -> None:
         self.subject, self.machine, self.time, self.limits = subject, subject.machine, time, limits
-        self.intended: Intention | None = None
+        self.intention: Intention | None = None
         self.deeds = Deeds()
         self.entries: list[Entry] = []
         self.being_written: tuple[Entry, ...] = ()
@@ -78,26 +78,26 @@ class RunFacts:
         self.epoch = 0
         self.configuration = start(self.machine)
         self.seq = 0
-        self.fed: Counter[str] = Counter()
+        self.fed_count: Counter[str] = Counter()
         self.keys: dict[str, str] = {}
         self.intents = Intents()
         self.row_of_key: dict[str, int] = {}
         self.results: dict[str, list[ResultEntry]] = {}
-        self._answered: set[str] = set()
+        self._answered_keys: set[str] = set()
         self.doubts: dict[str, list[Handling]] = {}
-        self.settled: set[str] = set()
+        self.settled_keys: set[str] = set()
         self.latest: dict[str, str] = {}
-        self.cancelled: list[Intent] = []
+        self.cancelled_intents: list[Intent] = []
         self.due_s: dict[Timer, float] = {}
         self.overdue: set[Timer] = set()
         self.deadlines: dict[Timer, int] = {}
-        self.expected: deque[Entry] = deque()
+        self.expected_entries: deque[Entry] = deque()
         #: How many rows were taken, and which was the last one.
         self.position = 0
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
-        self.heard: dict[str, list[Taken | Refusal]] = {}
+        self.event_outcomes: dict[str, list[Taken | Refusal]] = {}
         self._arm((), self.machine.armed_timers(self.configuration.state), self.written_ms)
 
     @property
@@ -122,14 +122,14 @@ class RunFacts:
         return self.subject.row_index[id(taken.transition)]
 
     def writes(self, entries: Iterable[Entry]) -> None:
-        """Note that entries are being written now, as one append: whoever finds them later knows from when they are."""
+        """Record that entries are being written now, as one append, with the time: they may be found later."""
         self.being_written = tuple(entries)
         self._written_s, self.written_ms = self.time.now_s, self.time.wall_ms()
 
     # -- entries that became durable, one after the other ---------------------------------------------------------
 
     def fold(self, entry: Entry) -> None:
-        """Take an entry as written."""
+        """Fold an entry that became durable."""
         self.entries.append(entry)
         if type(entry) is EventEntry:  # in half the time of `match`
             self.intents.take(entry)
@@ -142,7 +142,7 @@ class RunFacts:
         elif type(entry) is ResultEntry:
             self.results.setdefault(entry.key, []).append(entry)
             if not entry.has_failed:
-                self._answered.add(entry.key)
+                self._answered_keys.add(entry.key)
         elif type(entry) is ArtifactEntry:
             self.latest[entry.step] = entry.artifact_id
         elif type(entry) is ResumedEntry:
@@ -154,33 +154,33 @@ class RunFacts:
         elif type(entry) is MachineEntry:
             self.read_ms = entry.at_ms
             self._arm((), tuple(self.due_s), entry.at_ms)
-        if self.expected and type(self.expected[0]) is type(entry):
-            self.expected.popleft()
+        if self.expected_entries and type(self.expected_entries[0]) is type(entry):
+            self.expected_entries.popleft()
 
     def _settle(self, key: str, handling: Handling) -> None:
-        """Note that an effect in doubt is not performed again."""
+        """Record that an effect in doubt is not performed again."""
         if handling in {"fail", "done"}:
-            self.settled.add(key)
+            self.settled_keys.add(key)
 
     def _happen(self, event: EventEntry) -> None:
-        """Take an event: note what must stand behind it."""
+        """Fold an event: add the entries that must follow it."""
         self.seq, self.read_ms = event.seq, event.at_ms
-        self.fed[event.event] += event.key is None
+        self.fed_count[event.event] += event.key is None
         outcome = self.outcome_of(event)
         if event.key is None:
-            self.heard.setdefault(event.event, []).append(outcome)
+            self.event_outcomes.setdefault(event.event, []).append(outcome)
         if isinstance(outcome, Refusal):
             accepted = accepted_events(self.machine, self.configuration.state)
-            self.expected.append(RefusalEntry(outcome.reason, "", accepted))
+            self.expected_entries.append(RefusalEntry(outcome.reason, "", accepted))
             return
         self.row = self.row_of(outcome)
         before, after, row = self.configuration, outcome.configuration, outcome.transition
         line = row.span.line if row.span else None
-        self.expected.append(RowEntry(line, before.state, after.state, self._changed(after)))
+        self.expected_entries.append(RowEntry(line, before.state, after.state, self._changes(after)))
         origin = None if event.source is not None else self.machine.event_named[event.event].origin
         for effect in outcome.cancelled:
             if effect != origin and effect in self.keys:
-                self.cancelled.append(self.intents[self.keys[effect]])
+                self.cancelled_intents.append(self.intents[self.keys[effect]])
         self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
         self._expect_effects(event.seq, outcome)
         self.configuration = after
@@ -189,14 +189,14 @@ class RunFacts:
         self.taken.append(outcome)
         self._arm_timers(before.state, row, event.at_ms)
 
-    def _changed(self, after: Configuration) -> tuple[tuple[str, object], ...]:
+    def _changes(self, after: Configuration) -> tuple[tuple[str, object], ...]:
         before, values = self.configuration.values, after.values
         if before == values:
             return ()
         return tuple([(v.name, values[n]) for n, v in enumerate(self.machine.variables) if values[n] != before[n]])
 
     def _expect_effects(self, seq: int, taken: Taken) -> None:
-        """Note the effects that must be asked for: those emitted last and not cancelled by the row itself (S7)."""
+        """Record the effects that must be emitted: those emitted last and not cancelled by the row itself (S7)."""
         answers, after = self.machine.answers, taken.configuration
         for ordinal, effect in enumerate(taken.effects, start=1):
             if effect in answers and (effect not in after.outstanding or effect in taken.effects[ordinal:]):
@@ -204,7 +204,7 @@ class RunFacts:
             key = f"{seq}/{ordinal}"
             if effect in answers:
                 self.keys[effect] = key
-            self.expected.append(EffectEntry(key, effect))
+            self.expected_entries.append(EffectEntry(key, effect))
 
     def _arm_timers(self, before: str, row: Transition, at_ms: int) -> None:
         """Start the timers that the row starts, and forget those that are dropped (S11)."""
@@ -212,53 +212,53 @@ class RunFacts:
             return
         after = self.configuration.state
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
-        kept = frozenset(self.machine.ancestry(before)) - left
-        armed = self.machine.armed_timers(after)
-        again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.is_finished else []
-        self.due_s = {timer: due for timer, due in self.due_s.items() if timer in armed and timer[0] in kept}
-        self._arm(again, (timer for timer in armed if timer[0] not in kept), at_ms)
+        sources = frozenset(self.machine.ancestry(before)) - left
+        timers = self.machine.armed_timers(after)
+        again = [(row.source, row.event)] if row.is_timer and row.source in sources and not self.is_finished else []
+        self.due_s = {timer: due for timer, due in self.due_s.items() if timer in timers and timer[0] in sources}
+        self._arm(again, (timer for timer in timers if timer[0] not in sources), at_ms)
 
-    def _arm(self, again: Iterable[Timer], entered: Iterable[Timer], at_ms: int) -> None:
-        for timer in (*entered, *again):
+    def _arm(self, again: Iterable[Timer], new_timers: Iterable[Timer], at_ms: int) -> None:
+        for timer in (*new_timers, *again):
             self.overdue.discard(timer)
             duration_ms = self.machine.rows_from[timer][0].duration_ms
             self.due_s[timer] = self._written_s + duration_ms / _MS
             self.deadlines[timer] = at_ms + duration_ms
 
-    def resumed(self) -> None:
-        """Reckon anew when timers are due: by the clock on the wall, as a process that takes the run up must (S11)."""
+    def resume(self) -> None:
+        """Compute anew when timers are due: by the wall clock, as a process that takes the run up must (S11)."""
         for timer in self.due_s:
             self.due_s[timer] = self.time.now_s + max(0, self.deadlines[timer] - self.time.wall_ms()) / _MS
         self.overdue = {timer for timer in self.due_s if self.deadlines[timer] < self.time.wall_ms()}
 
-    def restarted(self) -> None:
-        """Forget timers of a run that was begun and never became durable."""
+    def restart(self) -> None:
+        """Drop the timers of a run that was begun and never became durable."""
         self.writes(())
-        self.expected.clear()
+        self.expected_entries.clear()
         self.due_s.clear()
         self._arm((), self.machine.armed_timers(self.configuration.state), self.written_ms)
 
-    # -- what is asked about effects -------------------------------------------------------------------------------
+    # -- effects ---------------------------------------------------------------------------------------------------
 
     def is_answered(self, key: str) -> bool:
         """Return whether an effect has a result that is no failure."""
-        return key in self._answered
+        return key in self._answered_keys
 
-    def spent(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
-        """Return how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
+    def call_count(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
+        """Return the number of calls that a limit counts. Of a cancelled effect only recorded calls count (`Meter`).
 
         With doubts, what was in doubt counts even though it may never have begun.
         """
         effects = {limit.effect} if limit.effect else set(self.machine.answers)
-        cancelled = {intent.key for intent in self.cancelled}
-        spent = 0
+        cancelled_keys = {intent.key for intent in self.cancelled_intents}
+        count = 0
         for key in (key for key, intent in self.intents.items() if intent.effect in effects):
-            recorded = sum(is_try(result) for result in self.results.get(key, ()))
-            recorded += sum(handling != "again" for handling in self.doubts.get(key, ()))
-            begun = self.deeds.begun[key]
-            under_way = bool(begun) and not self.is_answered(key)
-            spent += recorded + under_way if with_doubts else min(begun, recorded) if key in cancelled else begun
-        return spent
+            records = sum(is_try(result) for result in self.results.get(key, ()))
+            records += sum(handling != "again" for handling in self.doubts.get(key, ()))
+            begins = self.deeds.begin_count[key]
+            under_way = bool(begins) and not self.is_answered(key)
+            count += records + under_way if with_doubts else min(begins, records) if key in cancelled_keys else begins
+        return count
 
     def is_outside(self, event: EventEntry) -> bool:
         """Return whether an event comes from outside."""
@@ -267,16 +267,16 @@ class RunFacts:
 
 @attrs.frozen
 class LedgerRead:
-    """What a process read as it took the run up."""
+    """The entries that a process read as it took the run up."""
 
     entries: tuple[Entry, ...]
 
 
 @attrs.frozen
 class EffectBegin:
-    """A policy is called: for which key and effect, by a process that may write or has been told that it may not.
+    """A policy is called: for which key and effect, by a process that may write, or knows that it may not.
 
-    `is_stale` tells that another process has taken the run, and this one cannot know.
+    `is_stale` says that another process has taken the run, and this one cannot know.
     """
 
     key: str
@@ -287,7 +287,7 @@ class EffectBegin:
 
 @attrs.frozen
 class ReplyFact:
-    """Somebody who sent an event from outside is told what became of it."""
+    """The sender of an event from outside hears how it was answered."""
 
     event: str
     answer: Taken | Refusal
@@ -295,7 +295,7 @@ class ReplyFact:
 
 @attrs.frozen
 class LedgerWrite:
-    """Entries became durable under an epoch, by a process that may write or has been told that it may not."""
+    """Entries became durable under an epoch, by a process that may write, or knows that it may not."""
 
     entries: tuple[Entry, ...]
     epoch: int
@@ -304,7 +304,7 @@ class LedgerWrite:
 
 @attrs.frozen
 class RestFact:
-    """How a process says that its run rests; `code` is why it was stopped."""
+    """A process says that its run rests, and how; `code` is why it was stopped."""
 
     kind: str
     code: str
@@ -330,7 +330,7 @@ class Oracle:
 
 @attrs.frozen
 class Violation:
-    """An oracle that was broken, and how."""
+    """A broken oracle, and how it was broken."""
 
     oracle: Oracle
     message: str
@@ -342,7 +342,7 @@ class Violation:
 def oracle(cites: str) -> Callable[[Judge], Oracle]:
     """Make an oracle of a function; its name, with spaces, is the rule in words."""
 
-    def named(judge: Judge) -> Oracle:
+    def make_oracle(judge: Judge) -> Oracle:
         return Oracle(judge.__name__.replace("_", " "), cites, judge)
 
-    return named
+    return make_oracle

@@ -1,7 +1,7 @@
-"""What can go wrong, and where: the boundaries that a row passes, and the faults that make sense at each.
+"""Faults and boundaries: what can go wrong in a simulated run, and the boundaries of a row at which it makes sense.
 
-Takes a machine's graph, gives every triple of row, boundary and fault that there is: the denominator of coverage. Knows nothing of how
-faults are made.
+`possible` takes a machine's graph and gives every triple of row, boundary and fault: the denominator of coverage. How faults are made is in
+`dsa.testing.simulation.mishaps`.
 """
 
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ BOUNDARIES: dict[Boundary, str] = {
     "after hold": "a process holds the run, the next one or the same again, and has not gone on with it",
     "after resumed": "it has said what it does about the effects under way, on the disk, and does it next",
 }
-#: The faults that make sense at each.
-FITTING: dict[Boundary, tuple[Fault, ...]] = {
+#: The faults that make sense at each boundary.
+FAULTS_AT: dict[Boundary, tuple[Fault, ...]] = {
     "before": (*_ENDS, "write fails", "takeover", "doubled answer"),
     "unsynced": (*_ENDS, "sync fails"),
     "durable": _ENDS,
@@ -89,32 +89,32 @@ class Triple:
 
 @attrs.frozen(slots=False)
 class RowFacts:
-    """What a row can do at the moves by which it is taken; it is taken by at least one."""
+    """A row with the moves that take it; there is at least one."""
 
     graph: ExploredGraph
     moves: tuple[GraphEdge, ...]
 
     @cached_property
-    def starting(self) -> tuple[GraphEdge, ...]:
-        """The moves at which some effect is begun."""
-        return tuple(move for move in self.moves if started(self.graph, move))
+    def starting_moves(self) -> tuple[GraphEdge, ...]:
+        """The moves that begin some effect."""
+        return tuple(move for move in self.moves if started_effects(self.graph, move))
 
     @cached_property
-    def cancelling(self) -> tuple[GraphEdge, ...]:
-        """The moves at which an effect is cancelled and the run goes on."""
-        return tuple(move for move in self.moves if not self._is_final(move) and _cancelled(self.graph, move))
+    def cancelling_moves(self) -> tuple[GraphEdge, ...]:
+        """The moves that cancel an effect while the run goes on."""
+        return tuple(move for move in self.moves if not self._is_final(move) and _cancelled_effects(self.graph, move))
 
     @cached_property
-    def resting(self) -> tuple[GraphEdge, ...]:
+    def resting_moves(self) -> tuple[GraphEdge, ...]:
         """The moves after which none of the row's effects is awaited."""
         answers = self.graph.machine.answers
-        return tuple(m for m in self.moves if not answers.keys() & set(started(self.graph, m)))
+        return tuple(m for m in self.moves if not answers.keys() & set(started_effects(self.graph, m)))
 
     @cached_property
-    def releasing(self) -> tuple[GraphEdge, ...]:
-        """The moves after which a run rests, so that its process lets go of it."""
-        graph, resting = self.graph, set(self.resting)
-        return tuple(m for m in self.moves if m in resting and _rests(graph, graph.configurations[m.target]))
+    def releasing_moves(self) -> tuple[GraphEdge, ...]:
+        """The moves after which a run rests, so that its process releases it."""
+        graph, resting_moves = self.graph, set(self.resting_moves)
+        return tuple(m for m in self.moves if m in resting_moves and _rests(graph, graph.configurations[m.target]))
 
     @property
     def is_answer(self) -> bool:
@@ -127,13 +127,13 @@ class RowFacts:
     def moves_for(self, boundary: Boundary, fault: Fault) -> tuple[GraphEdge, ...]:
         """Return the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
         if boundary in _WITH_EFFECTS:
-            moves = self.starting
+            moves = self.starting_moves
         elif boundary == "resting":
-            moves = self.cancelling if fault == "late answer" else self.resting
+            moves = self.cancelling_moves if fault == "late answer" else self.resting_moves
             if fault.startswith("clock"):
                 moves = tuple(move for move in moves if not self._is_final(move))
         elif boundary == "releasing":
-            moves = self.releasing
+            moves = self.releasing_moves
         else:
             moves = self.moves
         if fault == "doubled answer" and not self.is_answer:
@@ -144,7 +144,7 @@ class RowFacts:
 
 
 def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
-    """Return what is known of each row that can be taken, by its index."""
+    """Return the facts of each row that can be taken, by its index."""
     moves: dict[int, list[GraphEdge]] = {}
     for move in graph.moves:
         moves.setdefault(move.row, []).append(move)
@@ -152,9 +152,9 @@ def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
 
 
 def possible(rows: dict[int, RowFacts]) -> Iterator[Triple]:
-    """Yield every triple that there is, row by row."""
+    """Yield every triple, row by row."""
     for row, facts in rows.items():
-        for boundary, faults in FITTING.items():
+        for boundary, faults in FAULTS_AT.items():
             yield from (Triple(row, boundary, fault) for fault in faults if facts.moves_for(boundary, fault))
 
 
@@ -163,13 +163,13 @@ def outside_events(machine: Machine) -> tuple[str, ...]:
     return tuple(event.name for event in machine.events if event.origin == OUTSIDE)
 
 
-def started(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
+def started_effects(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
     """Return the effects that a move begins: not those that it cancels itself, or that a final state does."""
     after = graph.configurations[move.target].outstanding
     return tuple(e for e in move.effects if e not in graph.machine.answers or e in after)
 
 
-def _cancelled(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
+def _cancelled_effects(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
     before, after = graph.configurations[move.source].outstanding, graph.configurations[move.target].outstanding
     return before - after - {_origin(graph.machine, move)}
 

@@ -1,6 +1,6 @@
 """Oracles of the ledger: what was acknowledged is there, what is there is what the table makes of the events.
 
-Each takes the facts so far and one new thing, and says what is wrong with it.
+Each takes the facts so far and one new fact, and says what is wrong with it.
 """
 
 import attrs
@@ -15,49 +15,47 @@ from dsa.testing.simulation.facts import LedgerRead, LedgerWrite, RunFacts, orac
 
 
 @oracle("P1")
-def what_was_acknowledged_survives(facts: RunFacts, reading: LedgerRead) -> str | None:
+def what_was_acknowledged_survives(facts: RunFacts, ledger_read: LedgerRead) -> str | None:
     """Whatever ended the process: kill, power cut, full disk."""
-    known = facts.entries
-    if list(reading.entries[: len(known)]) == known:
+    entries = facts.entries
+    if list(ledger_read.entries[: len(entries)]) == entries:
         return None
-    missing = next((n for n, entry in enumerate(known) if reading.entries[n : n + 1] != (entry,)), len(known))
-    return f"entry {missing} was acknowledged as {shown(known[missing])}, and is not there"
+    missing = next((n for n, entry in enumerate(entries) if ledger_read.entries[n : n + 1] != (entry,)), len(entries))
+    return f"entry {missing} was acknowledged as {entry_label(entries[missing])}, and is not there"
 
 
 @oracle("P2")
-def what_is_read_was_written(facts: RunFacts, reading: LedgerRead) -> str | None:
+def what_is_read_was_written(facts: RunFacts, ledger_read: LedgerRead) -> str | None:
     """No torn and no foreign row: beyond what was acknowledged, at most the append that was under way, all of it or nothing."""
-    beyond = reading.entries[len(facts.entries) :]
+    beyond = ledger_read.entries[len(facts.entries) :]
     if beyond in ((), facts.being_written):
         return None
-    return f"beyond what was acknowledged there is {shown(beyond[0])}, which is not all that was being written"
+    return f"beyond what was acknowledged there is {entry_label(beyond[0])}, which is not all that was being written"
 
 
 # -- what becomes durable -----------------------------------------------------------------------------------------------
 
 
 @oracle("P7")
-def who_lost_a_run_writes_nothing(facts: RunFacts, writing: LedgerWrite) -> str | None:
+def who_lost_a_run_writes_nothing(facts: RunFacts, write: LedgerWrite) -> str | None:
     """Entries of an old epoch never come after a newer one has begun."""
-    if writing.epoch == facts.epoch:
+    if write.epoch == facts.epoch:
         return None
-    return (
-        f"{shown(writing.entries[0])} was written under epoch {writing.epoch}, and the run is held under {facts.epoch}"
-    )
+    return f"{entry_label(write.entries[0])} was written under epoch {write.epoch}, and the run is held under {facts.epoch}"
 
 
 @oracle("P5")
-def a_handle_that_failed_writes_nothing(_facts: RunFacts, writing: LedgerWrite) -> str | None:
-    """After an error nobody knows what is on the disk: whoever had it stops."""
-    return None if writing.may_write else f"{shown(writing.entries[0])} was written after the store had failed"
+def a_handle_that_failed_writes_nothing(_facts: RunFacts, write: LedgerWrite) -> str | None:
+    """After an error nobody knows what is on the disk: its writer stops."""
+    return None if write.may_write else f"{entry_label(write.entries[0])} was written after the store had failed"
 
 
 @oracle("P6")
-def an_event_is_durable_with_all_that_follows(facts: RunFacts, _writing: LedgerWrite) -> str | None:
+def an_event_is_durable_with_all_that_follows(facts: RunFacts, _write: LedgerWrite) -> str | None:
     """An event, its row, its intents and its timers are one append: a crash leaves all of it or nothing."""
-    if not facts.expected:
+    if not facts.expected_entries:
         return None
-    return f"{shown(facts.expected[0])} follows from an event that is durable, and is not"
+    return f"{entry_label(facts.expected_entries[0])} follows from an event that is durable, and is not"
 
 
 @oracle("S10")
@@ -65,26 +63,26 @@ def a_ledger_begins_with_its_machine(facts: RunFacts, entry: MachineEntry | Even
     """Which machine, by name and digest; once."""
     if bool(facts.entries) is not isinstance(entry, MachineEntry):
         return None
-    return f"entry {len(facts.entries)} is {shown(entry)}"
+    return f"entry {len(facts.entries)} is {entry_label(entry)}"
 
 
 @oracle("S10")
 def a_run_is_the_fold_of_its_events(facts: RunFacts, entry: Entry) -> str | None:
-    """What stands behind an event is what `step` makes of it, and nothing else."""
+    """What follows an event is what `step` makes of it, and nothing else."""
     if isinstance(entry, MachineEntry):
         return None
-    expected = facts.expected[0]
-    if isinstance(entry, RowEntry) and isinstance(expected, RowEntry):
-        same = _row(entry) == _row(expected)
-    elif isinstance(entry, RefusalEntry) and isinstance(expected, RefusalEntry):
-        same = (entry.reason, entry.accepted) == (expected.reason, expected.accepted)
+    expected_entry = facts.expected_entries[0]
+    if isinstance(entry, RowEntry) and isinstance(expected_entry, RowEntry):
+        same = _row(entry) == _row(expected_entry)
+    elif isinstance(entry, RefusalEntry) and isinstance(expected_entry, RefusalEntry):
+        same = (entry.reason, entry.accepted) == (expected_entry.reason, expected_entry.accepted)
     else:
-        same = entry == expected
-    return None if same else f"the table gives {_told(expected)}, the ledger has {_told(entry)}"
+        same = entry == expected_entry
+    return None if same else f"the table gives {_entry_details(expected_entry)}, the ledger has {_entry_details(entry)}"
 
 
 def _row(entry: RowEntry) -> tuple[object, ...]:
-    """Return what the table alone says of a row; which artifacts it has accepted is not its to know."""
+    """Return what the table alone says of a row; it does not know which artifacts were accepted."""
     return entry.line, entry.source, entry.target, entry.changed
 
 
@@ -93,7 +91,7 @@ def nothing_stands_there_that_nothing_led_to(
     facts: RunFacts, entry: RowEntry | RefusalEntry | EffectEntry
 ) -> str | None:
     """Rows, refusals and effects come from events."""
-    return None if facts.expected else f"nothing leads to {shown(entry)}"
+    return None if facts.expected_entries else f"nothing leads to {entry_label(entry)}"
 
 
 @oracle("S10")
@@ -104,18 +102,18 @@ def events_are_numbered_without_a_gap(facts: RunFacts, event: EventEntry) -> str
 
 @oracle("S11")
 def an_entry_says_when_it_was_written(facts: RunFacts, entry: MachineEntry | EventEntry) -> str | None:
-    """By the clock on the wall, or, where that was put back, when the event before it was: what timers are due by is counted from it."""
-    expected = max(facts.written_ms, facts.read_ms)
-    if entry.at_ms == expected:
+    """By the wall clock, or, where that was put back, as the event before it: the deadlines of timers are counted from it."""
+    expected_ms = max(facts.written_ms, facts.read_ms)
+    if entry.at_ms == expected_ms:
         return None
-    return f"{shown(entry)} says that it came at {entry.at_ms}, and was written at {expected}"
+    return f"{entry_label(entry)} says that it came at {entry.at_ms}, and was written at {expected_ms}"
 
 
 @oracle("S4")
 def a_refusal_changes_nothing(facts: RunFacts, _entry: RefusalEntry) -> str | None:
-    """It stands behind its event, and no effect and no timer behind it."""
+    """It follows its event, and no effect and no timer follows it."""
     last = facts.entries[-1]
-    return None if isinstance(last, EventEntry) else f"a refusal stands behind {shown(last)}"
+    return None if isinstance(last, EventEntry) else f"a refusal stands behind {entry_label(last)}"
 
 
 @oracle("S9")
@@ -125,37 +123,38 @@ def workflow_state_changes_on_passed_verdicts_only(facts: RunFacts, entry: RowEn
     if not occurrence.verdicts and occurrence.event not in facts.machine.judged_events:
         return None
     workflow = {v.name for v in facts.machine.variables if v.scope == "workflow"}
-    assigned = {u.variable for u in taken.transition.updates if isinstance(u, Assign)}
-    changed = sorted(workflow & assigned & {name for name, _ in entry.changed})
-    return f"{changed[0]} changed at {occurrence.verdicts}" if changed and not _all_passed(taken, facts) else None
+    assigned_names = {u.variable for u in taken.transition.updates if isinstance(u, Assign)}
+    names = sorted(workflow & assigned_names & {name for name, _ in entry.changed})
+    return f"{names[0]} changed at {occurrence.verdicts}" if names and not _all_passed(taken, facts) else None
 
 
 def _all_passed(taken: Taken, facts: RunFacts) -> bool:
-    read, said = guards_read(taken.transition.condition), dict(facts.occurrences[-1].verdicts)
-    return all(said.get(guard) == "passed" for guard in read or said)
+    read, verdicts = guards_read(taken.transition.condition), dict(facts.occurrences[-1].verdicts)
+    return all(verdicts.get(guard) == "passed" for guard in read or verdicts)
 
 
 # -- what the driver shows ------------------------------------------------------------------------------------------------
 
 
 @oracle("P1")
-def only_what_is_durable_is_shown(facts: RunFacts, seen: tuple[int, Entry]) -> str | None:
-    """Whoever watches a run sees its entries in order, each once it is durable."""
-    place, entry = seen
+def only_what_is_durable_is_shown(facts: RunFacts, moment: tuple[int, Entry]) -> str | None:
+    """An observer of a run sees its entries in order, each once it is durable."""
+    place, entry = moment
     if place < len(facts.entries) and facts.entries[place] == entry:
         return None
-    return f"{shown(entry)} was shown before it was durable"
+    return f"{entry_label(entry)} was shown before it was durable"
 
 
-def shown(entry: Entry) -> str:
-    """Name an entry in a few words: `the result query_llm 1/1`."""
+def entry_label(entry: Entry) -> str:
+    """Return an entry in a few words: `the result query_llm 1/1`."""
     word = type(entry).__name__.removesuffix("Entry").lower()
-    name = next((said for field in ("effect", "event", "reason") if (said := getattr(entry, field, None))), "")
+    name = next((value for field in ("effect", "event", "reason") if (value := getattr(entry, field, None))), "")
     key = getattr(entry, "key", None) or ""
     return " ".join(filter(None, ("the", word, name, key)))
 
 
-def _told(entry: Entry) -> str:
-    """Name an entry with all that it says, as far as that is said in one line."""
+def _entry_details(entry: Entry) -> str:
+    """Return an entry with all its fields, in one line."""
     fields = ((field.name, getattr(entry, field.name)) for field in attrs.fields(type(entry)))
-    return f"{shown(entry)} ({', '.join(f'{name} = {value}' for name, value in fields if value not in (None, ''))})"
+    details = ", ".join(f"{name} = {value}" for name, value in fields if value not in (None, ""))
+    return f"{entry_label(entry)} ({details})"

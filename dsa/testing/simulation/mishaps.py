@@ -1,14 +1,13 @@
-"""How faults are made: processes killed, power cut, disks that fail, runs taken over, clocks set, answers lost, doubled and late.
+"""Mishaps and acts: the faults of a story, when they strike, and what the world does while a process waits for it.
 
-Is told of every boundary that a process passes; where a fault is due it makes it, and says so.
+`Strikes` decides when something goes wrong: at the triple that a seed aims at, and at a few more boundaries that it draws. It is asked at
+every boundary that a run passes, returns a fault or None, and keeps the faults that came.
 
-What the world does while a process waits for it: effects come back, time passes, somebody sends an event.
+`Mishaps` watches the processes and makes the faults: processes killed, power cut, disks that fail, runs taken over, clocks set, answers lost,
+doubled and late.
 
-Is asked whenever nothing can run; does the one thing that is intended where it can be done, else something that can be.
-
-When something goes wrong: at the triple that a seed aims at, and at a few more boundaries that it draws.
-
-Is asked at every boundary that a run passes, gives a fault or none; keeps what has struck. It makes no fault itself.
+`Acts` plays the world: effects come back, time passes, events are sent. Whenever nothing can run, it does what is intended where that is
+possible, else something that is.
 """
 
 from collections import Counter
@@ -25,7 +24,7 @@ from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.testing.simulation.disk_store import Stage, frames
 from dsa.testing.simulation.facts import RunFacts
-from dsa.testing.simulation.faults import FITTING, Boundary, Fault, Triple, outside_events
+from dsa.testing.simulation.faults import FAULTS_AT, Boundary, Fault, Triple, outside_events
 from dsa.testing.simulation.process import Boundaries, KilledError, PersonInput, Process
 from dsa.testing.simulation.seed_plan import RUN_ID, Chance, SeedPlan
 from dsa.testing.simulation.world import Fate, WorldCall
@@ -33,7 +32,7 @@ from dsa.testing.simulation.world import Fate, WorldCall
 if TYPE_CHECKING:
     from dsa.testing.simulation.story import Story
 
-#: The boundaries of an append that records a row, and of one that records what came of an effect.
+#: The boundaries of an append that records a row, and of one that records the result of an effect.
 _OF_ROWS: Boundaries = {"before": "before", "unsynced": "unsynced", "durable": "durable"}
 _OF_RESULTS: Boundaries = {"before": "performed", "unsynced": "result unsynced", "durable": "recorded"}
 _OF_DECISIONS: Boundaries = dict.fromkeys(_OF_ROWS, "recovering")
@@ -56,26 +55,26 @@ class Mishaps:
         self._facts, self._strikes, self._chance = story.facts, story.strikes, story.plan.chance
         self._is_full = False
 
-    # -- what processes tell ------------------------------------------------------------------------------------------
+    # -- reports of processes -----------------------------------------------------------------------------------------
 
-    def appending(self, process: Process, stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
+    def on_append(self, process: Process, stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
         """Judge what was written, and let something go wrong where it is due."""
         facts, court = self._facts, self._story.court
-        if court.violation is not None or (BUDGET in facts.deeds.excused and self._goes_round(process)):
+        if court.violation is not None or (BUDGET in facts.deeds.excused_codes and self._goes_round(process)):
             raise KilledError
         if stage == "before":
             self._require_space(process)
-            passing = () if process.is_stale else self._passing(entries)
-            process.passing = () if self._strikes.passes(passing) else passing
+            boundaries = () if process.is_stale else self._boundaries_of(entries)
+            process.boundaries = () if self._strikes.passes(boundaries) else boundaries
         elif stage == "unsynced":
             facts.writes(entries)
         else:
             facts.epoch = facts.epoch or epoch
-            court.wrote(process, entries, epoch)
+            court.judge_write(process, entries, epoch)
             if court.violation is not None:
                 raise KilledError
-        if process.passing and not process.is_stale:
-            for of, row in process.passing:
+        if process.boundaries and not process.is_stale:
+            for of, row in process.boundaries:
                 self._strike(process, of[stage], row, stage, entries)
 
     def _goes_round(self, process: Process) -> bool:
@@ -86,7 +85,7 @@ class Mishaps:
         process.die()
         return True
 
-    def holding(self, process: Process, stage: Stage, epoch: int) -> None:
+    def on_hold(self, process: Process, stage: Stage, epoch: int) -> None:
         """Let something go wrong as a run is taken up."""
         if stage == "durable":
             self._facts.epoch = epoch
@@ -95,52 +94,52 @@ class Mishaps:
                 self._require_space(process)
             self._strike(process, "recovering", self._facts.row, stage, ())
 
-    def held(self, process: Process, recorded: StoredRun) -> None:
+    def on_run_read(self, process: Process, stored_run: StoredRun) -> None:
         """Judge what was read of a run that is held, and let something go wrong before anything is done with it."""
-        self._story.court.read(tuple(recorded.entries), recorded.epoch)
+        self._story.court.judge_read(tuple(stored_run.entries), stored_run.epoch)
         if not process.is_quiet:
             self._strike(process, "after hold", self._facts.row, "durable", ())
 
-    def releasing(self, process: Process, stage: Stage) -> None:
+    def on_release(self, process: Process, stage: Stage) -> None:
         """Let something go wrong as a run is released."""
         if not (process.is_quiet or process.is_stale):
             if stage == "before":
                 self._require_space(process)
             self._strike(process, "releasing", self._facts.row, stage, ())
 
-    def begins(self, process: Process, key: str, effect: str) -> None:
+    def on_begin(self, process: Process, key: str, effect: str) -> None:
         """Judge that a policy is called."""
-        self._story.court.began(process, key, effect)
+        self._story.court.judge_begin(process, key, effect)
 
-    def shown(self, process: Process, entry: Entry) -> None:
+    def on_show(self, process: Process, entry: Entry) -> None:
         """Judge that an entry is shown."""
         court = self._story.court
-        court.shown(process, entry)
+        court.judge_show(process, entry)
         if court.violation is not None:
             raise KilledError
 
-    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
-        """Judge what a sender is told."""
-        self._story.court.answered(occurrence, answer)
+    def on_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+        """Judge the reply to a sender."""
+        self._story.court.judge_reply(occurrence, answer)
 
-    def failed(self, fault: BaseException) -> None:
-        """Judge what a sender met."""
-        self._story.court.failed(fault)
+    def on_fault(self, fault: BaseException) -> None:
+        """Judge a fault that a sender met."""
+        self._story.court.judge_fault(fault)
 
-    def _passing(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
+    def _boundaries_of(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
         """Return the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
-        passing: list[tuple[Boundaries, int | None]] = []
+        boundaries: list[tuple[Boundaries, int | None]] = []
         for entry in entries:
             if type(entry) is ResultEntry:
-                passing.append((_OF_RESULTS, self._facts.row_of_key.get(entry.key)))
+                boundaries.append((_OF_RESULTS, self._facts.row_of_key.get(entry.key)))
             elif type(entry) is EventEntry:
                 outcome = self._facts.outcome_of(entry)
-                passing.append((_OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None))
+                boundaries.append((_OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None))
             elif type(entry) is DecidedEntry:
                 return [(_OF_DECISIONS, self._facts.row)]
             elif type(entry) is ResumedEntry:
                 return [(_OF_RESUMPTIONS, self._facts.row)]
-        return passing or [(_OF_ROWS, None)]
+        return boundaries or [(_OF_ROWS, None)]
 
     def _require_space(self, process: Process) -> None:
         """Raise StoreError on a disk that is still full; then somebody makes room."""
@@ -157,10 +156,10 @@ class Mishaps:
         if fault is None or fault == "damage" or (fault == "takeover" and not self._facts.entries):
             return  # nobody can take a run that is not there yet
         if fault == "doubled answer":
-            if self._doubled(process, entries):
-                self._came(boundary, row, fault)
+            if self._repeat_answer(process, entries):
+                self._record_fault(boundary, row, fault)
             return
-        self._came(boundary, row, fault)
+        self._record_fault(boundary, row, fault)
         match fault:
             case "takeover":
                 self._take_over(process)
@@ -177,16 +176,16 @@ class Mishaps:
                 self._end(process, fault)
                 raise KilledError
 
-    def _came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
-        self._strikes.came(boundary, row, fault)
+    def _record_fault(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
+        self._strikes.record(boundary, row, fault)
         self._story.tell(f"!! {fault}, {boundary}")
 
     def _unsync(self, process: Process, entries: Sequence[Entry]) -> None:
-        """Leave what was not synced, or lose it: nobody can know."""
+        """Keep what was not synced, or lose it, by chance."""
         process.may_write = False
         file = self._story.files[RUN_ID]
         if self._chance.happens(50, "unsynced"):
-            file.cut(file.synced)
+            file.cut(file.synced_length)
             if entries:
                 self._facts.being_written = ()
 
@@ -201,7 +200,7 @@ class Mishaps:
                 self._story.files[RUN_ID].lose_power(self._chance)
 
     def _take_over(self, process: Process) -> None:
-        """Have another process take the run; the one that had it is not told."""
+        """Have another process take the run; the one that had it does not know."""
         rival = self._story.new_process()
         rival.is_quiet = True
         process.rival, process.is_stale = rival, True
@@ -211,30 +210,32 @@ class Mishaps:
         rival.drive()
 
     def _ask_for_it(self, process: Process) -> None:
-        """Have another process ask for the run: it is given to one at a time, and to anybody while nobody holds it."""
+        """Have another process ask for the run: one process at a time may hold it, and any process while nobody does."""
         other, has_run = self._story.new_process(), process.has_run
         other.is_quiet = True
         if other.may_hold() is has_run:
-            self._story.court.failed("two processes hold one run" if has_run else "nobody may hold a run that rests")
+            self._story.court.judge_fault(
+                "two processes hold one run" if has_run else "nobody may hold a run that rests"
+            )
 
-    def _doubled(self, process: Process, entries: Sequence[Entry]) -> bool:
-        """Have an answer arrive once more; tell whether this is one."""
+    def _repeat_answer(self, process: Process, entries: Sequence[Entry]) -> bool:
+        """Have an answer arrive once more; return whether the entries have one."""
         event = next((entry for entry in entries if isinstance(entry, EventEntry)), None)
         if event is None or event.key is None:
             return False
-        self._facts.deeds.unplanned = True
+        self._facts.deeds.is_unplanned = True
         process.hear(self._facts.intents[event.key], Occurrence(event.event, event.verdicts, data=event.data))
         return True
 
     # -- what goes wrong while a process waits ------------------------------------------------------------------------------
 
     def idle(self, process: Process, calls: list[WorldCall]) -> bool:
-        """Let something go wrong while the process waits for the world; tell whether it did."""
+        """Let something go wrong while the process waits for the world; return whether it did."""
         row = self._facts.row
         own = [call for call in calls if self._facts.row_of_key.get(call.key) == row]
         boundary: Boundary = "performing" if own else "resting"
         fault = self._strikes.due(boundary, row)
-        return fault is not None and self._made(process, boundary, fault, own)
+        return fault is not None and self._make_fault(process, boundary, fault, own)
 
     def at_rest(self, process: Process, rest: Rest) -> None:
         """Let something go wrong after the run has come to rest."""
@@ -243,17 +244,17 @@ class Mishaps:
             return
         if fault == "stray event" and outside_events(self._facts.machine):
             self._story.stray = _stray(self._facts, self._chance)
-            self._came("resting", self._facts.row, fault)
-        elif self._made(process, "resting", fault, []) and fault == "late answer":
+            self._record_fault("resting", self._facts.row, fault)
+        elif self._make_fault(process, "resting", fault, []) and fault == "late answer":
             process.drive()
 
-    def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[WorldCall]) -> bool:
-        """Make a fault, if it can be made now; tell whether it was."""
+    def _make_fault(self, process: Process, boundary: Boundary, fault: Fault, own: list[WorldCall]) -> bool:
+        """Make a fault, if it can be made now; return whether it was."""
         facts = self._facts
-        late = None if facts.is_finished or not facts.cancelled else facts.cancelled[-1]
+        late = None if facts.is_finished or not facts.cancelled_intents else facts.cancelled_intents[-1]
         if (fault == "late answer" and late is None) or (fault == "stray event" and not outside_events(facts.machine)):
             return False
-        self._came(boundary, facts.row, fault)
+        self._record_fault(boundary, facts.row, fault)
         match fault:
             case "takeover":
                 self._take_over(process)
@@ -265,10 +266,10 @@ class Mishaps:
                 sign = 1 if fault == "clock forward" else -1
                 self._story.time.set_by_ms += sign * self._chance.one_of(_SET_BY_MS, "clock")
             case "stray event":
-                process.send(self._story.sending(_stray(facts, self._chance)))
+                process.send(self._story.outside_event(_stray(facts, self._chance)))
             case "late answer":
                 assert late is not None, "something was cancelled"
-                facts.deeds.unplanned = True
+                facts.deeds.is_unplanned = True
                 event = self._chance.one_of(facts.machine.answers[late.effect], "late")
                 process.hear(late, Occurrence(event, data={"late": late.key}))
             case "lost answer" | "failure" | "garbled answer":
@@ -280,12 +281,12 @@ class Mishaps:
     def _fail(self, call: WorldCall, fault: Fault) -> None:
         """Let an effect fail, or go amiss after it has happened."""
         call.fate = _FATES[fault]
-        self._facts.deeds.unplanned = True
+        self._facts.deeds.is_unplanned = True
         call.let_go()
 
     # -- what goes wrong while nobody holds the run -------------------------------------------------------------------------
 
-    def damaged(self) -> Callable[[], None] | None:
+    def damage(self) -> Callable[[], None] | None:
         """Change a byte of the ledger, where that is due; return what changes it back."""
         file = self._story.files.get(RUN_ID)
         due = self._strikes.due("recovering", self._facts.row, "before")
@@ -294,19 +295,19 @@ class Mishaps:
             return None
         at = self._chance.below(ends[-2], "byte")
         file.flip(at)
-        self._came("recovering", self._facts.row, "damage")
+        self._record_fault("recovering", self._facts.row, "damage")
         return lambda: file.flip(at)
 
 
 def _stray(facts: RunFacts, chance: Chance) -> Occurrence:
     """Return an event from outside that nobody has planned."""
-    facts.deeds.unplanned = True
+    facts.deeds.is_unplanned = True
     return Occurrence(chance.one_of(outside_events(facts.machine), "stray"))
 
 
-#: How often time may pass after nothing is sent to a run any more: some circle by timers for ever.
+#: How often time may pass after the last event is sent to a run: some loop by timers for ever.
 _MOST_WAKES = 12
-#: How many rows may be taken after that, and how many moves a story has in all: so many, and some for each row that is planned.
+#: How many rows may be taken after that, and how many moves a story has in all: these, and some for each row that is planned.
 _MOST_ROWS, _MOST_MOVES, _MOVES_A_ROW = 8, 400, 4
 
 
@@ -320,7 +321,7 @@ class Acts:
         self._wakes = self._moves = 0
 
     def let(self, process: Process, moves: int | None) -> None:
-        """Let a process run until it ends, or so many moves were made."""
+        """Let a process run until it ends, or has made a number of moves."""
         left = [moves]
         process.play(partial(self._idle, process, left))
 
@@ -330,7 +331,7 @@ class Acts:
         return occurrence.source is None and event is not None and event.origin == OUTSIDE
 
     def _idle(self, process: Process, left: list[int | None]) -> bool:
-        """Make the next move; tell whether there was one."""
+        """Make the next move; return whether there was one."""
         story = self._story
         if not process.is_alive or story.is_broken:
             return False
@@ -344,56 +345,56 @@ class Acts:
             if not left[0]:
                 return False
             left[0] -= 1
-        calls = self._world.waiting(process)
+        calls = self._world.waiting_calls(process)
         if not process.is_stale:
-            story.court.idle([call.key for call in calls])
+            story.court.judge_idle([call.key for call in calls])
             if story.mishaps.idle(process, calls):
                 return not story.is_broken
-        return self._act(process, self._world.waiting(process))
+        return self._act(process, self._world.waiting_calls(process))
 
     def _act(self, process: Process, calls: list[WorldCall]) -> bool:
         facts = self._facts
-        blocking = next((call for call in calls if call.effect not in facts.machine.answers), None)
-        if blocking is not None:
-            return self.let_go(blocking)
+        blocking_call = next((call for call in calls if call.effect not in facts.machine.answers), None)
+        if blocking_call is not None:
+            return self.let_go(blocking_call)
         if not process.is_stale:
-            intended = self._plan.intended(facts.position, facts.configuration)
-            if intended is not None and self._realised(process, intended, calls):
+            intention = self._plan.next_occurrence(facts.position, facts.configuration)
+            if intention is not None and self._realise(process, intention, calls):
                 return True
         if calls:
-            facts.deeds.unplanned = True
+            facts.deeds.is_unplanned = True
             return self.let_go(self._chance.one_of(calls, "any", self._moves))
         if process.loop.next_s < inf:
             return self._wake(process)
         if process.is_stale:
-            return self._killed(process)
-        return self._stuck(process)
+            return self._kill(process)
+        return self._give_up(process)
 
-    def _realised(self, process: Process, intended: Occurrence, calls: list[WorldCall]) -> bool:
+    def _realise(self, process: Process, intention: Occurrence, calls: list[WorldCall]) -> bool:
         """Do what is intended, if it can be done now."""
         facts = self._facts
-        if intended.source is not None:
+        if intention.source is not None:
             return process.loop.next_s < inf and self._wake(process)
-        if self.is_outside(intended):
+        if self.is_outside(intention):
             if facts.position >= self._plan.longest or process.sent_at == facts.position:
                 return False
             process.sent_at = facts.position
-            process.send(self._story.sending(intended))
+            process.send(self._story.outside_event(intention))
             return True
-        effect = facts.machine.event_named[intended.event].origin
+        effect = facts.machine.event_named[intention.event].origin
         call = next((call for call in calls if call.key == facts.keys.get(effect)), None)
         if call is None:
             return process.loop.next_s < inf and self._wake(process)
         if len(calls) > 1 and self._chance.happens(10, "burst", facts.position):
-            facts.deeds.unplanned = True
+            facts.deeds.is_unplanned = True
             self.let_go(next(other for other in calls if other is not call))
-        return self.let_go(call, intended.event)
+        return self.let_go(call, intention.event)
 
     def let_go(self, call: WorldCall, event: str | None = None) -> bool:
-        """Let an effect happen and come back; with an event by chance when none is given. Give true."""
+        """Let an effect happen and come back, with an event by chance when none is given; return True."""
         answers = self._facts.machine.answers.get(call.effect, ())
         if event is None and answers:
-            event = self._chance.one_of(answers, "event", call.key, self._facts.deeds.begun[call.key])
+            event = self._chance.one_of(answers, "event", call.key, self._facts.deeds.begin_count[call.key])
         call.comes_back(event)
         call.let_go()
         return True
@@ -404,45 +405,45 @@ class Acts:
             if self._wakes > _MOST_WAKES:
                 return self._enough(process)
         if not process.is_stale:
-            self._story.court.wakes(process.loop.next_s)
+            self._story.court.judge_wake(process.loop.next_s)
         process.loop.wake_next()
         return True
 
     def _enough(self, process: Process) -> bool:
-        """End the story: what goes on for ever has gone on for long enough."""
+        """End a story that has gone on for long enough."""
         self._story.is_over = True
-        return self._killed(process)
+        return self._kill(process)
 
-    def _killed(self, process: Process) -> bool:
+    def _kill(self, process: Process) -> bool:
         process.die()
         return True
 
-    def _stuck(self, process: Process) -> bool:
-        """Nothing can happen. After an answer was lost somebody ends the process in the end, and the run is taken up."""
-        if "lost answer" in self._story.strikes.struck:
+    def _give_up(self, process: Process) -> bool:
+        """End a process for which nothing can happen, after a lost answer, so that the run is taken up; else report a fault."""
+        if "lost answer" in self._story.strikes.faults:
             self._story.tell(f"somebody ends {process.name}, which waits for a lost answer")
-            return self._killed(process)
-        self._story.court.failed("nothing is under way, no timer runs, and the driver neither rests nor ends")
+            return self._kill(process)
+        self._story.court.judge_fault("nothing is under way, no timer runs, and the driver neither rests nor ends")
         return False
 
 
 #: The boundaries that have several stages, and where in them a fault may strike; others may at every stage.
-_STAGED: tuple[Boundary, ...] = ("recovering", "releasing")
+_STAGED_BOUNDARIES: tuple[Boundary, ...] = ("recovering", "releasing")
 #: The boundaries that only a run passes that is taken up.
-_RECOVERING: tuple[Boundary, ...] = ("recovering", "after hold", "after resumed")
+_RECOVERY_BOUNDARIES: tuple[Boundary, ...] = ("recovering", "after hold", "after resumed")
 _STAGE_OF: dict[Fault, Stage] = {"damage": "before", "write fails": "before", "sync fails": "unsynced"}
 _STAGES: tuple[Stage, ...] = ("before", "unsynced", "durable")
 
 
 class Strikes:
-    """The faults of one story. `struck` are those that came, in order; `hits` the triples among them."""
+    """The faults of one story. `faults` are those that came, in order; `hits` the triples among them."""
 
     def __init__(self, plan: SeedPlan) -> None:
         self._aim, self._chance, self._further = plan.aim, plan.chance, plan.further
         self._stage = _STAGE_OF.get(plan.aim.fault) or plan.chance.one_of(_STAGES, "stage")
         self._has_struck = self._was_cut = False
         self._visits = 0
-        self.struck: list[Fault] = []
+        self.faults: list[Fault] = []
         self.hits: Counter[Triple] = Counter()
 
     @property
@@ -456,25 +457,25 @@ class Strikes:
         return not self._further and (self._has_struck or aim.boundary != "performing" or aim.row != row)
 
     def due(self, boundary: Boundary, row: int | None, stage: Stage = "before") -> Fault | None:
-        """Return what goes wrong at a boundary of a row. Who makes it go wrong says so with `came`."""
+        """Return the fault that is due at a boundary of a row. Its maker calls `record`."""
         self._visits += 1
         aim = self._aim
         if not self._has_struck and row == aim.row:
-            if boundary == aim.boundary and (boundary not in _STAGED or stage == self._stage):
+            if boundary == aim.boundary and (boundary not in _STAGED_BOUNDARIES or stage == self._stage):
                 return aim.fault
-            if boundary == "durable" and aim.boundary in _RECOVERING and not self._was_cut:
+            if boundary == "durable" and aim.boundary in _RECOVERY_BOUNDARIES and not self._was_cut:
                 self._was_cut = True
                 return "kill"  # so that there is something to recover from
         if self._visits not in self._further:
             return None
-        fitting = [fault for fault in FITTING[boundary] if boundary not in _STAGED or _fits(fault, stage)]
-        return self._chance.one_of(fitting, "further", self._visits)
+        faults = [fault for fault in FAULTS_AT[boundary] if boundary not in _STAGED_BOUNDARIES or _fits(fault, stage)]
+        return self._chance.one_of(faults, "further", self._visits)
 
-    def passes(self, passing: Sequence[tuple[object, int | None]]) -> bool:
-        """Pass the boundaries of an append, given with their rows, at all stages; only where nothing is due, and tell whether that is so."""
-        first, last = self._visits, self._visits + len(_STAGES) * len(passing)
+    def passes(self, boundaries: Sequence[tuple[object, int | None]]) -> bool:
+        """Pass the boundaries of an append, with their rows, at all stages, unless a fault is due at one; return whether they were passed."""
+        first, last = self._visits, self._visits + len(_STAGES) * len(boundaries)
         if not self._has_struck:
-            for _, row in passing:
+            for _, row in boundaries:
                 if row == self._aim.row:
                     return False
         for visit in self._further:
@@ -483,9 +484,9 @@ class Strikes:
         self._visits = last
         return True
 
-    def came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
-        """Record that a fault has struck."""
-        self.struck.append(fault)
+    def record(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
+        """Record a fault that was made."""
+        self.faults.append(fault)
         if row is not None:
             hit = Triple(row, boundary, fault)
             self.hits[hit] += 1

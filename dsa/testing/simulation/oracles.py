@@ -1,8 +1,6 @@
-"""The oracles of a simulated run, by the moment at which they are asked; the order is that of asking.
+"""The oracles of a simulated run, by the moment at which they judge, and the court that asks them in this order.
 
-Where oracles are asked: whatever becomes durable, begins, is shown or rests is judged before it joins the facts.
-
-Takes what a process does, gives nothing; the first oracle that is broken stays in `violation`.
+`Court` judges whatever becomes durable, begins, is shown or rests, before it joins the facts. The first broken oracle stays in `violation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +62,7 @@ AT_WRITE = (ledger_oracles.who_lost_a_run_writes_nothing, ledger_oracles.a_handl
 AFTER_WRITE = (ledger_oracles.an_event_is_durable_with_all_that_follows,)
 #: An entry is about to be folded, and the table says which one it must be.
 WHILE_EXPECTED = (ledger_oracles.a_run_is_the_fold_of_its_events,)
-#: What is asked of an entry that is about to be folded, by its kind.
+#: The oracles of an entry that is about to be folded, by its kind.
 ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
     MachineEntry: (ledger_oracles.a_ledger_begins_with_its_machine, ledger_oracles.an_entry_says_when_it_was_written),
     EventEntry: (
@@ -107,7 +105,7 @@ AT_BEGIN = (
 )
 #: The driver shows an entry.
 AT_SHOW = (ledger_oracles.only_what_is_durable_is_shown,)
-#: Somebody is told what became of an event.
+#: The sender of an event hears how it was answered.
 AT_ANSWER = (effect_oracles.a_sender_is_told_what_became_of_it,)
 #: Nothing can run before the world does something.
 AT_IDLE = (effect_oracles.what_is_cancelled_is_stopped,)
@@ -150,7 +148,7 @@ ORACLES: tuple[Oracle, ...] = tuple(
 
 
 class Court:
-    """Judges one story. `violation` is what was found first; `tell` is given entries once they are known to be durable."""
+    """Judges one story. `violation` is the first that was found; `tell` is called with entries once they are durable."""
 
     def __init__(self, facts: RunFacts, tell: Callable[[Sequence[Entry]], None]) -> None:
         self._facts, self._tell = facts, tell
@@ -160,12 +158,12 @@ class Court:
         if self.violation is None:
             facts = self._facts
             for each in oracles:
-                said = each.judge(facts, about)
-                if said is not None:
-                    self.violation = Violation(each, said)
+                message = each.judge(facts, about)
+                if message is not None:
+                    self.violation = Violation(each, message)
                     return
 
-    def read(self, entries: Sequence[Entry], epoch: int) -> None:
+    def judge_read(self, entries: Sequence[Entry], epoch: int) -> None:
         """A process has read the run as it took it up: what was not acknowledged before is durable now."""
         facts = self._facts
         self._judge(AT_READ, LedgerRead(tuple(entries)))
@@ -175,9 +173,9 @@ class Court:
         facts.being_written = ()
         if entries and self.violation is None:
             facts.epoch = epoch
-            facts.resumed()
+            facts.resume()
 
-    def wrote(self, process: Process, entries: Sequence[Entry], epoch: int) -> None:
+    def judge_write(self, process: Process, entries: Sequence[Entry], epoch: int) -> None:
         """Entries became durable."""
         self._judge(AT_WRITE, LedgerWrite(tuple(entries), epoch, process.may_write))
         self._take(entries)
@@ -188,9 +186,9 @@ class Court:
         facts = self._facts
         self._tell(entries)
         for entry in entries:
-            asked = ASKED_OF.get(type(entry), ())
-            if asked or facts.expected:
-                self._judge((*WHILE_EXPECTED, *asked) if facts.expected else asked, entry)
+            oracles = ASKED_OF.get(type(entry), ())
+            if oracles or facts.expected_entries:
+                self._judge((*WHILE_EXPECTED, *oracles) if facts.expected_entries else oracles, entry)
             if self.violation is not None:
                 return
             if type(entry) is ResultEntry and entry.has_failed:
@@ -200,40 +198,40 @@ class Court:
             self._judge(AFTER_WRITE, None)
 
     def _excuse(self, code: str) -> None:
-        """A failure that was found to be in order, and that a run without faults might not have met, may stop the run."""
-        self._facts.deeds.excused.add(code)
-        self._facts.deeds.unplanned = self._facts.deeds.unplanned or code in {IN_DOUBT, TIMED_OUT, BUDGET}
+        """Record that a failure was correct and may stop the run; a run without faults might not have met it."""
+        self._facts.deeds.excused_codes.add(code)
+        self._facts.deeds.is_unplanned = self._facts.deeds.is_unplanned or code in {IN_DOUBT, TIMED_OUT, BUDGET}
 
-    def began(self, process: Process, key: str, effect: str) -> None:
+    def judge_begin(self, process: Process, key: str, effect: str) -> None:
         """A policy is called."""
         self._judge(AT_BEGIN, EffectBegin(key, effect, process.may_write, process.is_stale))
 
-    def shown(self, process: Process, entry: Entry) -> None:
+    def judge_show(self, process: Process, entry: Entry) -> None:
         """The driver shows an entry."""
-        if process.seen >= len(self._facts.entries) or self._facts.entries[process.seen] is not entry:
-            self._judge(AT_SHOW, (process.seen, entry))
+        if process.seen_count >= len(self._facts.entries) or self._facts.entries[process.seen_count] is not entry:
+            self._judge(AT_SHOW, (process.seen_count, entry))
 
-    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
-        """Somebody who sent an event is told what became of it."""
+    def judge_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+        """The sender of an event hears how it was answered."""
         self._judge(AT_ANSWER, ReplyFact(occurrence.event, answer))
 
-    def idle(self, under_way: Sequence[str]) -> None:
+    def judge_idle(self, under_way: Sequence[str]) -> None:
         """Nothing can run before the world does something; effects are under way under these keys."""
         self._judge(AT_IDLE, under_way)
 
-    def wakes(self, until_s: float) -> None:
+    def judge_wake(self, until_s: float) -> None:
         """Time is about to pass until a process wakes."""
         self._judge(AT_WAKE, until_s)
 
-    def rested(self, rest: Rest) -> None:
+    def judge_rest(self, rest: Rest) -> None:
         """A process says that its run rests."""
         code = rest.failure.code if rest.failure is not None else ""
         self._judge(AT_REST, RestFact(rest.kind, code, rest.run, rest.in_doubt))
 
-    def failed(self, fault: BaseException | str) -> None:
+    def judge_fault(self, fault: BaseException | str) -> None:
         """Something happened that never may: a process ended in a way of its own, a run does not go on."""
         self._judge(AT_FAULT, fault)
 
-    def ended(self) -> None:
+    def judge_end(self) -> None:
         """The story is over."""
         self._judge(AT_END, None)

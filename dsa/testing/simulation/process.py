@@ -1,6 +1,6 @@
-"""Processes: one has the runs open on the simulated disk, drives the run on a loop of its own, and meets the world.
+"""Processes of a simulated run: each has the runs open on the simulated disk, drives the run on a loop of its own, and meets the world.
 
-Runs are begun, held and driven through the door, as by every other program. The one who watches is told at every boundary of an append, of
+Runs are begun, held and driven through `dsa.runs`, as by every other program. A `ProcessWatch` hears of every boundary of an append, of
 holding and of releasing, and may end the process there.
 """
 
@@ -36,39 +36,39 @@ class KilledError(BaseException):
 
 
 class ProcessWatch(Protocol):
-    """Who looks after processes. Whatever these raise, the process meets in its store."""
+    """The watcher of processes. What its methods raise comes out of the store of the process."""
 
-    def appending(self, process: "Process", stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
-        """Tell of an append."""
+    def on_append(self, process: "Process", stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
+        """Called at every stage of an append."""
 
-    def holding(self, process: "Process", stage: Stage, epoch: int) -> None:
-        """Tell of a run that is being held."""
+    def on_hold(self, process: "Process", stage: Stage, epoch: int) -> None:
+        """Called at every stage of holding the run."""
 
-    def held(self, process: "Process", recorded: StoredRun) -> None:
-        """Tell of a run that is held, and read as this."""
+    def on_run_read(self, process: "Process", stored_run: StoredRun) -> None:
+        """Called when the run is held and read."""
 
-    def releasing(self, process: "Process", stage: Stage) -> None:
-        """Tell of a run that is being released."""
+    def on_release(self, process: "Process", stage: Stage) -> None:
+        """Called at every stage of releasing the run."""
 
-    def begins(self, process: "Process", key: str, effect: str) -> None:
-        """Tell of a policy that is called."""
+    def on_begin(self, process: "Process", key: str, effect: str) -> None:
+        """Called when a policy is called."""
 
-    def shown(self, process: "Process", entry: Entry) -> None:
-        """Tell of an entry that the driver shows."""
+    def on_show(self, process: "Process", entry: Entry) -> None:
+        """Called when the driver shows an entry."""
 
-    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
-        """Tell of an event from outside of which its sender is told what became."""
+    def on_reply(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+        """Called when the sender of an event from outside hears how it was answered."""
 
-    def failed(self, fault: BaseException) -> None:
-        """Tell of a sender who met what nobody foresaw."""
+    def on_fault(self, fault: BaseException) -> None:
+        """Called when a sender meets an error that is not expected."""
 
 
 @attrs.frozen
 class StorySurroundings:
     """What all processes of a story share.
 
-    `bind` gives what a process binds to the names of the table; `is_alive` says whether the process of a name lives, `is_shown` whether somebody
-    watches the run.
+    `bind` returns what a process binds to the names of the table; `is_alive` says whether the process of a name lives, `is_shown` whether
+    an observer watches the run.
     """
 
     subject: Subject
@@ -86,8 +86,8 @@ class StorySurroundings:
 class PersonInput:
     """What a person says as a run is taken up: events from outside, and about effects in doubt, by their keys."""
 
-    sent: tuple[Occurrence, ...] = ()
-    decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    events: tuple[Occurrence, ...] = ()
+    decisions: Mapping[str, Handling] = attrs.field(factory=dict)
     answers: Mapping[str, Occurrence] = attrs.field(factory=dict)
 
 
@@ -96,7 +96,7 @@ class Process:
 
     `may_write` turns false when its store fails or says that another process has the run; `is_stale` when another one has it and
     this one may not know. `rival` is that other one. `has_run` says that it holds the run. `is_quiet` keeps faults away while it takes the run
-    over. `passing` are the boundaries of the append that it makes, where a fault is due at one of them.
+    over. `boundaries` are the boundaries of the append that it makes, where a fault is due at one of them.
     """
 
     def __init__(self, number: int, around: StorySurroundings) -> None:
@@ -105,62 +105,62 @@ class Process:
         self.is_stale = self.is_quiet = self.has_run = False
         self.rival: Process | None = None
         self.ending: Rest | BaseException | None = None
-        self.passing: Sequence[tuple[Boundaries, int | None]] = ()
+        self.boundaries: Sequence[tuple[Boundaries, int | None]] = ()
         self.sent_at = -1
-        self.seen = 0
+        self.seen_count = 0
         self.loop = VirtualLoop(around.time)  # type: ignore[abstract]  # what it lacks raises NotImplementedError
         self._around = around
         store: Any = DiskStore(around.files, self, around.is_alive)  # it drives runs, and lists none
         place = RunPlace(lambda: store, lambda _run_id: around.artifacts)
-        binder = lambda _machine, _started: around.bind(self)  # noqa: E731  (a function in an argument)
+        binder = lambda _machine, _options: around.bind(self)  # noqa: E731  (a function in an argument)
         self._runs = Runs(place, bindings=binder, clock=VirtualClock(around.time))
         self._on_moment = self._show if around.is_shown else None
         self._handle: RunHandle | None = None
         self._task: asyncio.Task[Rest] | None = None
 
-    # -- what its store tells it --------------------------------------------------------------------------------------
+    # -- reports of its store -----------------------------------------------------------------------------------------
 
-    def before(self, entries: Sequence[Entry]) -> None:
+    def before_write(self, entries: Sequence[Entry]) -> None:
         """Entries are about to be written."""
         self._require_able()
-        self._around.watch.appending(self, "before", entries, 0)
+        self._around.watch.on_append(self, "before", entries, 0)
 
-    def unsynced(self, entries: Sequence[Entry]) -> None:
+    def after_write(self, entries: Sequence[Entry]) -> None:
         """They are written and not synced."""
-        self._around.watch.appending(self, "unsynced", entries, 0)
+        self._around.watch.on_append(self, "unsynced", entries, 0)
 
-    def durable(self, epoch: int, entries: Sequence[Entry]) -> None:
+    def after_sync(self, epoch: int, entries: Sequence[Entry]) -> None:
         """They are on the disk for good."""
         self.has_run = True
-        self._around.watch.appending(self, "durable", entries, epoch)
+        self._around.watch.on_append(self, "durable", entries, epoch)
 
-    def refused(self) -> None:
+    def on_refusal(self) -> None:
         """Somebody else holds the run."""
         self.may_write = self.has_run = False
 
-    def holding(self, stage: Stage, epoch: int) -> None:
+    def on_hold(self, stage: Stage, epoch: int) -> None:
         """The run is being held."""
         self._require_able()
-        self._around.watch.holding(self, stage, epoch)
+        self._around.watch.on_hold(self, stage, epoch)
 
-    def held(self, recorded: StoredRun) -> None:
+    def on_run_read(self, stored_run: StoredRun) -> None:
         """The run is held, and this is what was read."""
         self.has_run = True
-        self._around.watch.held(self, recorded)
+        self._around.watch.on_run_read(self, stored_run)
 
     @property
     def may_release(self) -> bool:
         """Return whether it lives, and its store has not failed."""
         return self.is_alive and self.may_write
 
-    def releasing(self, stage: Stage) -> None:
+    def on_release(self, stage: Stage) -> None:
         """The run is being released."""
         self.has_run = stage != "durable"
-        self._around.watch.releasing(self, stage)
+        self._around.watch.on_release(self, stage)
 
-    def begins(self, key: str, effect: str) -> None:
+    def on_begin(self, key: str, effect: str) -> None:
         """A policy is called."""
-        self._around.watch.begins(self, key, effect)
+        self._around.watch.on_begin(self, key, effect)
 
     def _require_able(self) -> None:
         if not self.is_alive:
@@ -169,30 +169,30 @@ class Process:
             raise StoreError("this handle is closed; open the file again")
 
     def _show(self, moment: Moment, _is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        if moment.number != self.seen + 1:
-            raise AssertionError(f"entry {moment.number} is shown after entry {self.seen}")
-        self._around.watch.shown(self, moment.entry)
-        self.seen += 1
+        if moment.number != self.seen_count + 1:
+            raise AssertionError(f"entry {moment.number} is shown after entry {self.seen_count}")
+        self._around.watch.on_show(self, moment.entry)
+        self.seen_count += 1
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    def begin(self, sent: tuple[Occurrence, ...]) -> None:
+    def begin(self, events: tuple[Occurrence, ...]) -> None:
         """Begin the run, as `dsa run` does."""
         subject, limits = self._around.subject, self._around.limits
-        started = {"budget": list(map(_written, limits))} if limits else {}
-        setup = RunSetup(subject.machine, self._around.bind(self), subject.text, subject.digest, started, limits)
+        options = {"budget": list(map(_limit_text, limits))} if limits else {}
+        setup = RunSetup(subject.machine, self._around.bind(self), subject.text, subject.digest, options, limits)
         self._handle = self._runs.begin(setup, run_id=RUN_ID, on_moment=self._on_moment)
-        self.drive(*sent)
+        self.drive(*events)
 
-    def take_up(self, said: PersonInput, *, take: bool = False) -> None:
+    def take_up(self, person_input: PersonInput, *, take: bool = False) -> None:
         """Hold the run, as `dsa resume` and `dsa send` do. Raises what these raise, and KilledError."""
-        resumption = Resumption(said.decided, said.answers, take=take)
+        resumption = Resumption(person_input.decisions, person_input.answers, take=take)
         self._handle = self._runs.hold(RUN_ID, resumption=resumption, on_moment=self._on_moment)
 
-    def drive(self, *sent: Occurrence) -> None:
+    def drive(self, *events: Occurrence) -> None:
         """Drive the run that it holds, or that it has driven until it rested."""
         self.ending = None
-        self._task = self.loop.create_task(self.handle.drive(*sent))
+        self._task = self.loop.create_task(self.handle.drive(*events))
 
     @property
     def handle(self) -> RunHandle:
@@ -206,25 +206,25 @@ class Process:
         return self.may_release and not self.is_stale and isinstance(self.ending, Rest)
 
     def send(self, occurrence: Occurrence) -> None:
-        """Send an event to the run that it drives; its sender waits for what becomes of it."""
-        self.loop.create_task(self._sent(occurrence))
+        """Send an event to the run that it drives; its sender waits for the answer."""
+        self.loop.create_task(self._send(occurrence))
 
-    async def _sent(self, occurrence: Occurrence) -> None:
+    async def _send(self, occurrence: Occurrence) -> None:
         try:
             answer = await self.handle.hand(occurrence)
         except NotTakenError:
             return
-        except Exception as fault:  # noqa: BLE001  (whatever it is, it is found)
-            self._around.watch.failed(fault)
+        except Exception as fault:  # noqa: BLE001  (any error is a fault)
+            self._around.watch.on_fault(fault)
         else:
-            self._around.watch.answered(occurrence, answer)
+            self._around.watch.on_reply(occurrence, answer)
 
     def hear(self, intent: Intent, answer: Occurrence) -> None:
         """Have an answer of an effect arrive, once more or too late."""
         self.handle.hear(intent, answer)
 
     def play(self, idle: Callable[[], bool]) -> None:
-        """Run until it ends or `idle` gives False; then `ending` says how, or is None."""
+        """Run until it ends or `idle` returns False; then `ending` says how, or is None."""
         task = self._task
         if task is None or not self.loop.play(task, idle):
             return
@@ -233,33 +233,33 @@ class Process:
         self.ending = error if error is not None else task.result()
 
     def die(self) -> None:
-        """End it where it is: whatever waits in it is given up."""
+        """End it where it is: what waits in it is cancelled."""
         self.is_alive = False
         if self._task is not None:
             self._task.cancel()
 
     def bury(self) -> None:
-        """Let what waits in it come to its end; nothing of that reaches anything."""
+        """Let what waits in it end; nothing of that reaches anything."""
         self.die()
         self.play(lambda: False)
 
     def forget(self) -> None:
-        """Take apart what refers to itself; it was buried, and nobody asks for it any more."""
+        """Take apart what refers to itself; it was buried, and nobody needs it any more."""
         handle = self._handle
         for each in () if handle is None else (handle._driver, handle):  # noqa: SLF001  (nobody else has them)
             vars(each).clear()
         vars(self).clear()
 
     def may_hold(self) -> bool:
-        """Ask for the run without taking it from anybody, and let go of it again; return whether it was given."""
+        """Hold the run without taking it from anybody, and release it again; return whether it could be held."""
         try:
-            held = self._runs.hold(RUN_ID)
+            handle = self._runs.hold(RUN_ID)
         except HeldError:
             return False
-        held.release()
+        handle.release()
         return True
 
 
-def _written(limit: BudgetLimit) -> str:
+def _limit_text(limit: BudgetLimit) -> str:
     """Return a limit as `--budget` takes it."""
     return f"{limit.effect}{'.' if limit.effect else ''}{limit.unit}={limit.most:g}"

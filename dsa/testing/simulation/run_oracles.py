@@ -33,7 +33,7 @@ def a_run_rests_only_where_it_may(facts: RunFacts, rest: RestFact) -> str | None
 @oracle("S7")
 def a_run_stops_only_for_a_cause(facts: RunFacts, rest: RestFact) -> str | None:
     """An effect that failed without a row for it, an answer that could not be read; never by itself."""
-    if rest.kind != "stopped" or rest.code in facts.deeds.excused:
+    if rest.kind != "stopped" or rest.code in facts.deeds.excused_codes:
         return None
     if rest.code == MISSING_DATA and any(_is_missing(facts, use) for use in uses(facts.machine)):
         return None
@@ -41,11 +41,11 @@ def a_run_stops_only_for_a_cause(facts: RunFacts, rest: RestFact) -> str | None:
 
 
 def _is_missing(facts: RunFacts, use: Use) -> bool:
-    """Return whether what a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
-    reference, came = use.reference, [occurrence.event for occurrence in facts.occurrences]
-    if reference.since in came:
-        came = came[len(came) - 1 - came[::-1].index(reference.since) :]
-    return not reference.is_optional and reference.event not in came
+    """Return whether the data that a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
+    reference, events = use.reference, [occurrence.event for occurrence in facts.occurrences]
+    if reference.since in events:
+        events = events[len(events) - 1 - events[::-1].index(reference.since) :]
+    return not reference.is_optional and reference.event not in events
 
 
 # -- a story is over ----------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def what_was_asked_for_is_done(facts: RunFacts, _about: object) -> str | None:
 @oracle("P4")
 def what_a_person_decides_happens_once(facts: RunFacts, _about: object) -> str | None:
     """An effect whose doubts somebody decides who can see the world. Two processes at once are another matter."""
-    for key, times in facts.deeds.happened.items():
+    for key, times in facts.deeds.done_count.items():
         if times == 1 or facts.subject.handling(facts.intents[key].effect) != "ask":
             continue
         failed = sum(result.has_failed for result in facts.results.get(key, ()))
@@ -72,19 +72,19 @@ def what_a_person_decides_happens_once(facts: RunFacts, _about: object) -> str |
 
 @oracle("P12")
 def the_properties_of_the_document_hold(facts: RunFacts, _about: object) -> str | None:
-    """As monitors over the rows that were taken: violated is violated, whatever the faults."""
-    known, met = facts.subject.known, tuple(facts.occurrences)
-    if met not in known:
-        known[met] = _first_violated(facts)
-    return known[met]
+    """As monitors over the rows that were taken, whatever the faults."""
+    violations, occurrences = facts.subject.violations, tuple(facts.occurrences)
+    if occurrences not in violations:
+        violations[occurrences] = _first_violated(facts)
+    return violations[occurrences]
 
 
 def _first_violated(facts: RunFacts) -> str | None:
     run = moments(facts.machine, facts.occurrences)
     for text, form in facts.subject.properties:
-        watched = monitor(form, run, is_complete=facts.is_finished)
-        if watched.verdict == "violated":
-            return f"{text} (event {watched.step})"
+        result = monitor(form, run, is_complete=facts.is_finished)
+        if result.verdict == "violated":
+            return f"{text} (event {result.step})"
     return None
 
 

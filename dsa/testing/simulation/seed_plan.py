@@ -1,18 +1,13 @@
-"""Chance that follows from a seed: the same question gets the same answer, whenever and however often it is asked.
+"""Seed plans: what is to happen in the story of one seed, and what all stories of a machine share.
 
-So a run that is cut off and taken up again meets the world that it would have met, and one seed tells one story.
+A `Subject` is what is simulated: a machine at its parameters' values, its document's text, the policies that are real, and everything that is
+computed from them once. A `Guide` knows ways through its explored graph: to a row that is aimed at, and from anywhere to an end.
 
-Ways through the explored machine: to a row that is aimed at, and from anywhere to an end.
+A `SeedPlan` says which triple a seed aims at, on which way the run comes there, what else goes wrong, and what it may cost. The same seed is the same
+plan, whichever others are played.
 
-Takes a machine's graph, gives moves. The same questions get the same moves; chance is asked where several would do.
-
-What is simulated: a machine at its parameters' values with its text, everything that is worked out about it once.
-
-Takes a machine, its document's text and the policies that are real; gives a `Subject` that all stories share.
-
-What is to happen in one seed: which triple it aims at, on which way the run comes there, what else goes wrong, what it may cost.
-
-Takes a subject and a seed, gives a `SeedPlan`. A seed says all of it: the same seed is the same plan, whichever others are played.
+`Chance` follows from a seed: the same question gets the same answer, whenever and however often it is asked. So a run that is cut off and
+taken up again meets the world that it would have met, and one seed tells one story.
 """
 
 import hashlib
@@ -49,20 +44,20 @@ class Chance:
 
     def number(self, *about: object) -> int:
         """Draw a number of 64 bits."""
-        drawn = self._seed.copy()
-        drawn.update("\x1f".join(map(str, about)).encode())
-        return int.from_bytes(drawn.digest(), "big")
+        hasher = self._seed.copy()
+        hasher.update("\x1f".join(map(str, about)).encode())
+        return int.from_bytes(hasher.digest(), "big")
 
-    def below(self, bound: int, *about: object) -> int:
-        """Draw a number from 0 to `bound` - 1."""
-        return self.number(*about) % bound
+    def below(self, limit: int, *about: object) -> int:
+        """Draw a number from 0 to `limit` - 1."""
+        return self.number(*about) % limit
 
     def one_of(self, options: Sequence[T], *about: object) -> T:
         """Draw one of some options; there is at least one."""
         return options[self.number(*about) % len(options)]
 
     def happens(self, percent: int, *about: object) -> bool:
-        """Return whether something happens that happens so often."""
+        """Return whether something happens that happens in `percent` of all cases."""
         return self.number(*about) % _PERCENT < percent
 
 
@@ -73,29 +68,31 @@ _SEVERAL = 8
 
 
 class Guide:
-    """Knows the cheapest way to every move, and how far every configuration is from a final state."""
+    """The cheapest way to every move, and the distance of every configuration from a final state."""
 
     def __init__(self, graph: ExploredGraph) -> None:
         self._graph = graph
-        self._came: list[GraphEdge | None] = [None] * len(graph.configurations)
-        self._cost = self._explored()
-        self._left = graph.distances(n for n, found in enumerate(graph.configurations) if is_over(graph.machine, found))
+        self._arrivals: list[GraphEdge | None] = [None] * len(graph.configurations)
+        self._cost = self._explore()
+        self._left = graph.distances(
+            n for n, configuration in enumerate(graph.configurations) if is_over(graph.machine, configuration)
+        )
 
-    def _explored(self) -> list[int]:
-        """Return what it costs to come to each configuration; note by which move."""
+    def _explore(self) -> list[int]:
+        """Return the cost of reaching each configuration; record the move that reaches it."""
         unknown = 1 + _TIMER_COST * len(self._graph.configurations)
         cost = [unknown] * len(self._graph.configurations)
         cost[0] = 0
-        waiting = [(0, 0)]
-        while waiting:
-            so_far, place = heapq.heappop(waiting)
+        queue = [(0, 0)]
+        while queue:
+            so_far, place = heapq.heappop(queue)
             if so_far > cost[place]:
                 continue
             for move in self._graph.moves_from[place]:
                 then = so_far + _cost(move)
                 if then < cost[move.target]:
-                    cost[move.target], self._came[move.target] = then, move
-                    heapq.heappush(waiting, (then, move.target))
+                    cost[move.target], self._arrivals[move.target] = then, move
+                    heapq.heappush(queue, (then, move.target))
         return cost
 
     def nearest(self, moves: tuple[GraphEdge, ...]) -> tuple[GraphEdge, ...]:
@@ -105,7 +102,7 @@ class Guide:
     def way(self, goal: GraphEdge) -> tuple[GraphEdge, ...]:
         """Return the cheapest way from the start that ends with a move."""
         way, place = [goal], goal.source
-        while (move := self._came[place]) is not None:
+        while (move := self._arrivals[place]) is not None:
             way.append(move)
             place = move.source
         return tuple(way[::-1])
@@ -147,15 +144,15 @@ class Subject:
     properties: tuple[tuple[str, MonitorableForm], ...] = ()
 
     #: The moves at which triples are aimed, the cheapest to come to first.
-    aimed: dict[Triple, tuple[GraphEdge, ...]] = attrs.field(factory=dict, init=False, repr=False)
-    #: What events are to the table, by all that it looks at: most runs take the same.
+    goal_moves: dict[Triple, tuple[GraphEdge, ...]] = attrs.field(factory=dict, init=False, repr=False)
+    #: The occurrences of events, by all that the table reads: most runs take the same.
     occurrences: dict[tuple[object, ...], Occurrence] = attrs.field(factory=dict, init=False, repr=False)
-    #: What the properties said of the rows that runs have taken, by these; most runs take the same.
-    known: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
+    #: The violation of the properties by the rows that a run has taken, or None; most runs take the same.
+    violations: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
 
     @cached_property
     def graph(self) -> ExploredGraph:
-        """All that the machine can do. Raises TooLargeError."""
+        """All that the machine can do. Raises GraphTooLargeError."""
         return graph_of(self.machine)
 
     @cached_property
@@ -170,12 +167,12 @@ class Subject:
 
     @cached_property
     def triples(self) -> tuple[Triple, ...]:
-        """Every row, boundary and fault there is."""
+        """All triples of row, boundary and fault."""
         return tuple(possible(self.rows))
 
     @cached_property
     def step(self) -> Callable[[Configuration, Occurrence], Taken | Refusal]:
-        """The compiled step; it remembers what it was asked."""
+        """The compiled step, which keeps its results."""
         return compiled_step(self.machine).step
 
     @cached_property
@@ -194,7 +191,7 @@ class Subject:
         return {effect.name: effect for effect in self.machine.effects}
 
     @cached_property
-    def emitted(self) -> tuple[str, ...]:
+    def emitted_effects(self) -> tuple[str, ...]:
         """The effects that rows emit."""
         return tuple(name for name, _ in effect_names(self.machine))
 
@@ -204,43 +201,43 @@ class Subject:
         return any(row.is_timer for row in self.machine.transitions)
 
     def prepare(self) -> None:
-        """Work out what all stories share, before they are shared out. Raises TooLargeError."""
+        """Compute what all stories share, before they are shared out. Raises GraphTooLargeError."""
         _ = self.triples, self.guide, self.step, self.digest
 
     def goals(self, aim: Triple) -> tuple[GraphEdge, ...]:
         """Return the moves at which a triple can be hit, the cheapest to come to first."""
-        found = self.aimed.get(aim)
-        if found is None:
-            found = self.aimed[aim] = self.guide.nearest(self.rows[aim.row].moves_for(aim.boundary, aim.fault))
-        return found
+        moves = self.goal_moves.get(aim)
+        if moves is None:
+            moves = self.goal_moves[aim] = self.guide.nearest(self.rows[aim.row].moves_for(aim.boundary, aim.fault))
+        return moves
 
     def occurrence(self, event: EventEntry) -> Occurrence:
-        """Return what the table looks at of an event: its data is nothing to it."""
+        """Return what the table reads of an event, which is not its data."""
         key = event.event, event.verdicts, event.source
-        found = self.occurrences.get(key)
-        if found is None:
-            found = self.occurrences[key] = Occurrence(*key)
-        return found
+        occurrence = self.occurrences.get(key)
+        if occurrence is None:
+            occurrence = self.occurrences[key] = Occurrence(*key)
+        return occurrence
 
-    def declared(self, effect: str) -> Effect:
-        """Return what the Effects table says of an effect, or that it says nothing."""
-        found = self.effects.get(effect)
-        if found is None:
-            found = self.effects[effect] = Effect(effect)
-        return found
+    def declaration(self, effect: str) -> Effect:
+        """Return an effect as the Effects table declares it; without a row, one with its name alone."""
+        declaration = self.effects.get(effect)
+        if declaration is None:
+            declaration = self.effects[effect] = Effect(effect)
+        return declaration
 
     def handling(self, effect: str) -> str:
-        """Return what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
-        about = self.declared(effect)
+        """Return the handling of an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
+        about = self.declaration(effect)
         return about.in_doubt or ("ask" if about.kind == "actuator" else "retry")
 
 
-def monitored(machine: Machine) -> tuple[tuple[str, MonitorableForm], ...]:
+def monitored_properties(machine: Machine) -> tuple[tuple[str, MonitorableForm], ...]:
     """Return the properties that a single run can break, with their texts."""
     return tuple((show(prop.form), prop.form) for prop in machine.properties if is_monitor(prop.form))
 
 
-#: A run goes on for so many rows beyond its way before nothing is sent to it any more.
+#: The rows that a run goes on beyond its way before the last event is sent to it.
 _BEYOND = 8
 #: How many further faults a seed has, and before how many boundaries they strike.
 _FURTHER, _WITHIN = (0, 0, 1, 1, 2), 60
@@ -258,12 +255,12 @@ class SeedPlan:
     further: frozenset[int]
     limits: tuple[BudgetLimit, ...]
     _guide: Guide = attrs.field(repr=False)
-    #: After so many rows nothing is sent to the run any more.
+    #: After this number of rows nothing is sent to the run any more.
     longest: int = attrs.field(init=False)
-    _known: dict[int, tuple[Configuration, Occurrence | None]] = attrs.field(factory=dict, repr=False)
+    _next_occurrences: dict[int, tuple[Configuration, Occurrence | None]] = attrs.field(factory=dict, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Work out what is asked for again and again."""
+        """Compute what is needed again and again."""
         self.longest = len(self.way) + _BEYOND
 
     @property
@@ -273,12 +270,12 @@ class SeedPlan:
             80, "sends first"
         )
 
-    def intended(self, position: int, here: Configuration) -> Occurrence | None:
-        """Return what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
-        known = self._known.get(position)
-        if known is None or (known[0] is not here and known[0] != here):
-            known = self._known[position] = (here, self._next(position, here))
-        return known[1]
+    def next_occurrence(self, position: int, here: Configuration) -> Occurrence | None:
+        """Return the next occurrence after `position` rows: as planned, else by chance. None when nothing can come."""
+        entry = self._next_occurrences.get(position)
+        if entry is None or (entry[0] is not here and entry[0] != here):
+            entry = self._next_occurrences[position] = (here, self._next(position, here))
+        return entry[1]
 
     def _next(self, position: int, here: Configuration) -> Occurrence | None:
         if position < len(self.way) and self._guide.where(self.way[position]) == here:
@@ -298,6 +295,8 @@ def plan_of(subject: Subject, seed: int) -> SeedPlan:
     further = frozenset(chance.below(_WITHIN, "further", number) for number in range(count))
     limits: tuple[BudgetLimit, ...] = ()
     if lap and chance.happens(_LIMITED_PERCENT, "limited"):
-        effect = chance.one_of((RUN, *sorted(set(subject.emitted) & subject.machine.answers.keys())), "limited effect")
+        effect = chance.one_of(
+            (RUN, *sorted(set(subject.emitted_effects) & subject.machine.answers.keys())), "limited effect"
+        )
         limits = (BudgetLimit("calls", 1 + chance.below(_MOST_CALLS, "limit"), effect),)
     return SeedPlan(seed, chance, aim, subject.guide.way(goal), further, limits, subject.guide)

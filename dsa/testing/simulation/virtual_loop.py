@@ -1,7 +1,7 @@
 """An event loop without sockets, threads and real time: what runs on it runs the same every time, and waiting costs nothing.
 
-Takes tasks, runs them until they wait for the world; who plays the world is asked then. Time is shared by all loops of one story, and
-moves only when somebody wakes the next sleeper.
+Tasks run until they wait for the world; then `idle` plays the world. All loops of one story share their time, which moves only when
+the next sleeper is woken.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Arguments = TypeVarTuple("Arguments")
 #: The time of day at which every story begins, in milliseconds since 1970.
 BEGIN_MS = 1_750_000_000_000
 _MS = 1000
-#: So many callbacks in a row without a moment to wait in are a loop that never ends.
+#: The most callbacks in a row without waiting; more are a loop that never ends.
 _MOST_AT_A_STRETCH = 1_500
 
 
@@ -44,14 +44,14 @@ class SpinningError(RuntimeError):
 
 
 class Time:
-    """True time, which only goes forward, and the clock on the wall, which somebody may set."""
+    """True time, which only goes forward, and the wall clock, which may be set."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.set_by_ms = 0
 
     def wall_ms(self) -> int:
-        """Return what the clock on the wall shows, in milliseconds since 1970."""
+        """Return the time of the wall clock, in milliseconds since 1970."""
         return BEGIN_MS + self.set_by_ms + round(self.now_s * _MS)
 
 
@@ -66,7 +66,7 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         self.unheard: list[dict[str, Any]] = []
 
     def play(self, task: "asyncio.Task[Any]", idle: Callable[[], bool]) -> bool:
-        """Run until the task is done and give True. `idle` is called whenever nothing can run; when it gives False, give False."""
+        """Run until the task is done, and return True. `idle` is called whenever nothing can run; when it returns False, return False."""
         outer = events._get_running_loop()  # noqa: SLF001  (documented for who writes event loops)
         events._set_running_loop(self)  # noqa: SLF001
         try:
@@ -129,7 +129,7 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call something after so many seconds."""
+        """Call something after a delay in seconds."""
         return self.call_at(self._time.now_s + delay, callback, *args, context=context)
 
     def call_at(
@@ -158,15 +158,15 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self)
 
     def get_debug(self) -> bool:
-        """Return that nobody debugs."""
+        """Return False: nobody debugs."""
         return False
 
     def is_running(self) -> bool:
-        """Return that it runs."""
+        """Return True: it runs."""
         return True
 
     def is_closed(self) -> bool:
-        """Return that it is open."""
+        """Return False: it is open."""
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -188,7 +188,7 @@ class VirtualClock:
         return self._time.now_s
 
     def wall_ms(self) -> int:
-        """Return what the clock on the wall shows."""
+        """Return the time of the wall clock, in milliseconds since 1970."""
         return self._time.wall_ms()
 
     async def sleep(self, seconds: float) -> None:

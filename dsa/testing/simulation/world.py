@@ -1,7 +1,7 @@
-"""The world that a simulated run meets: models, guards, services, people. Each says the same whenever it is asked the same.
+"""The world of a simulated run: its models, guards, services and people. The same question gets the same answer.
 
-Gives policies, guards and generators that wait until somebody lets them go on, and keeps count of what they do, outside of any ledger.
-Where the machine has real policies, they run here, with a made-up model and made-up guards behind them.
+It gives policies, guards and generators that wait until they may go on, and counts what they do, outside of any ledger. Where the machine has
+real policies, they run here, with a made-up model and made-up guards behind them.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
-MADE = "MADE"
-#: After so many rows, and at the end of what is planned, effects wait for their turn though nothing goes wrong: a long way is told from a
-#: loop that never ends, and a table that asks for ever meets who ends its story.
+WORLD_FAILURE = "MADE"
+#: After this number of rows, and at the end of the plan, effects wait for their turn though nothing goes wrong: so a long way differs from a
+#: loop that never ends, and the story of a table that loops for ever can be ended.
 _AT_ONCE = 100
 _NO_SECRETS = Secrets({}, ())
 #: The key of the effect that is performed now; empty while an event arrives.
@@ -42,13 +42,13 @@ class CallingProcess(Protocol):
     is_alive: bool
     is_stale: bool
 
-    def begins(self, key: str, effect: str) -> None:
+    def on_begin(self, key: str, effect: str) -> None:
         """Record that a policy is called."""
 
 
 @attrs.define(eq=False)
 class WorldCall:
-    """An effect under way: it has begun and not happened, until its turn comes. `fate` is what becomes of it then."""
+    """An effect under way: it has begun and not happened, until its turn comes. `fate` is how it ends then."""
 
     caller: CallingProcess
     key: str
@@ -59,11 +59,11 @@ class WorldCall:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether it can be let go on: nobody has, and nobody has stopped it."""
+        """Return whether it can go on: it waits, and was neither let go on nor stopped."""
         return self.turn is not None and not self.turn.done()
 
     def comes_back(self, event: str | None) -> None:
-        """Say with which event it comes back; with `E.failed` it fails."""
+        """Set the event with which it comes back; with `E.failed` it fails."""
         self.event = event
         if event == f"{self.effect}.failed":
             self.fate = "fails"
@@ -77,7 +77,7 @@ class WorldCall:
 class World:
     """Where effects happen. `calls` are those under way, in the order in which they were begun.
 
-    `is_calm` tells that nothing will go wrong while an effect of a row is under way.
+    `is_calm` says that nothing will go wrong while an effect of a row is under way.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class World:
 
     def binding(self, caller: CallingProcess) -> Bindings:
         """Return what a process binds to the names of the table."""
-        effects = dict.fromkeys(self._facts.subject.emitted, partial(self._perform, caller))
+        effects = dict.fromkeys(self._facts.subject.emitted_effects, partial(self._perform, caller))
         return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
-    def waiting(self, caller: CallingProcess) -> list[WorldCall]:
-        """Return the calls of a process that can be let go on; those that are over are forgotten."""
+    def waiting_calls(self, caller: CallingProcess) -> list[WorldCall]:
+        """Return the calls of a process that can go on; those that are over are dropped."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
 
@@ -105,20 +105,20 @@ class World:
         key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try
         call, deeds = WorldCall(caller, key, effect), self._deeds
         if caller.is_alive:
-            caller.begins(key, effect)
-            deeds.begun[key] += 1
-            deeds.begun_s[key] = self._facts.time.now_s
+            caller.on_begin(key, effect)
+            deeds.begin_count[key] += 1
+            deeds.begin_s[key] = self._facts.time.now_s
         if not self._is_over_at_once(call):
             call.turn = asyncio.get_running_loop().create_future()
             if caller.is_alive:
                 self.calls.append(call)
             await call.turn
         if call.fate == "fails":
-            return self._gave(key, MADE, [error_step(effect, MADE, "it failed, as the seed has it")])
-        deeds.happened[key] += 1
+            return self._gave(key, WORLD_FAILURE, [error_step(effect, WORLD_FAILURE, "it failed, as the seed has it")])
+        deeds.done_count[key] += 1
         self._tell(f"{effect} {key} happens")
         if call.fate == "garbled":
-            return self._gave(key, BAD_ANSWER, self._garbled(effect, key))
+            return self._gave(key, BAD_ANSWER, self._garbled_steps(effect, key))
         if call.fate == "lost":
             await asyncio.get_running_loop().create_future()
         steps = await self._steps(call, action, context)
@@ -126,7 +126,7 @@ class World:
         return self._gave(key, str(events[0]) if events else "", steps)
 
     def _is_over_at_once(self, call: WorldCall) -> bool:
-        """Return whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
+        """Return whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives the next intended event."""
         facts, answers = self._facts, self._machine.answers.get(call.effect)
         if facts.position >= self._plan.longest or facts.position % _AT_ONCE == _AT_ONCE - 1:
             return False
@@ -134,18 +134,18 @@ class World:
             return False
         if answers is None:
             return True
-        intended = self._plan.intended(facts.position, facts.configuration)
-        if intended is None or (facts.keys.get(call.effect) != call.key):
+        intention = self._plan.next_occurrence(facts.position, facts.configuration)
+        if intention is None or (facts.keys.get(call.effect) != call.key):
             return False
-        call.comes_back(intended.event)
-        return intended.event in answers or call.fate == "fails"
+        call.comes_back(intention.event)
+        return intention.event in answers or call.fate == "fails"
 
-    def _gave(self, key: str, said: str, steps: list[Step]) -> list[Step]:
-        self._deeds.given.setdefault(key, []).append(said)
+    def _gave(self, key: str, outcome: str, steps: list[Step]) -> list[Step]:
+        self._deeds.outcomes.setdefault(key, []).append(outcome)
         return steps
 
     async def _steps(self, call: WorldCall, action: Action, context: PolicyContext) -> list[Step]:
-        """Return what the policy gives: the real one, or the answer that is intended."""
+        """Return the steps of the policy: of the real one, or the answer that is intended."""
         handler = self._handlers.get(call.effect)
         if handler is not None:
             token = _KEY.set(call.key)
@@ -155,21 +155,21 @@ class World:
                 _KEY.reset(token)
         if call.event is None:
             return []
-        tries = self._deeds.begun[call.key]
+        tries = self._deeds.begin_count[call.key]
         verdicts = self._verdicts_with(call)
         data = _with_paths({"key": call.key, "tries": tries}, _paths_read(self._machine, call.event))
         return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
 
     def _verdicts_with(self, call: WorldCall) -> Mapping[str, Any]:
-        """Return the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
+        """Return the verdicts that come with an answer: all that are intended, or none, so that guards judge as it arrives."""
         facts = self._facts
         if self._plan.chance.happens(50, "verdicts", call.key):
             return {}
-        intended = self._plan.intended(facts.position, facts.configuration)
-        return {} if intended is None or intended.event != call.event else dict(intended.verdicts)
+        intention = self._plan.next_occurrence(facts.position, facts.configuration)
+        return {} if intention is None or intention.event != call.event else dict(intention.verdicts)
 
-    def _garbled(self, effect: str, key: str) -> list[Step]:
-        """Return what is no answer."""
+    def _garbled_steps(self, effect: str, key: str) -> list[Step]:
+        """Return steps that are not a valid answer."""
         answers = self._machine.answers.get(effect, ())
         strange: list[Any] = [[None], "steps", None]
         if answers:
@@ -177,29 +177,33 @@ class World:
             odd = Step("", effect, "event", {"event": event, "verdicts": ["odd"]})
             strange += [[], [event_step(effect, "gossip")], [odd], [event_step(effect, event)] * 2]
             strange += [[event_step(effect, event, verdicts={"gossip": "passed"})]]
-        given: list[Step] = self._plan.chance.one_of(strange, "garbled", key)
-        return given
+        steps: list[Step] = self._plan.chance.one_of(strange, "garbled", key)
+        return steps
 
     # -- models and guards ------------------------------------------------------------------------------------------
 
     def text(self) -> str:
         """Return what the model writes now."""
         key = _KEY.get()
-        return f"text of {key}, try {self._deeds.begun[key]}"
+        return f"text of {key}, try {self._deeds.begin_count[key]}"
 
     def judge(self, guard: str) -> GuardResult:
-        """Return what a guard says now: what is intended, else something by chance."""
+        """Return the verdict of a guard now: the intended one, else one by chance."""
         facts, outcomes = self._facts, self._machine.guard_named[guard].outcomes
-        intended: Occurrence | None = self._plan.intended(facts.position, facts.configuration)
-        said = {} if intended is None else dict(intended.verdicts)
-        outcome = said[guard] if guard in said else self._plan.chance.one_of(outcomes, "verdict", guard, facts.position)
-        self._deeds.said[_KEY.get(), guard] = outcome
+        intention: Occurrence | None = self._plan.next_occurrence(facts.position, facts.configuration)
+        verdicts = {} if intention is None else dict(intention.verdicts)
+        outcome = (
+            verdicts[guard]
+            if guard in verdicts
+            else self._plan.chance.one_of(outcomes, "verdict", guard, facts.position)
+        )
+        self._deeds.guard_outcomes[_KEY.get(), guard] = outcome
         return GuardResult(outcome == "passed", f"because it is {outcome}", outcome == "fatal")
 
 
 @attrs.frozen
 class _Guard(GuardInterface):
-    """A guard that says what the world wants."""
+    """A guard that gives the verdicts of the world."""
 
     _name: str
     _world: World
@@ -211,7 +215,7 @@ class _Guard(GuardInterface):
 
 @attrs.frozen
 class _SimulatedModel(GeneratorInterface):
-    """A model that writes which call it is asked in."""
+    """A model that writes the key of the call."""
 
     _world: World
 
@@ -221,7 +225,7 @@ class _SimulatedModel(GeneratorInterface):
 
 
 def data_of(machine: Machine, event: str, number: int) -> object:
-    """Return what an event from outside brings: a text for a specification, else an object with a text that a person might write.
+    """Return the data of an event from outside: a text for a specification, else an object with a text that a person might write.
 
     What prompts and guards read of it is there as well.
     """

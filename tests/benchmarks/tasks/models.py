@@ -12,7 +12,7 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.generators.generator_kinds import build_generator
-from dsa.generators.model_options import SCRIPTED
+from dsa.generators.model_options import SCRIPT_PREFIX
 from dsa.generators.substitutes import parse_script
 from dsa.machine import Machine
 from dsa.runs.bindings import generator_name
@@ -113,14 +113,14 @@ class ModelError(DsaError):
 
 def read_model(name: str, machines: tuple[Machine, ...]) -> Model:
     """Return the model of a name. Raises ModelError, BindingError; a provider's model that does not exist is found when it is asked."""
-    if name != SHIPPED and not name.startswith(SCRIPTED):
+    if name != SHIPPED and not name.startswith(SCRIPT_PREFIX):
         for machine in machines:
             for step in machine.steps:
                 build_generator(
                     generator_name(machine, step.name), machine, model=name
                 )  # says what is wrong with an address
         return AskedModel(name)
-    folder, replies = SCRIPTS if name == SHIPPED else Path(name.removeprefix(SCRIPTED)), {}
+    folder, replies = SCRIPTS if name == SHIPPED else Path(name.removeprefix(SCRIPT_PREFIX)), {}
     if not folder.is_dir():
         raise ModelError(
             f"{folder} is no folder; scripted:DIR takes one with a script for each task, such as {machines[0].name}.md"

@@ -105,13 +105,13 @@ def test_the_verdict_changes_when_only_what_an_effect_found_changes(total, outco
     rest, generator, guard = played({"total": total})
     assert rest.run.outcome == outcome
     assert guard.given == [{"total": total, "who": "ann"}]
-    (asked,) = generator.asked
+    (asked,) = generator.calls
     assert render(asked[1], asked[0]).endswith(f'# TASK\nThe total is {total}: {{{{\n  "total": {total}\n}}}}')
 
 
 def test_a_system_text_goes_as_a_message_of_its_own_and_attempts_as_turns():
     _, generator, _ = played({"total": 7})
-    context, template = generator.asked[0]
+    context, template = generator.calls[0]
     assert messages_of(template, context)[0] == {"role": "system", "content": "You serve ann."}
     assert [message["role"] for message in messages_of(template, context)] == ["system", "user"]
 
@@ -124,13 +124,13 @@ def test_missing_data_stops_the_run_before_the_effect_and_says_which_row_and_eve
     assert rest.failure.message.startswith(
         "the prompt of query_llm, asked for on found: 'found.total' is missing: found has no 'total'"
     )
-    assert generator.asked == []
+    assert generator.calls == []
 
 
 def test_a_prompt_with_too_much_data_stops_the_run_before_the_effect(monkeypatch):
     monkeypatch.setattr("dsa.runtime.event_data.LONGEST_IN_ALL", 5)
     rest, generator, _ = played({"total": 10})
-    assert (rest.failure.what, rest.failure.code, generator.asked) == ("query_llm", "MISSING_DATA", [])
+    assert (rest.failure.what, rest.failure.code, generator.calls) == ("query_llm", "MISSING_DATA", [])
     assert "characters in all, and 5 are allowed in one prompt" in rest.failure.message
 
 
@@ -139,7 +139,7 @@ def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judg
     rest, generator, guard = played({}, machine=machine)
     assert (rest.failure.what, rest.failure.line) == ("execute_guard", 37)
     assert "guard right, asked for on artifact: 'found.total' is missing" in rest.failure.message
-    assert (len(generator.asked), guard.given) == (1, [])
+    assert (len(generator.calls), guard.given) == (1, [])
 
 
 def test_an_effect_sees_what_there_was_when_it_was_asked_for():
@@ -312,7 +312,7 @@ def test_a_secret_is_in_no_prompt_and_in_no_guard_and_nowhere_in_the_ledger():
     )
     driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock())
     rest = finish(driver.drive(Occurrence("ask", data={"who": word})))
-    (asked,) = generator.asked
+    (asked,) = generator.calls
     assert guard.given == [{"total": "7 [secret KEY]", "who": "[secret KEY]"}]
     assert word not in render(asked[1], asked[0]) + "".join(map(dump_line, rest.run.ledger))
     assert "You serve [secret KEY]." in render(asked[1], asked[0])

@@ -336,7 +336,7 @@ def test_looking_back_costs_the_same_however_long_the_history():
     driver = Driver(run_and_commands[0], binding, Counting(), commands=run_and_commands[1], clock=StillClock())
     assert driven(driver).run.outcome == "done"
     assert len(fetched) <= 5 * 41
-    last, _ = texts.asked[-1]
+    last, _ = texts.calls[-1]
     assert last.current_artifact == "text 39"
     assert last.feedback_history == [(f"text {n}", "no") for n in range(40)]
     assert last.feedback_history[-2:] == (("text 38", "no"), ("text 39", "no"))

@@ -79,6 +79,6 @@ def test_nothing_is_left_under_way_when_the_run_has_stopped():
         rest = await driver_of(TWO_AT_ONCE, hands.effects(tidy=broken), clock=clock).drive(Occurrence("go"))
         assert rest.kind == "stopped"
         assert hands.log == ["log starts", "log ends", "left starts", "left cancelled"]
-        assert clock.waiting == 0
+        assert clock.sleeper_count == 0
 
     finish(play())

@@ -32,7 +32,7 @@ def test_a_program_is_given_the_prompt_and_writes_the_artifact():
         ("import os; os.kill(os.getpid(), 15)", {}, "was killed by signal 15", "failed"),
         ("import time; time.sleep(60)", {"timeout_s": 0.3}, "was stopped after 0.3 s.", "timeout"),
         ("while True: print(1)", {"most_bytes": 1_000}, "wrote more than 1,000 bytes.", "bad_answer"),
-        ('import sys; sys.stdout.buffer.write(b"ab\\xff")', {}, "no UTF-8 (byte 2).", "bad_answer"),
+        ('import sys; sys.stdout.buffer.write(b"ab\\xff")', {}, "not UTF-8 (byte 2).", "bad_answer"),
         ("print()", {}, "wrote nothing.", "bad_answer"),
     ],
     ids=["fails", "killed", "slow", "much", "bytes", "nothing"],

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.guards.feedback import MOST_CHARACTERS, MOST_LINES, bounded, clip, clip_middle, together
+from dsa.guards.feedback import MOST_CHARACTERS, MOST_LINES, bound_text, clip, clip_middle, together
 
 texts = st.text(max_size=3000) | st.lists(st.text(max_size=400), max_size=30).map("\n".join)
 
@@ -12,8 +12,8 @@ def fits(text):
 
 def test_what_is_short_stays_as_it_is():
     assert clip("abc") == clip_middle("abc") == "abc"
-    assert bounded("a\n  b\n\nc") == "a\n  b\n\nc"
-    assert bounded("\n\na\r\nb\n") == "a\nb"
+    assert bound_text("a\n  b\n\nc") == "a\n  b\n\nc"
+    assert bound_text("\n\na\r\nb\n") == "a\nb"
 
 
 def test_one_thing_is_printable_on_one_line_and_said_to_go_on():
@@ -24,21 +24,21 @@ def test_one_thing_is_printable_on_one_line_and_said_to_go_on():
 
 
 def test_the_first_and_the_last_lines_are_kept():
-    lines = bounded("\n".join(str(n) for n in range(1000))).split("\n")
+    lines = bound_text("\n".join(str(n) for n in range(1000))).split("\n")
     assert (lines[0], lines[-1], len(lines)) == ("0", "999", MOST_LINES)
     assert "... (some of it is left out)" in lines
 
 
 def test_the_end_may_come_apart_from_the_beginning():
-    said = bounded("first\nsecond", "torn\nlast\n").split("\n")
+    said = bound_text("first\nsecond", "torn\nlast\n").split("\n")
     assert said == ["first", "second", "... (some of it is left out)", "torn", "last"]
 
 
 @settings(max_examples=40)
 @given(texts, texts)
 def test_nothing_is_longer_than_may_be_said(text, end):
-    assert fits(bounded(text))
-    assert fits(bounded(text, end))
+    assert fits(bound_text(text))
+    assert fits(bound_text(text, end))
 
 
 @settings(max_examples=40)

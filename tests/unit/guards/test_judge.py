@@ -36,7 +36,7 @@ def test_fail_fails_with_its_reason(reply, feedback):
 def test_what_is_neither_is_asked_again_and_then_no_verdict(reply):
     result, texts = judged(reply, "FAIL no")
     assert result.feedback == "no"
-    (_, first), (again, _) = texts.asked[0], texts.asked[1]
+    (_, first), (again, _) = texts.calls[0], texts.calls[1]
     assert first is None
     assert again.feedback_history == ((reply, "Begin your answer with the word PASS or the word FAIL."),)
     with pytest.raises(ValueError, match="the judge said neither PASS nor FAIL"):
@@ -45,7 +45,7 @@ def test_what_is_neither_is_asked_again_and_then_no_verdict(reply):
 
 def test_the_judge_sees_text_and_question_and_what_it_is_based_on_each_in_fences_of_its_own():
     _, texts = judged("PASS", test=Artifact("assert x"))
-    told = texts.asked[0][0].specification
+    told = texts.calls[0][0].specification
     assert "## test, which it is based on\n```\nassert x\n```" in told
     assert "## The text\n`````\na\n````\nAnswer PASS.\n````\n`````" in told
     assert "## The question\nIs it short?" in told

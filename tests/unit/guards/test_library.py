@@ -196,5 +196,5 @@ def test_tests_of_the_user_that_are_no_python_are_a_fault_of_the_table(tmp_path,
 
 def test_a_name_that_would_forbid_nothing_is_refused_with_its_line():
     row = Guard("g", kind="forbidden", options=(("imports", "os os"),), span=SPAN)
-    with pytest.raises(BindingError, match=r"m.md:7:3: guard g: 'os os' in imports is no name, and would forbid"):
+    with pytest.raises(BindingError, match=r"m.md:7:3: guard g: 'os os' in imports is not a name, and would forbid"):
         build_guard("g", machine(row))

@@ -61,7 +61,7 @@ def test_json_that_the_model_accepts_passes(text):
             '{"name": "a", "ages": [1, "x"]}',
             "ages[1]: Input should be a valid integer, unable to parse string as an integer",
         ),
-        ('{"name": "a", "ages": [NaN]}', "This is not JSON: NaN is no number."),
+        ('{"name": "a", "ages": [NaN]}', "This is not JSON: NaN is not a number."),
         ('{"name": "a", "ages": [1e999]}', "This JSON has a number that is too large to be read: 1e999."),
         ('{"name": "a", "colour": "green"}', "colour: this is none of the values that are allowed"),
         ('{"name": "a", "size": "x"}', "size: this is none of the values that are allowed"),
@@ -90,7 +90,7 @@ def test_any_type_that_pydantic_can_check_will_do():
     assert says(list[int], "[1, 2]") == ""
     assert says(list[int], '["x"]').startswith("[0]: Input should be a valid integer")
     assert says(Annotated[int, pydantic.Field(gt=3)], "2") == "the whole: Input should be greater than 3"
-    with pytest.raises(ValueError, match="nothing that pydantic can check"):
+    with pytest.raises(ValueError, match="not a type that pydantic can check"):
         PydanticGuard(object())
 
 
@@ -98,14 +98,16 @@ def test_any_type_that_pydantic_can_check_will_do():
     "model", [json.loads, len, functools.partial(json.loads), Person.model_validate, lambda value: value, "int"]
 )
 def test_a_function_is_no_type(model):
-    with pytest.raises(ValueError, match=r"is a (str|function|method|partial|builtin_function_or_method), and no type"):
+    with pytest.raises(
+        ValueError, match=r"is a (str|function|method|partial|builtin_function_or_method), and not a type"
+    ):
         PydanticGuard(model)
 
 
 def test_a_function_in_a_table_is_refused_with_its_line():
     text = "# m\n\n## Guards\n| guard | is | options |\n| - | - | - |\n| g | pydantic | model = json:loads |\n"
     with pytest.raises(
-        BindingError, match=r"^<text>:6:.*guard g: loads is a function, and no type that JSON could be of"
+        BindingError, match=r"^<text>:6:.*guard g: loads is a function, and not a type that JSON can have"
     ):
         build_guard("g", loads(f"{text}\n## Steps\n| step | guard |\n| - | - |\n| a | g |\n"))
 
@@ -185,7 +187,7 @@ def test_a_file_with_a_model_is_named_from_the_folder_that_is_given(tmp_path, mo
         ("json:Nothing", "json has nothing called 'Nothing'"),
         ("json.py:x y", "names no model"),
         ("quits.py:X", "quits.py cannot be imported: SystemExit: 0"),
-        ("shapes.py:number", "3 is nothing that pydantic can check"),
+        ("shapes.py:number", "3 is not a type that pydantic can check"),
     ],
 )
 def test_a_model_that_is_not_there_is_found_before_the_first_event(tmp_path, monkeypatch, model, message):

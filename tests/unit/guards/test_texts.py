@@ -33,7 +33,7 @@ def test_a_pattern_is_found_matched_whole_or_absent():
     assert says(RegexGuard(r"a.b", whole=True), "xa\nb") != ""
     assert says(RegexGuard("TODO", absent=True), "done") == ""
     assert says(RegexGuard("TODO", absent=True, hint="finish it"), "TODO") == "finish it"
-    with pytest.raises(ValueError, match="no regular expression"):
+    with pytest.raises(ValueError, match="not a regular expression"):
         RegexGuard("(")
 
 
@@ -85,7 +85,7 @@ def test_json_that_keeps_to_its_schema_passes(text):
     [
         ("no", "not JSON: Expecting value in line 1, column 1"),
         ('{"name":\n 1,}', "not JSON: .* in line 2"),
-        ('{"name": NaN}', "NaN is no number"),
+        ('{"name": NaN}', "NaN is not a number"),
         ("[" * 100_000, "nested too deeply|not JSON"),
         ("{}", "the whole: 'name' is a required property"),
         ('{"name": 1}', "name: 1 is not of type 'string'"),
@@ -100,7 +100,7 @@ def test_faults_are_named_with_their_places(text, feedback):
 
 
 def test_what_is_no_schema_is_refused():
-    with pytest.raises(ValueError, match="no JSON schema"):
+    with pytest.raises(ValueError, match="not a JSON schema"):
         SchemaGuard({"type": "nothing"})
 
 
@@ -113,7 +113,7 @@ def test_references_elsewhere_are_not_followed():
 @pytest.mark.parametrize(
     ("number", "feedback"),
     [
-        ("-Infinity", "This is not JSON: -Infinity is no number."),
+        ("-Infinity", "This is not JSON: -Infinity is not a number."),
         ("1e999", "This JSON has a number that is too large to be read: 1e999."),
         ("9" * 5000, "This JSON has a number of 5000 digits, which is too large to be read."),
     ],

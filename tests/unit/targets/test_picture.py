@@ -156,7 +156,7 @@ def test_whatever_a_run_waits_for_is_in_the_estimate(most_sets, data):
     with patch.object(picture_module, "_MOST_SETS", most_sets):
         estimate, here = may_wait(machine), start(machine)
     for _ in range(10):
-        answer = step(machine, here, data.draw(occurrences(machine, here, malformed=False)))
+        answer = step(machine, here, data.draw(occurrences(machine, here, with_malformed=False)))
         if isinstance(answer, Taken):
             here = answer.configuration
             assert here.outstanding <= estimate[here.state]

@@ -32,7 +32,7 @@ PASSED, FAILED, FATAL = (Occurrence("verdict", {"g": said}) for said in ("passed
 
 @pytest.mark.parametrize("make", [Adapted, lambda: SteppedMachine(MACHINE), lambda: StatechartMachine(MACHINE)])
 def test_a_right_implementation_agrees_on_the_whole_tour(make):
-    coverage = play(MACHINE, make, tour(MACHINE, refused=True))
+    coverage = play(MACHINE, make, tour(MACHINE, refusals=True))
     graph = graph_of(MACHINE)
     coverage.require(1.0, graph)
     assert coverage.report(graph) == "7 tests, 37 steps: rows 6 of 6, states 6 of 6, verdicts 3 of 3"

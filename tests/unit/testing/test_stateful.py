@@ -106,7 +106,7 @@ def test_a_counterexample_is_told_wherever_the_time_to_shrink_it_is_over(monkeyp
         if not patience.has_failed:
             patience.has_failed, patience.ends = True, time.monotonic() + limit_s
 
-    monkeypatch.setattr("dsa.testing.lockstep.TimeBudget.failed", failed)
+    monkeypatch.setattr("dsa.testing.lockstep.TimeBudget.record_failure", failed)
     assert failing(MACHINE.at(rmax=1), SlowAndWrong).step >= 5
 
 

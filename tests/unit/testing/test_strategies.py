@@ -41,8 +41,8 @@ def test_configurations_lie_in_their_domains(data):
 def test_occurrences_are_well_formed_when_asked(data):
     machine = data.draw(machines(claims=False))
     configuration = data.draw(configurations(machine))
-    step(machine, configuration, data.draw(occurrences(machine, configuration, malformed=False)))
-    require_known(machine, data.draw(occurrences(machine, malformed=False)))
+    step(machine, configuration, data.draw(occurrences(machine, configuration, with_malformed=False)))
+    require_known(machine, data.draw(occurrences(machine, with_malformed=False)))
 
 
 def test_malformed_ones_and_odd_names_occur():

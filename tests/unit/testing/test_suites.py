@@ -19,7 +19,6 @@ from dsa.testing import (
     complete_suite,
     graph_of,
 )
-from dsa.testing.suites import InseparableError, TooManyTestsError
 
 ALL = Observation(state=True, values=("satisfied", "retries"), pending=True, reasons=True)
 
@@ -205,16 +204,16 @@ def test_what_is_malformed_in_a_state_is_not_tried_there():
 
 
 def test_states_that_differ_only_in_what_they_ask_are_told_apart_by_their_names():
-    with pytest.raises(InseparableError, match="observe the state too"):
+    with pytest.raises(DsaError, match="observe the state too"):
         complete_suite(load("workflow"))
-    assert complete_suite(load("workflow"), observed=Observation(state=True)).states == 51
+    assert complete_suite(load("workflow"), observation=Observation(state=True)).states == 51
 
 
 @pytest.mark.parametrize("extra", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("observed", [Observation(), ALL])
 @pytest.mark.parametrize("make", [SteppedMachine, StatechartMachine])
 def test_our_engines_pass(make, observed, extra):
-    suite = complete_suite(DUAL_STATE, extra, observed=observed)
+    suite = complete_suite(DUAL_STATE, extra, observation=observed)
     engine = make(DUAL_STATE.machine)  # started anew for each test
     coverage = suite.run(lambda: engine)
     assert coverage.rows == set(range(6))
@@ -225,7 +224,7 @@ def test_our_engines_pass(make, observed, extra):
 @pytest.mark.parametrize(("make", "extra"), [(SteppedMachine, 1), (StatechartMachine, 0)])
 def test_our_engines_pass_for_the_workflow(make, extra):
     engine = make(load("workflow").at(rmax=1))
-    complete_suite(load("workflow").at(rmax=1), extra, observed=Observation(state=True)).run(lambda: engine)
+    complete_suite(load("workflow").at(rmax=1), extra, observation=Observation(state=True)).run(lambda: engine)
 
 
 def test_an_agent_written_by_hand_passes_and_a_faulty_one_does_not():
@@ -236,16 +235,16 @@ def test_an_agent_written_by_hand_passes_and_a_faulty_one_does_not():
 
 
 def test_an_implementation_that_shows_less_than_was_promised_is_refused():
-    suite = complete_suite(DUAL_STATE, observed=Observation(state=True, values=("retries",), pending=True))
+    suite = complete_suite(DUAL_STATE, observation=Observation(state=True, values=("retries",), pending=True))
     with pytest.raises(TypeError, match="the value of retries, the state, without its children, what is pending"):
         suite.run(lambda: Automaton(TABLE))
     complete_suite(DUAL_STATE).run(lambda: Automaton(TABLE))
     with pytest.raises(TypeError, match="says why it refuses"):
-        complete_suite(DUAL_STATE, observed=Observation(reasons=True)).run(lambda: Automaton(TABLE))
+        complete_suite(DUAL_STATE, observation=Observation(reasons=True)).run(lambda: Automaton(TABLE))
 
 
 def test_the_claim_says_what_counts():
-    claim = complete_suite(DUAL_STATE, 1, observed=Observation(state=True)).claim
+    claim = complete_suite(DUAL_STATE, 1, observation=Observation(state=True)).claim
     assert "passes them and has at most 1 more state than the table equals it at rmax = 3" in claim
     for word in (
         "States of the table: 12",
@@ -258,7 +257,7 @@ def test_the_claim_says_what_counts():
 
 
 def test_what_is_too_much_is_said():
-    with pytest.raises(TooManyTestsError, match="more than 100 tests"):
+    with pytest.raises(DsaError, match="more than 100 tests"):
         complete_suite(DUAL_STATE, 1, max_tests=100)
     with pytest.raises(GraphTooLargeError, match="more than 10 configurations"):
         graph_of(load("dual_state"), max_configurations=10)

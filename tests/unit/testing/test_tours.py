@@ -57,7 +57,7 @@ def test_the_first_runs_of_a_tour_take_every_row():
 
 def test_what_is_refused_is_tried_once_in_each_configuration():
     graph = graph_of(SHIPPED["dual_state"])
-    _, _, refused = taken(graph.machine, tour(graph, refused=True))
+    _, _, refused = taken(graph.machine, tour(graph, refusals=True))
     expected = {
         (here, occurrence)
         for place, here in enumerate(graph.configurations)

@@ -24,7 +24,7 @@ def test_any_test_of_any_machine_reads_back(machine):
         graph = graph_of(machine, max_configurations=100)
     except GraphTooLargeError:
         return
-    for test in (*tour(graph, refused=True), graph.alphabet):
+    for test in (*tour(graph, refusals=True), graph.alphabet):
         assert read_test(machine, write_test(test)) == test
 
 
@@ -33,7 +33,7 @@ def test_any_test_of_any_machine_reads_back(machine):
     [
         ("nothing", "has no event 'nothing'"),
         ("verdict g.maybe", "write g.passed, g.failed or g.fatal"),
-        ("verdict g.failed and more", "is no occurrence"),
+        ("verdict g.failed and more", "is not an occurrence"),
         ("verdict h.failed", "has no guard 'h'"),
         ("artifact of idle", "only a timer has a source"),
     ],

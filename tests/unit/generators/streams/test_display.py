@@ -1,9 +1,9 @@
 from each_row import each_row
 
-from dsa.generators.streams.offered_tools import offered
+from dsa.generators.streams.offered_tools import read_tools
 from dsa.generators.streams.reconciliation import StreamText
 
-TOOLS = offered(["f"])
+TOOLS = read_tools(["f"])
 
 
 def shown(*pieces, tools=TOOLS):
@@ -35,4 +35,4 @@ def test_what_may_be_a_call_is_not_shown(pieces, expected):
 
 
 def test_without_tools_all_is_shown():
-    assert shown("{", "<tool_call>", tools=offered(())) == ["{", "<tool_call>"]
+    assert shown("{", "<tool_call>", tools=read_tools(())) == ["{", "<tool_call>"]

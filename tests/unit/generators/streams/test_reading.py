@@ -1,6 +1,6 @@
 from each_row import each_row
 
-from dsa.generators.streams.offered_tools import grown, read_object, read_value
+from dsa.generators.streams.offered_tools import has_grown, read_object, read_value
 
 
 @each_row(
@@ -62,4 +62,4 @@ def test_what_is_json_and_no_object_is_known():
     ],
 )
 def test_a_value_may_have_grown_out_of_another(before, after, told):
-    assert grown(before, after) is told
+    assert has_grown(before, after) is told

@@ -1,10 +1,10 @@
 import pytest
 from each_row import each_row
 
-from dsa.generators.streams.offered_tools import offered
+from dsa.generators.streams.offered_tools import read_tools
 from dsa.generators.streams.text_calls import recover, without_markers
 
-TOOLS = offered(
+TOOLS = read_tools(
     {
         "f": {"properties": {"x": {"type": "string"}, "y": {"type": "integer"}}},
         "g": {},
@@ -15,11 +15,11 @@ CALL = '<tool_call>{"name": "f", "arguments": {"x": "1"}}</tool_call>'
 
 
 def found(text, *, ended=True):
-    return [(call.name, call.arguments, call.error) for call in recover(text, TOOLS, ended=ended).calls]
+    return [(call.name, call.arguments, call.error) for call in recover(text, TOOLS, has_ended=ended).calls]
 
 
 def test_text_between_calls_stays():
-    recovered = recover(f"one {CALL} two {CALL} three", TOOLS, ended=True)
+    recovered = recover(f"one {CALL} two {CALL} three", TOOLS, has_ended=True)
     assert len(recovered.calls) == 2
     assert recovered.rest == "one two three"
 
@@ -76,12 +76,12 @@ def test_a_call_that_breaks_off_before_its_name_is_none():
     "text", ['<tool_call>{"name": 5}</tool_call>', "<tool_call>5</tool_call>", "<tool_call></tool_call>"]
 )
 def test_a_tag_without_a_call_is_text(text):
-    assert recover(text, TOOLS, ended=True).rest == text
+    assert recover(text, TOOLS, has_ended=True).rest == text
 
 
 def test_a_fence_without_a_call_stays_a_fence():
     for text in ("```\n<tool_call>\n```", '```json\n<tool_call>{"name": "rm"}</tool_call>\n```'):
-        assert recover(text, TOOLS, ended=True).rest == text
+        assert recover(text, TOOLS, has_ended=True).rest == text
 
 
 def test_arguments_of_another_type_are_an_error():
@@ -128,5 +128,5 @@ ENDLESS = {
 @each_row("name", ENDLESS)
 def test_no_text_is_looked_through_again_from_each_mark(name):
     """These 60 kB take milliseconds. From each mark to the end they take minutes: then this does not end."""
-    recover(ENDLESS[name], TOOLS, ended=True)
+    recover(ENDLESS[name], TOOLS, has_ended=True)
     without_markers(ENDLESS[name], TOOLS)

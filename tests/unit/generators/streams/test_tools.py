@@ -1,7 +1,7 @@
 import pytest
 from each_row import each_row
 
-from dsa.generators.streams.offered_tools import offered
+from dsa.generators.streams.offered_tools import read_tools
 
 SCHEMA = {
     "type": "object",
@@ -30,28 +30,28 @@ class Described:
         [{"name": "f", "input_schema": SCHEMA}],
         {"f": SCHEMA},
         [Described()],
-        offered({"f": SCHEMA}),
+        read_tools({"f": SCHEMA}),
     ],
 )
 def test_tools_may_be_given_in_many_ways(tools):
-    read = offered(tools)
+    read = read_tools(tools)
     assert "f" in read
     assert read.parameters("f") == set(SCHEMA["properties"])
-    values = {name: read.typed("f", name, "1") for name in SCHEMA["properties"]}
+    values = {name: read.parse_value("f", name, "1") for name in SCHEMA["properties"]}
     assert values == {"text": "1", "count": 1, "maybe": "1", "either": 1, "one": "1", "open": 1}
 
 
 def test_names_alone_will_do():
-    read = offered(["f", "g"])
+    read = read_tools(["f", "g"])
     assert "g" in read
-    assert not offered(None)
+    assert not read_tools(None)
     assert read.parameters("f") == frozenset()
 
 
 @pytest.mark.parametrize("tools", ["f", 5, [5], [{"type": "function"}], [{"name": 5}]])
 def test_what_is_no_tool_is_told(tools):
     with pytest.raises(TypeError, match="a tool is a name"):
-        offered(tools)
+        read_tools(tools)
 
 
 @each_row(
@@ -62,16 +62,16 @@ def test_what_is_no_tool_is_told(tools):
     ],
 )  # fmt: skip
 def test_a_text_without_a_type_is_read_as_json_where_it_is(text, value):
-    assert offered(["f"]).typed("f", "x", text) == value
+    assert read_tools(["f"]).parse_value("f", "x", text) == value
 
 
 def test_a_name_may_have_been_written_twice():
-    read = offered(["ab", "abab", "c"])
+    read = read_tools(["ab", "abab", "c"])
     assert [read.once(name) for name in ("ab", "abab", "ababab", "cc", "d", "")] == ["ab", "abab", "ab", "c", "d", ""]
 
 
 def test_a_name_may_come_in_pieces():
-    read = offered(["get_weather"])
+    read = read_tools(["get_weather"])
     assert read.goes_on("get_", "wea")
     assert not read.goes_on("get_", "time")
     assert not read.goes_on("get_weather", "")

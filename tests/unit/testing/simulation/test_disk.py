@@ -12,7 +12,7 @@ def cut(seed):
     file.sync()
     file.write(LATER)
     file.lose_power(Chance(seed))
-    assert file.synced == len(file.content)
+    assert file.synced_length == len(file.content)
     assert file.content.startswith(SYNCED)
     return bytes(file.content[len(SYNCED) :])
 
@@ -56,7 +56,7 @@ def test_what_is_cut_off_is_not_synced_any_more():
     file.cut(2)
     file.write(b"xy")
     assert file.content == b"abxy"
-    assert file.synced == 2
+    assert file.synced_length == 2
 
 
 def test_a_byte_that_is_flipped_twice_is_what_it_was():

@@ -6,7 +6,7 @@ import pytest
 import simulations
 from simulations import written
 
-from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FITTING, Triple, outside_events, started
+from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FAULTS_AT, Triple, outside_events, started_effects
 
 LETTER = written(simulations.LETTER)
 WRITE, WRITTEN, STOP = range(3)  # its rows
@@ -100,9 +100,9 @@ def test_an_effect_that_its_own_row_cancels_is_not_begun():
 | waiting | sent | | idle |
 """)
     move = about.rows[0].moves[0]
-    assert started(about.graph, move) == ("send", "note")
+    assert started_effects(about.graph, move) == ("send", "note")
 
 
 def test_every_boundary_and_every_fault_has_words():
-    assert FITTING.keys() == BOUNDARIES.keys()
-    assert {fault for faults in FITTING.values() for fault in faults} == FAULTS.keys()
+    assert FAULTS_AT.keys() == BOUNDARIES.keys()
+    assert {fault for faults in FAULTS_AT.values() for fault in faults} == FAULTS.keys()

@@ -47,12 +47,12 @@ def test_what_comes_next_is_the_way_and_then_chance():
     written_row = next(seed for seed, triple in enumerate(LETTER.triples) if triple.row == 1)
     plan = plan_of(LETTER, written_row)
     start, drafting = (LETTER.guide.where(move) for move in plan.way)
-    assert plan.intended(0, start) == Occurrence("write")
-    assert plan.intended(1, drafting) == Occurrence("written")
-    assert plan.intended(1, start) == Occurrence("write")  # it came back to where it was
-    assert plan.intended(0, start) == Occurrence("write")
+    assert plan.next_occurrence(0, start) == Occurrence("write")
+    assert plan.next_occurrence(1, drafting) == Occurrence("written")
+    assert plan.next_occurrence(1, start) == Occurrence("write")  # it came back to where it was
+    assert plan.next_occurrence(0, start) == Occurrence("write")
     finished = LETTER.graph.configurations[plan.way[-1].target]
-    assert plan.intended(2, finished) is None
+    assert plan.next_occurrence(2, finished) is None
 
 
 def test_nobody_can_take_or_damage_a_run_before_it_is_there():

@@ -27,25 +27,25 @@ class Owner:
         if what in self.ends:
             raise EOFError(what)
 
-    def before(self, _entries):
+    def before_write(self, _entries):
         self._hear("before")
 
-    def refused(self):
+    def on_refusal(self):
         self._hear("refused")
 
-    def unsynced(self, _entries):
+    def after_write(self, _entries):
         self._hear("unsynced")
 
-    def durable(self, epoch, _entries):
+    def after_sync(self, epoch, _entries):
         self._hear(f"durable {epoch}")
 
-    def holding(self, stage, epoch):
+    def on_hold(self, stage, epoch):
         self._hear(f"holding {stage} {epoch}")
 
-    def held(self, recorded):
+    def on_run_read(self, recorded):
         self._hear(f"held {len(recorded.entries)}")
 
-    def releasing(self, stage):
+    def on_release(self, stage):
         self._hear(f"releasing {stage}")
 
 
@@ -91,7 +91,7 @@ def test_what_is_appended_is_read(opened):
 
 def test_it_is_on_the_disk_when_append_returns(opened, files):
     begun(opened, ROW)
-    assert files["sim"].synced == len(files["sim"].content)
+    assert files["sim"].synced_length == len(files["sim"].content)
 
 
 @pytest.mark.parametrize("stage", ["before", "unsynced"])
@@ -100,7 +100,7 @@ def test_what_was_not_synced_is_lost_whole(opened, files, stage):
     owner.ends = (stage,)
     with pytest.raises(EOFError):
         journal.append(NEXT)
-    files["sim"].cut(files["sim"].synced)
+    files["sim"].cut(files["sim"].synced_length)
     assert tuple(opened()[0].read("sim").entries) == (*FIRST, *ROW)
 
 

@@ -5,7 +5,7 @@ import pytest
 import simulations
 from simulations import written
 
-from dsa.testing.simulation.faults import FITTING, Triple
+from dsa.testing.simulation.faults import FAULTS_AT, Triple
 from dsa.testing.simulation.mishaps import Strikes
 from dsa.testing.simulation.seed_plan import plan_of
 
@@ -24,9 +24,9 @@ def test_the_aim_is_struck_once():
     assert strikes.due("durable", 1) is None
     assert strikes.due("unsynced", 1) == "sync fails"
     assert strikes.due("unsynced", 1) == "sync fails"  # it could not be made
-    strikes.came("unsynced", 1, "sync fails")
+    strikes.record("unsynced", 1, "sync fails")
     assert strikes.due("unsynced", 1) is None
-    assert strikes.struck == ["sync fails"]
+    assert strikes.faults == ["sync fails"]
     assert strikes.hits == {Triple(1, "unsynced", "sync fails"): 1}
 
 
@@ -45,11 +45,11 @@ def test_to_fail_while_it_is_taken_up_a_run_is_cut_off_first(fault, stages):
         strikes = aimed(1, "recovering", fault, seed=seed)
         assert strikes.due("durable", 0) is None
         assert strikes.due("durable", 1) == "kill"
-        strikes.came("durable", 1, "kill")
+        strikes.record("durable", 1, "kill")
         assert strikes.due("durable", 1) is None
         stage = next(s for s in ("before", "unsynced", "durable") if strikes.due("recovering", 1, s) == fault)
         met.add(stage)
-        strikes.came("recovering", 1, fault)
+        strikes.record("recovering", 1, fault)
         assert {strikes.due("recovering", 1, s) for s in ("before", "unsynced", "durable")} == {None}
     assert met == stages
 
@@ -58,7 +58,7 @@ def test_it_is_calm_while_nothing_will_strike_under_way():
     strikes = aimed(1, "performing", "failure")
     assert strikes.is_calm(0)
     assert not strikes.is_calm(1)
-    strikes.came("performing", 1, "failure")
+    strikes.record("performing", 1, "failure")
     assert strikes.is_calm(1)
     assert aimed(1, "performed", "kill").is_calm(1)
 
@@ -72,11 +72,11 @@ def test_what_was_drawn_strikes_at_its_boundary_and_fits_there():
         for visit in range(1, 60):
             fault = strikes.due("recovering", None, "unsynced")
             assert (fault is not None) == (visit in plan.further)
-            assert fault in {None, *FITTING["recovering"]} - {"damage", "write fails"}
+            assert fault in {None, *FAULTS_AT["recovering"]} - {"damage", "write fails"}
 
 
 def test_what_strikes_where_no_row_is_counts_and_hits_nothing():
     strikes = aimed(1, "performing", "kill")
-    strikes.came("resting", None, "kill")
-    assert strikes.struck == ["kill"]
+    strikes.record("resting", None, "kill")
+    assert strikes.faults == ["kill"]
     assert not strikes.hits

@@ -27,7 +27,7 @@ class Caller:
     is_stale: bool = False
     begun: list = attrs.field(factory=list)
 
-    def begins(self, key, effect):
+    def on_begin(self, key, effect):
         self.begun.append((key, effect))
 
 
@@ -48,7 +48,7 @@ class Played:
         )
 
         def idle():
-            waiting = self.world.waiting(caller)
+            waiting = self.world.waiting_calls(caller)
             if not waiting:
                 return False
             waiting[0].fate = fate
@@ -84,23 +84,27 @@ def test_an_effect_waits_for_its_turn_and_is_counted(played):
     assert events_of(played.call(caller, event="written")) == ["written"]
     deeds = played.known.deeds
     assert caller.begun == [(DRAFT.key, "draft")]
-    assert (deeds.begun, deeds.happened, deeds.given) == ({DRAFT.key: 1}, {DRAFT.key: 1}, {DRAFT.key: ["written"]})
+    assert (deeds.begin_count, deeds.done_count, deeds.outcomes) == (
+        {DRAFT.key: 1},
+        {DRAFT.key: 1},
+        {DRAFT.key: ["written"]},
+    )
     assert played.told == ["draft 1/1 happens"]
-    assert played.world.waiting(caller) == []
+    assert played.world.waiting_calls(caller) == []
 
 
 def test_what_fails_has_not_happened(played):
     steps = played.call(Caller(), event="draft.failed")
     assert fault_in(steps).payload["code"] == "MADE"
-    assert played.known.deeds.happened == {}
-    assert played.known.deeds.given == {DRAFT.key: ["MADE"]}
+    assert played.known.deeds.done_count == {}
+    assert played.known.deeds.outcomes == {DRAFT.key: ["MADE"]}
     assert played.told == []
 
 
 def test_what_is_lost_has_happened_and_never_comes_back(played):
     assert played.call(Caller(), fate="lost", event="written") is None
-    assert played.known.deeds.happened == {DRAFT.key: 1}
-    assert played.known.deeds.given == {}
+    assert played.known.deeds.done_count == {DRAFT.key: 1}
+    assert played.known.deeds.outcomes == {}
 
 
 def test_what_is_garbled_is_no_answer():
@@ -110,7 +114,7 @@ def test_what_is_garbled_is_no_answer():
         given = played.call(Caller(), fate="garbled", event="written")
         is_answer = isinstance(given, list) and [getattr(step, "type", None) for step in given] == ["event"]
         assert not is_answer or given[0].payload["event"] == "gossip" or given[0].payload["verdicts"]
-        assert played.known.deeds.given == {DRAFT.key: ["BAD_ANSWER"]}
+        assert played.known.deeds.outcomes == {DRAFT.key: ["BAD_ANSWER"]}
         kinds.add(repr(given))
     assert len(kinds) > 6
 
@@ -125,7 +129,7 @@ def test_but_for_who_has_lost_the_run(caller):
     played = make(calm=True)
     assert (played.call(caller, event="written") is None) == (not caller.is_alive)
     assert (caller.begun == []) == (not caller.is_alive)
-    assert played.known.deeds.begun == ({DRAFT.key: 1} if caller.is_alive else {})
+    assert played.known.deeds.begin_count == ({DRAFT.key: 1} if caller.is_alive else {})
 
 
 def test_a_guard_says_what_is_intended_and_the_same_when_asked_again():
@@ -143,7 +147,7 @@ def test_a_guard_says_what_is_intended_and_the_same_when_asked_again():
             said = dict(plan.way[place].occurrence.verdicts)["g"]
             found = guard.validate(Artifact("x"))
             assert (found.passed, found.fatal) == (said == "passed", said == "fatal")
-            assert known.deeds.said["", "g"] == said
+            assert known.deeds.guard_outcomes["", "g"] == said
 
 
 def test_a_guard_says_only_what_it_may():
@@ -151,7 +155,7 @@ def test_a_guard_says_only_what_it_may():
     for seed in range(40):
         guard = World(known, plan_of(BUSY, seed), lambda _row: False, print).binding(Caller()).guards["g"]
         guard.validate(Artifact("x"))
-        assert known.deeds.said["", "g"] in BUSY.machine.guard_named["g"].outcomes
+        assert known.deeds.guard_outcomes["", "g"] in BUSY.machine.guard_named["g"].outcomes
 
 
 def test_the_model_writes_which_call_it_was_asked_in():

@@ -5,7 +5,7 @@ import re
 from repository import ROOT
 
 from dsa.testing.simulation import effect_oracles, ledger_oracles, run_oracles
-from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FITTING
+from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FAULTS_AT
 from dsa.testing.simulation.oracles import ORACLES, Oracle
 
 
@@ -37,6 +37,6 @@ def test_the_page_has_every_boundary_and_every_fault():
     page = (ROOT / "docs" / "how-to" / "simulate.md").read_text(encoding="utf-8")
     rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in page.splitlines() if line[:2] == "| "]
     for boundary, words in BOUNDARIES.items():
-        assert (boundary, words, ", ".join(FITTING[boundary])) in rows
+        assert (boundary, words, ", ".join(FAULTS_AT[boundary])) in rows
     for fault, words in FAULTS.items():
         assert (fault, words) in rows

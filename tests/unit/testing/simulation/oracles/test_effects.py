@@ -54,7 +54,7 @@ def later(found, seconds):
 
 
 def to_meet(*events, **known):
-    return facts(LEDGER[:1], intended=lambda position, _here: Occurrence(events[position]), **known)
+    return facts(LEDGER[:1], intention=lambda position, _here: Occurrence(events[position]), **known)
 
 
 BROKEN = [
@@ -63,12 +63,12 @@ BROKEN = [
     (effect_oracles.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT)),
     (
         effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
-        facts(DURING, begun={DRAFT.key: 1}),
+        facts(DURING, begin_count={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (
         effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
-        facts((*DURING, DOUBT), begun={DRAFT.key: 2}),
+        facts((*DURING, DOUBT), begin_count={DRAFT.key: 2}),
         begun(DRAFT),
     ),
     (
@@ -84,46 +84,54 @@ BROKEN = [
         begun(SEND),
     ),
     (effect_oracles.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(SEND)),
-    (effect_oracles.a_budget_counts_every_call, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), begun(DRAFT)),
+    (effect_oracles.a_budget_counts_every_call, facts(DURING, limits=LIMITS, begin_count={DRAFT.key: 1}), begun(DRAFT)),
     (
         effect_oracles.a_budget_counts_every_call,
-        facts(DURING, limits=(BudgetLimit("calls", 1),), begun={DRAFT.key: 1}),
+        facts(DURING, limits=(BudgetLimit("calls", 1),), begin_count={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (effect_oracles.a_result_belongs_to_an_intent, facts(BEFORE), LEDGER[DRAFTED]),
     (effect_oracles.an_effect_has_one_result, facts(AFTER), LEDGER[DRAFTED]),
     (effect_oracles.an_effect_has_one_result, facts(AFTER), FAILED),
     (effect_oracles.a_result_is_what_came_back, facts(DURING), LEDGER[DRAFTED]),
-    (effect_oracles.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE"]}), LEDGER[DRAFTED]),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING, outcomes={DRAFT.key: ["MADE"]}), LEDGER[DRAFTED]),
     (effect_oracles.a_result_is_what_came_back, facts(DURING), failed(DRAFT, IN_DOUBT)),
-    (effect_oracles.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 1.9), TIMED_OUT),
+    (effect_oracles.a_result_is_what_came_back, later(facts(ASKED, BUSY, begin_s={MAKE.key: 0.0}), 1.9), TIMED_OUT),
     (effect_oracles.a_result_is_what_came_back, facts(DURING, limits=LIMITS), SPENT),
     (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(POSTING), doubted(POST, "retry")),
     (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "fail")),
     (
         effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
-        facts(POSTING, decided={POST.key: ["fail"]}),
+        facts(POSTING, decisions={POST.key: ["fail"]}),
         doubted(POST, "done"),
     ),
     (effect_oracles.a_decision_is_what_a_person_said, facts(POSTING), DecidedEntry(POST.key, "retry")),
     (
         effect_oracles.a_decision_is_what_a_person_said,
-        facts(DURING, decided={DRAFT.key: ["retry", "written"]}),
+        facts(DURING, decisions={DRAFT.key: ["retry", "written"]}),
         DecidedEntry(DRAFT.key, "retry"),
     ),
     (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "again")),
-    (effect_oracles.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "failed"}), VERDICT),
-    (effect_oracles.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("2/1", "g"): "passed"}), VERDICT),
+    (
+        effect_oracles.a_verdict_is_what_the_guard_said,
+        facts(ATTEMPTS, guard_outcomes={("2/1", "g"): "failed"}),
+        VERDICT,
+    ),
+    (
+        effect_oracles.a_verdict_is_what_the_guard_said,
+        facts(ATTEMPTS[:1], guard_outcomes={("2/1", "g"): "passed"}),
+        VERDICT,
+    ),
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(DURING), LEDGER[5]),
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
     (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
-    (effect_oracles.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
+    (effect_oracles.events_from_outside_were_sent, facts(DURING, sent_count={"write": 1}), fed("write", seq=2)),
     (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("stop", TAKEN)),
     (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("write", REFUSED)),
     (effect_oracles.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
     (
         effect_oracles.verdicts_are_what_guards_said,
-        facts(ASKED, BUSY, said={("", "g"): "failed"}),
+        facts(ASKED, BUSY, guard_outcomes={("", "g"): "failed"}),
         fed("made", MAKE.key, verdicts={"g": "passed"}),
     ),
     (effect_oracles.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 4.9), RANG),
@@ -141,17 +149,17 @@ KEPT = [
     (effect_oracles.what_may_have_happened_is_performed_again_only_when_reported, facts(DURING), begun(DRAFT)),
     (
         effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
-        facts((*DURING, DOUBT), begun={DRAFT.key: 1}),
+        facts((*DURING, DOUBT), begin_count={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (
         effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
-        facts((*DURING, FAILED), begun={DRAFT.key: 1}),
+        facts((*DURING, FAILED), begin_count={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (
         effect_oracles.what_a_person_must_decide_waits_for_the_person,
-        facts((*POSTING, doubted(POST, "retry")), decided={POST.key: ["retry"]}),
+        facts((*POSTING, doubted(POST, "retry")), decisions={POST.key: ["retry"]}),
         begun(POST),
     ),
     (effect_oracles.what_a_person_must_decide_waits_for_the_person, facts((*DURING, DOUBT)), begun(DRAFT)),
@@ -164,41 +172,53 @@ KEPT = [
         begun(MAKE),
     ),
     (effect_oracles.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(MAKE)),
-    (effect_oracles.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY, begun={MAKE.key: 1}), begun(SEND)),
+    (
+        effect_oracles.effects_begin_in_the_order_written,
+        facts((*ASKED, DONE), BUSY, begin_count={MAKE.key: 1}),
+        begun(SEND),
+    ),
     (effect_oracles.a_budget_counts_every_call, facts(DURING, limits=LIMITS), begun(DRAFT)),
-    (effect_oracles.a_budget_counts_every_call, facts(POSTING, limits=LIMITS, begun={DRAFT.key: 1}), begun(POST)),
+    (effect_oracles.a_budget_counts_every_call, facts(POSTING, limits=LIMITS, begin_count={DRAFT.key: 1}), begun(POST)),
     (effect_oracles.a_result_belongs_to_an_intent, facts(DURING), LEDGER[DRAFTED]),
     (effect_oracles.an_effect_has_one_result, facts((*DURING, FAILED)), LEDGER[DRAFTED]),
-    (effect_oracles.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE", "written"]}), LEDGER[DRAFTED]),
+    (
+        effect_oracles.a_result_is_what_came_back,
+        facts(DURING, outcomes={DRAFT.key: ["MADE", "written"]}),
+        LEDGER[DRAFTED],
+    ),
     (effect_oracles.a_result_is_what_came_back, facts((*DURING, doubted(DRAFT, "fail"))), failed(DRAFT, IN_DOUBT)),
-    (effect_oracles.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 2), TIMED_OUT),
-    (effect_oracles.a_result_is_what_came_back, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), SPENT),
+    (effect_oracles.a_result_is_what_came_back, later(facts(ASKED, BUSY, begin_s={MAKE.key: 0.0}), 2), TIMED_OUT),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING, limits=LIMITS, begin_count={DRAFT.key: 1}), SPENT),
     (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), DOUBT),
     (
         effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
-        facts(POSTING, decided={POST.key: ["done"]}),
+        facts(POSTING, decisions={POST.key: ["done"]}),
         doubted(POST, "done"),
     ),
     (
         effect_oracles.a_decision_is_what_a_person_said,
-        facts(POSTING, decided={POST.key: ["done", "fail"]}),
+        facts(POSTING, decisions={POST.key: ["done", "fail"]}),
         DecidedEntry(POST.key, "fail"),
     ),
     (
         effect_oracles.a_decision_is_what_a_person_said,
-        facts(DURING, decided={DRAFT.key: ["written"]}),
+        facts(DURING, decisions={DRAFT.key: ["written"]}),
         DecidedEntry(DRAFT.key, "done"),
     ),
     (
         effect_oracles.a_result_is_what_came_back,
-        facts((*DURING, DecidedEntry(DRAFT.key, "done")), decided={DRAFT.key: ["written"]}),
+        facts((*DURING, DecidedEntry(DRAFT.key, "done")), decisions={DRAFT.key: ["written"]}),
         LEDGER[DRAFTED],
     ),
     (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts((*DURING, FAILED)), doubted(DRAFT, "again")),
-    (effect_oracles.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "passed"}), VERDICT),
+    (
+        effect_oracles.a_verdict_is_what_the_guard_said,
+        facts(ATTEMPTS, guard_outcomes={("2/1", "g"): "passed"}),
+        VERDICT,
+    ),
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "0/1", seq=2)),
-    (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
+    (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1], sent_count={"write": 1}), LEDGER[1]),
     (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("write", TAKEN)),
     (
         effect_oracles.a_sender_is_told_what_became_of_it,
@@ -207,7 +227,7 @@ KEPT = [
     ),
     (
         effect_oracles.verdicts_are_what_guards_said,
-        facts(ASKED, BUSY, said={("", "g"): "passed"}),
+        facts(ASKED, BUSY, guard_outcomes={("", "g"): "passed"}),
         fed("made", MAKE.key, verdicts={"g": "passed"}),
     ),
     (effect_oracles.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 5), RANG),
@@ -227,7 +247,7 @@ KEPT = [
     (effect_oracles.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.0),
     (effect_oracles.no_timer_is_overslept, facts(ASKED, BUSY), 5.1),  # the note is not done
     (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("write"), LEDGER[1]),
-    (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("stop", unplanned=True), LEDGER[1]),
+    (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("stop", is_unplanned=True), LEDGER[1]),
 ]
 ALL = {each for each in vars(effect_oracles).values() if isinstance(each, Oracle)}
 

@@ -117,6 +117,6 @@ def test_a_run_that_is_told_rightly_breaks_none():
     for entries in (LEDGER, stopped):
         for place, entry in enumerate(entries):
             known = facts(entries[:place])
-            if known.expected:
+            if known.expected_entries:
                 assert ledger_oracles.a_run_is_the_fold_of_its_events.judge(known, entry) is None
             assert known.configuration == facts(entries[:place]).configuration
