@@ -4,8 +4,11 @@ Imports are read from the source, also those inside functions, so a dodge is fou
 """
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -348,3 +351,244 @@ def test_whoever_asks_a_generator_hears_the_answer_alone() -> None:
 def _called_in(node: ast.AST) -> set[str]:
     """Return the last words of what is called in a part of a file."""
     return {_dotted(each.func).rpartition(".")[2] for each in ast.walk(node) if isinstance(each, ast.Call)}
+
+
+# --- the house: how much there is, and what it is called ---
+
+MOST_MODULES, MOST_IN_A_FOLDER, MOST_FLOORS = 320, 16, 7
+#: A folder of commands has a file for each, and those that they share.
+MOST_SHARED_BY_COMMANDS = 4
+#: Module names that every package of a kind has.
+SLOTS = {"__init__", "__main__", "bindings", "command", "policies"}
+#: Counts that may only fall: what each stands for is in tests/test_architecture.py:test_counts_only_fall.
+MOST_JSON_DICTS, MOST_LONG_SIGNATURES, MOST_EXCEPTION_CLASSES = 235, 38, 95
+MANY_PARAMETERS, SHORT_LINES = 7, 150
+#: Short modules with one importer of their folder that stand by themselves, with the reason.
+ALONE: dict[str, str] = {
+    "machines.coding.tools.search_child": "runs in a process of its own, in the sandbox",
+}
+
+
+def _folders() -> dict[Path, list[Path]]:
+    folders: dict[Path, list[Path]] = {}
+    for path in SOURCES:
+        if path.stem != "__init__":
+            folders.setdefault(path.parent, []).append(path)
+    return folders
+
+
+def _is_command(path: Path) -> bool:
+    return path.parent == ROOT / "dsa" / "cli" and f'"{path.stem.rstrip("_")}"' in _text(
+        ROOT / "dsa" / "cli" / "main.py"
+    )
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_modules_are_few() -> None:
+    assert len(SOURCES) <= MOST_MODULES
+
+
+def test_folders_are_small() -> None:
+    sizes = {folder: [path for path in paths if not _is_command(path)] for folder, paths in _folders().items()}
+    faults = [f"{folder} has {len(paths)} modules" for folder, paths in sizes.items() if len(paths) > MOST_IN_A_FOLDER]
+    assert not faults, "\n".join(faults)
+    shared = [path.stem for path in sizes[ROOT / "dsa" / "cli"] if path.stem != "main"]
+    assert len(shared) <= MOST_SHARED_BY_COMMANDS, shared
+
+
+def test_folders_have_few_floors() -> None:
+    for folder, paths in _folders().items():
+        modules = {_module(path): {name for name, _, _ in _imports(path)} for path in paths}
+
+        def floor(module: str, modules: dict[str, set[str]] = modules) -> int:
+            return 1 + max((floor(name) for name in modules[module] if name in modules and name != module), default=0)
+
+        assert max(map(floor, modules)) <= MOST_FLOORS, folder
+
+
+def test_module_and_class_names_are_unique() -> None:
+    modules = [path.stem for path in SOURCES if path.stem not in SLOTS and not _is_command(path)]
+    classes = [node.name for path in SOURCES for node in _nodes(path) if isinstance(node, ast.ClassDef)]
+    assert [name for names in (modules, classes) for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_short_modules_are_imported_by_several() -> None:
+    """A short module that only one module of its folder imports belongs into that one."""
+    importers: dict[str, set[Path]] = {}
+    for path in SOURCES:
+        for name, _, _ in _imports(path):
+            importers.setdefault(name, set()).add(path)
+    faults = [
+        f"{name} has {_text(path).count(chr(10))} lines, and only {by.name} imports it"
+        for path in SOURCES
+        for name in [_module(path)]
+        if len(importers.get(name, ())) == 1
+        for by in importers[name]
+        if by.parent == path.parent and by != path and _text(path).count("\n") < SHORT_LINES
+        if path.stem not in SLOTS and not _is_command(path) and name not in ALONE
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_counts_only_fall() -> None:
+    """`dict[str, Any]` (JSON where it enters or leaves), signatures of seven parameters or more, exception classes."""
+    functions = [n for path in SOURCES for n in _nodes(path) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    classes = [node for path in SOURCES for node in _nodes(path) if isinstance(node, ast.ClassDef)]
+    assert sum(_text(path).count("dict[str, Any]") for path in SOURCES) <= MOST_JSON_DICTS
+    assert sum(_parameters(function) >= MANY_PARAMETERS for function in functions) <= MOST_LONG_SIGNATURES
+    assert sum(_is_exception(node) for node in classes) <= MOST_EXCEPTION_CLASSES
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    parameters = function.args
+    names = [each.arg for each in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)]
+    return len([name for name in names if name not in {"self", "cls"}])
+
+
+def _is_exception(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).endswith(("Error", "Exception")) for base in node.bases)
+
+
+# --- names ---
+
+#: Participles and verb forms that do not end in -ed or -ing.
+VERB_FORMS = frozenset(
+    """
+    told kept standing stands found given said done begun seen made held got gone heard meant came went written shown
+    spent owed brought thrown drawn bound lost caught sought thought bought taken known grown sent laid built chosen
+    broken spoken forgotten born torn worn hidden fallen stolen lent struck stuck stood understood fed led met paid rung
+    sat shot slept swept taught won
+    """.split()  # noqa: SIM905  (a list that people read)
+)
+#: Nouns, and terms of the field, that end in -ed or -ing.
+NOUNS = frozenset(
+    """
+    seed feed need speed embed bed red weed deed string ring king thing warning heading setting meaning finding binding
+    encoding nesting spelling listing timing training routing mapping padding indexing numbering beginning ending
+    drawing building opening recording greeting following during sibling ceiling sampling branching grouping ordering wording spacing nothing something anything
+    everything embedding tracing logging pricing billing rating rounding reasoning understanding planning testing
+    streaming scheduling missing remaining pending passed failed rejected approved accepted
+    """.split()  # noqa: SIM905  (a list that people read)
+)
+#: Names of the paper, of the door and of the language, of its tables and of the ledger.
+TERMS = frozenset(
+    """
+    taken posted interrupted answering outstanding cancelled handling bound expected rung nested hardened redacted retried started changed spared
+    """.split()  # noqa: SIM905  (a list that people read)
+)
+#: Fields that are keys of JSON, by the folder whose results, settings and records have them.
+JSON_KEYS = {
+    "machines/chat": "guided succeeded said",
+    "machines/coding": "added allowed asked blocked deleted done ended made named omitted planned polled polling protected refused removed restarted "
+    "restored seen shown skipped staged structured truncated unconfined untracked",
+    "machines/tool_use": "misplaced offered required wanted",
+}
+
+
+def _is_verb_form(path: Path, name: str) -> bool:
+    word = name.strip("_").lower()
+    if "_" in word or name.startswith("__") or re.search("[a-z][A-Z]", name) or word in NOUNS | TERMS:
+        return False
+    if any(path.is_relative_to(ROOT / folder) and word in keys.split() for folder, keys in JSON_KEYS.items()):
+        return False
+    return word in VERB_FORMS or re.fullmatch("[a-z]{2,}(ed|ing)", word) is not None
+
+
+def _stored_names(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the names that a file gives: of its classes, functions, parameters, variables and attributes."""
+    for node in _nodes(path):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+
+
+def test_names_are_nouns() -> None:
+    """No module, class, function or variable is called by a bare participle or verb form."""
+    faults = [
+        f"{path}:{line}: {name}" for path in SOURCES for line, name in _stored_names(path) if _is_verb_form(path, name)
+    ]
+    faults += [str(path) for path in SOURCES if _is_verb_form(path, path.stem)]
+    assert not faults, "\n".join(faults)
+
+
+# --- English ---
+
+#: Phrases that nobody would say aloud, of the table in the style guide.
+PHRASES = re.compile(
+    r"\b(Give (the|a|an|what|back|each|every|it)\b|Tell (whether|what|how|which|the)\b|Take note|so many\b|what is the matter|whoever\b"
+    r"|(?<!there )is no (name|JSON|number|table|verdict|text|machine|run|row|state|event|effect|guard)\b|leave is asked|somebody is asked|is told\b|are told\b"
+    r"|it is looked|has it that|hands out\b|let go of\b|lay out\b|lays out\b|laid out\b|mend(s|ed|ing)?\b|what stands in|nobody has told|comes of it"
+    r"|what came of|what became of)"
+)
+NO_NOUN = re.compile(r"(What|How|Which|Where|Who|Whether|When|Why)\b")
+RULE_NUMBER = re.compile(r"\([SD]\d+'?\)")
+
+
+def _docstrings(path: Path) -> dict[int, str]:
+    """Return the docstrings of a file, by the ids of their nodes."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    first = [node.body[0] for node in _nodes(path) if isinstance(node, kinds) and node.body]
+    values = [node.value for node in first if isinstance(node, ast.Expr)]
+    return {
+        id(value): value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+
+
+def _strings(path: Path) -> list[ast.Constant]:
+    return [node for node in _nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def test_english_is_plain() -> None:
+    texts = [(path, node.lineno, str(node.value)) for path in SOURCES for node in _strings(path)]
+    texts += [
+        (path, number, line.partition("#")[2])
+        for path in SOURCES
+        for number, line in enumerate(_text(path).splitlines(), 1)
+        if "#" in line
+    ]
+    faults = [f"{path}:{line}: {match.group()}" for path, line, text in texts for match in PHRASES.finditer(text)]
+    assert not faults, "\n".join(faults)
+
+
+def test_modules_open_with_a_noun() -> None:
+    openings = [(path, ast.get_docstring(_tree(path)) or "") for path in SOURCES]
+    faults = [f"{path}: {text[:40]}" for path, text in openings if NO_NOUN.match(text)]
+    assert not faults, "\n".join(faults)
+
+
+def test_messages_have_no_rule_numbers() -> None:
+    faults = [
+        f"{path}:{node.lineno}"
+        for path in SOURCES
+        for docstrings in [_docstrings(path)]
+        for node in _strings(path)
+        if id(node) not in docstrings and " " in str(node.value) and RULE_NUMBER.search(str(node.value))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+# --- the page that says where a new thing goes ---
+
+_PATH_WITH_NAME = re.compile(r"`((?:dsa|machines|tests|docs|specs)/[^`]*|[A-Za-z]+\.(?:md|toml))`(?: \(`(\w+)`\))?")
+
+
+def test_places_for_new_things_exist() -> None:
+    page = _text(ROOT / "docs" / "how-it-works.md").partition("## Where a new thing goes")[2]
+    places = _PATH_WITH_NAME.findall(page)
+    assert len(places) > 60
+    faults = [path for path, name in places if not (ROOT / path).exists()]
+    faults += [
+        f"{path}: {name}"
+        for path, name in places
+        if name and not re.search(rf"^(class |def )?{name}\b", _text(ROOT / path), re.MULTILINE)
+    ]
+    assert not faults, "\n".join(faults)

@@ -7,7 +7,7 @@ import click
 
 from dsa.cli.command_line import JsonCommand, json_option, print_json, say
 from dsa.edge.document_files import read_text
-from dsa.edge.replacement import replace_file
+from dsa.edge.files import replace_file
 from dsa.lang import format_document
 
 

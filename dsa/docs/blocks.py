@@ -1,20 +1,25 @@
-"""Blocks: the parts of a page that show a machine (its diagram, its table, its verdicts, its scenarios), and their Markdown.
+"""Blocks: the parts of a page that show a machine (its diagram, its table, its verdicts, its scenarios), as Markdown and as pictures.
 
 `parts_of` returns frozen values without any syntax, so that Markdown and Sphinx show the same. Their texts are plain; a writer escapes them. The same
-document gives the same parts on every computer: they have no times, paths or line numbers.
+document gives the same parts on every computer: they have no times, paths or line numbers. `inline` and `seal_svg` take the text that a renderer wrote:
+it has no references to other hosts, and records what it was drawn from. `figure` draws a diagram as HTML, on this computer.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import sha256
 from typing import cast
+from xml.etree import ElementTree as ET
 
 import attrs
 
 from dsa.checks.report import CheckReport, PropertyResult, explored_text, totals_text
+from dsa.edge.images import portable_svg
 from dsa.errors import Diagnostic
 from dsa.lang.document_writer import STEP_COLUMNS, scenario_cells, scenario_settings, step_cells
 from dsa.machine import Machine
+from dsa.targets import dot
 from dsa.targets.mermaid import Direction, mermaid
 from dsa.trace import ROW_COLUMNS, escape_cell, show_values, table_lines, transition_cells
 
@@ -122,7 +127,7 @@ Options = Mapping[str, str]
 
 
 @attrs.frozen
-class MachineDocument:
+class CheckedDocument:
     """A document for blocks: its machine, the diagnostics of its reading, and its checks, run at first use."""
 
     machine: Machine
@@ -135,7 +140,7 @@ class MachineDocument:
         return self.checks(self.machine)
 
 
-def parts_of(kind: str, options: Options, document: MachineDocument) -> tuple[Part, ...]:
+def parts_of(kind: str, options: Options, document: CheckedDocument) -> tuple[Part, ...]:
     """Return the parts of a block; kinds and options are those of `dsa.docs.pages.BLOCKS`."""
     match kind:
         case "diagram":
@@ -174,7 +179,7 @@ def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
     return Grid([header[place] for place in places], [[row[place] for place in places] for row in rows])
 
 
-def _verdicts(options: Options, document: MachineDocument) -> tuple[Part, ...]:
+def _verdicts(options: Options, document: CheckedDocument) -> tuple[Part, ...]:
     report = document.report
     totals = Sentence(f"Checked: {totals_text((*document.diagnostics, *report.diagnostics), report)}.")
     if options.get("format") == "line":
@@ -208,3 +213,50 @@ def _scenarios(machine: Machine) -> tuple[Part, ...]:
         settings = scenario_settings(scenario)
         parts += [Caption(scenario.name, f"at {settings}" if settings else ""), Grid(*scenario_cells(scenario))]
     return tuple(parts) or (Sentence("It has no scenarios."),)
+
+
+_NAMESPACE = "http://www.w3.org/2000/svg"
+_BETWEEN = re.compile(r">\s*\n\s*<")
+_SEAL = re.compile(r"\n<!-- dsa docs: drawn from ([0-9a-f]{64}), drawing ([0-9a-f]{64}) -->\n\Z")
+
+
+def inline(svg: str, label: str) -> str:
+    """Return a renderer's SVG as one `svg` element for HTML.
+
+    It has no references to other hosts (the doctype, the namespaces), and no ids or tooltips, as a page may have several pictures. `label` is
+    for people who do not see it.
+    """
+    root = ET.fromstring(svg)  # noqa: S314  (our renderer wrote it)
+    for parent in list(root.iter()):
+        parent.tag = parent.tag.removeprefix(f"{{{_NAMESPACE}}}")
+        parent.attrib.pop("id", None)
+        for child in [child for child in parent if child.tag == f"{{{_NAMESPACE}}}title"]:
+            parent.remove(child)
+    root.attrib |= {"role": "img", "aria-label": label, "style": "max-width: 100%; height: auto"}
+    return _BETWEEN.sub(">\n<", ET.tostring(root, encoding="unicode").strip())
+
+
+def seal_svg(svg: str, label: str, drawn_from: str) -> str:
+    """Return the text of an SVG file that ends with the digests of its source and of the drawing."""
+    drawing = inline(svg, label).replace("<svg ", f'<svg xmlns="{_NAMESPACE}" ', 1)
+    return f"{drawing}\n<!-- dsa docs: drawn from {_digest(drawn_from)}, drawing {_digest(drawing)} -->\n"
+
+
+def is_sealed(text: str) -> bool:
+    """Return whether `seal_svg` wrote a text, even if it has changed since."""
+    return _SEAL.search(text) is not None
+
+
+def is_fresh(text: str, drawn_from: str) -> bool:
+    """Return whether a file was drawn from this text and has not changed since. It calls no renderer, so their releases do not matter."""
+    seal = _SEAL.search(text)
+    return seal is not None and seal.groups() == (_digest(drawn_from), _digest(text[: seal.start()]))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8")).hexdigest()
+
+
+def figure(part: MermaidDiagram | SvgDiagram) -> str:
+    """Return a diagram of either kind as a `figure` element without empty lines, which would end it in Markdown. Raises RenderError."""
+    return f'<figure class="dsa-diagram">{inline(portable_svg(dot(part.machine)), label_of(part.machine))}</figure>'

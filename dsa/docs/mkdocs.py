@@ -17,8 +17,7 @@ from mkdocs.plugins import BasePlugin, get_plugin_logger
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-from dsa.docs.blocks import markdown, parts_of
-from dsa.docs.inline_svg import figure
+from dsa.docs.blocks import figure, markdown, parts_of
 from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, may_have_markers, read_markers
 from dsa.edge.images import RenderError
 from dsa.lang.markdown import MarkdownDocument, read

@@ -19,13 +19,11 @@ from markdown_it.token import Token
 
 from dsa.checks.report import CheckReport, check
 from dsa.checks.search.exploration import automatic
-from dsa.docs.blocks import MachineDocument, SvgDiagram, label_of, markdown, parts_of
-from dsa.docs.inline_svg import is_fresh, is_sealed, seal_svg
+from dsa.docs.blocks import CheckedDocument, SvgDiagram, is_fresh, is_sealed, label_of, markdown, parts_of, seal_svg
 from dsa.edge.document_files import locate_from, read_bytes, read_document
-from dsa.edge.file_locks import files_below
+from dsa.edge.files import files_below, replace_file
 from dsa.edge.images import portable_svg
 from dsa.edge.processes import compile_library
-from dsa.edge.replacement import replace_file
 from dsa.errors import DocumentError, DsaError, Span
 from dsa.lang import MOST_CHARACTERS, machine_of, read_machine, read_spec
 from dsa.machine import Machine
@@ -292,10 +290,10 @@ class Library:
     """The documents and drawings of several pages. A document is read once and checked at most once; a drawing shows one machine."""
 
     def __init__(self) -> None:
-        self._documents: dict[Path, MachineDocument] = {}
+        self._documents: dict[Path, CheckedDocument] = {}
         self._drawings: dict[Path, PageDrawing] = {}
 
-    def document(self, folder: Path, name: str) -> MachineDocument:
+    def document(self, folder: Path, name: str) -> CheckedDocument:
         """Return a document by its path from a page's folder, or its name if it is shipped. Raises BlockError, also if it is not a machine."""
         try:
             path = locate_from(folder, name)
@@ -331,13 +329,13 @@ class Library:
         return drawing
 
 
-def _document(name: str, path: Path) -> MachineDocument:
+def _document(name: str, path: Path) -> CheckedDocument:
     result = read_document(str(path))
     if result.machine is None:
         diagnostics = result.diagnostics
         more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
         raise BlockError(f"{name} is not a machine: {diagnostics[0].message}{more}", f"`dsa check {path}` says where")
-    return MachineDocument(result.machine, result.diagnostics, _check)
+    return CheckedDocument(result.machine, result.diagnostics, _check)
 
 
 def _check(machine: Machine) -> CheckReport:

@@ -19,8 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from dsa.docs.blocks import Caption, Grid, MermaidDiagram, Part, Sentence, SvgDiagram, parts_of
-from dsa.docs.inline_svg import figure
+from dsa.docs.blocks import Caption, Grid, MermaidDiagram, Part, Sentence, SvgDiagram, figure, parts_of
 from dsa.docs.pages import BLOCKS, BlockError, Library
 from dsa.edge.images import RenderError
 from dsa.machine import Machine

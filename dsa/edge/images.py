@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dsa.errors import DsaError, install_hint
-from dsa.targets.helvetica import text_width
+from dsa.targets.picture import text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from dsa.edge.file_locks import NoLocksError, try_lock
+from dsa.edge.files import NoLocksError, try_lock
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}

@@ -30,7 +30,7 @@ from dsa.expr import (
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import happens
-from dsa.targets.closed import ClosedCommand, ClosedModel, closed_model, require_small
+from dsa.targets.closed_model import ClosedCommand, ClosedModel, closed_model, require_small
 from dsa.targets.spelling import ExportError, Identifiers, Syntax
 
 SYNTAX = Syntax("&", "|", "!", {"==": "="})

@@ -13,7 +13,7 @@ from dsa.expr import TRUE, BooleanDomain, Expr, Leaf, Name, Symbol, Value, Verdi
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import GuardedCommand
-from dsa.targets.closed import ClosedCommand, ClosedModel, closed_model, happened_on, require_small, sequential
+from dsa.targets.closed_model import ClosedCommand, ClosedModel, closed_model, happened_on, require_small, sequential
 from dsa.targets.spelling import Identifiers, Syntax
 
 SYNTAX = Syntax("&&", "||", "!")

@@ -12,7 +12,7 @@ from dsa import expr
 from dsa.declarations import STAR, Cancel
 from dsa.expr import Leaf
 from dsa.machine import Machine
-from dsa.targets.closed import initial_values, sequential
+from dsa.targets.closed_model import initial_values, sequential
 from dsa.targets.spelling import Identifiers, Syntax
 from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values

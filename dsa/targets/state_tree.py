@@ -17,7 +17,7 @@ from dsa.ground_system import ground
 from dsa.machine import Machine, sources_left
 from dsa.semantics import Reason
 from dsa.system import closed_system, in_domain
-from dsa.targets.closed import ranges_of, require_numbers
+from dsa.targets.closed_model import ranges_of, require_numbers
 from dsa.targets.spelling import ExportError
 from dsa.targets.statechart import EventKey, leaf_rows
 

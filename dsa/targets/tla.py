@@ -25,7 +25,7 @@ from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, S
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import after, at_start, happens
-from dsa.targets.closed import ClosedCommand, closed_model, happened_on, require_small, timer_text
+from dsa.targets.closed_model import ClosedCommand, closed_model, happened_on, require_small, timer_text
 from dsa.targets.spelling import Identifiers, Syntax
 
 _CONDITION = re.compile(r"[=#<>~]|/\\|\\/")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dsa.declarations import STAR, Cancel
 from dsa.expr import TRUE, Expr, Leaf, Name, Symbol, Value, Verdict, show_value, unparse, walk
 from dsa.machine import Machine
-from dsa.targets.closed import initial_values
+from dsa.targets.closed_model import initial_values
 from dsa.targets.spelling import Identifiers, Syntax
 from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values

@@ -289,17 +289,19 @@ class Toolbox:
         arguments = read_record(WriteTested, call.arguments)
         places = Places(self.root, arguments.path, arguments.tests_path)
         run_command = partial(
-            command_runner.run,
-            protected_patterns=self._protected_patterns,
-            is_unconfined=bool(self._config.get("unconfined")),
-            stop=stop,
-        )
+            command_runner.run, protected_patterns=self._protected_patterns, is_unconfined=bool(self._config.get("unconfined")), stop=stop
+        )  # fmt: skip
         tested_code = write_tested(self.model, arguments.specification, Layout(places, run_command), self.answer_count)
 
         def write() -> CallDone:
             changes = self.workspace.write(arguments.files(tested_code.code, tested_code.tests))
-            facts = {"answers": tested_code.attempts, "code": tested_code.code, "tests": tested_code.tests}
-            result = {"result": f"{changes.result}; {tested_code.how}", **facts}
+            text = f"{changes.result}; {tested_code.how}"
+            result = {
+                "result": text,
+                "answers": tested_code.attempts,
+                "code": tested_code.code,
+                "tests": tested_code.tests,
+            }
             return CallDone(CodingResult(call.call_id, result, usage=tested_code.usage))
 
         return write
@@ -326,8 +328,7 @@ class Toolbox:
     def contents(self) -> str:
         """Return the names at the top of the workspace as text."""
         listing = self.workspace.list_folder(ListDir())
-        names = [each.name for each in listing.entries]
-        left = len(names) + listing.more - _MOST_NAMES
+        names, left = [each.name for each in listing.entries], len(listing.entries) + listing.more - _MOST_NAMES
         more = f" and {left} more" if left > 0 else ""
         return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 

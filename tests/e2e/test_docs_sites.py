@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packages import Shelf
 
-from dsa.docs.blocks import Grid, MachineDocument, parts_of
+from dsa.docs.blocks import CheckedDocument, Grid, parts_of
 from dsa.edge.document_files import load, locate
 from dsa.edge.timed_checks import check
 
@@ -79,7 +79,7 @@ def assert_shows_the_picture_once(html: str) -> None:
 
 def cells_of(kind: str, **options: str) -> list[str]:
     """Return what must be read in a page that shows a block: the rows of its grids."""
-    parts = parts_of(kind, options, MachineDocument(load("dual_state"), (), check))
+    parts = parts_of(kind, options, CheckedDocument(load("dual_state"), (), check))
     rows = [row for part in parts if isinstance(part, Grid) for row in (part.header, *part.rows)]
     return [" ".join(" ".join(row).split()) for row in rows]
 

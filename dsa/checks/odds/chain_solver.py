@@ -284,7 +284,7 @@ def worst(chain: Chain, gains: Sequence[Gain]) -> list[float]:
     return worst_values
 
 
-def unlimited(chain: Chain) -> frozenset[int]:
+def unlimited_places(chain: Chain) -> frozenset[int]:
     """Return the commands by which a guard may fail again and again without end while none passes: retries without limit."""
     commands = chain.system.commands
 

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 import attrs
 
 from dsa.checks.odds.assumptions import ROUNDING, Numbers, OddsError, guard_odds
-from dsa.checks.odds.chain_solver import Averages, OddsRange, unlimited, worst
+from dsa.checks.odds.chain_solver import Averages, OddsRange, unlimited_places, worst
 from dsa.checks.odds.markov_chain import MAX_NODES, Chain, ChainAssumptions, ChainTooLargeError, Edge, End, chain_of
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import OUTSIDE
@@ -284,7 +284,7 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
     ]
     for end in sorted({end for end in chain.ends.values() if end.kind == "refused"}, key=lambda end: end.state):
         sentences.append(f"the table refuses what can come in {end.state}; `dsa check` says what")
-    if chain.complete and (again := _unlimited(chain, world)):
+    if chain.complete and (again := _unlimited_places(chain, world)):
         rows = {chain.system.machine.transitions[chain.system.commands[index].row] for index in again}
         lines = sorted({row.span.line for row in rows if row.span})
         where = f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
@@ -295,14 +295,14 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _unlimited(chain: Chain, world: ChainAssumptions) -> frozenset[int]:
+def _unlimited_places(chain: Chain, world: ChainAssumptions) -> frozenset[int]:
     """Return the commands of retries without limit, except those of guards that are declared memoryless: for these the numbers are exact."""
 
     def is_known(index: int) -> bool:
         verdicts = chain.system.commands[index].occurrence.verdicts
         return all(guard in world.guards and world.guards[guard].is_memoryless for guard, _ in verdicts)
 
-    return frozenset(index for index in unlimited(chain) if not is_known(index))
+    return frozenset(index for index in unlimited_places(chain) if not is_known(index))
 
 
 def _unused_odds(chain: Chain) -> tuple[str, ...]:

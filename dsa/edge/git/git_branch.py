@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from git.config import GitConfigParser
 
-from dsa.edge.file_locks import folders_above, try_lock
+from dsa.edge.files import folders_above, try_lock
 from dsa.edge.git.git_objects import name_of, path_parts, run_git, sync_path, write_new, write_synced
 from dsa.runtime.artifacts import ArtifactStoreError
 

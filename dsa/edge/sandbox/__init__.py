@@ -4,7 +4,7 @@
 and its features. `Confinement(require=..)` refuses to run with less. `limits()` says what stays possible. It needs a POSIX system.
 """
 
-from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probe
+from dsa.edge.sandbox.command_sandbox import Rung, best, ladder, probe
 from dsa.edge.sandbox.rungs import (
     ALWAYS,
     FEATURES,

@@ -1,4 +1,4 @@
-"""Attacks that the sandbox's features must withstand. `rung_probe` runs this file as text, so it imports the standard library only.
+"""Attacks that the sandbox's features must withstand. `command_sandbox` runs this file as text, so it imports the standard library only.
 
 It reports the features that did not hold, each with the families of system calls that broke it. These calls have arguments with which nothing can
 happen, even if they get through. They count as stopped if the kernel refuses them as not permitted or not there, without looking at the arguments.

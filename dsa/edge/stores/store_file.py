@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 
-from dsa.edge.file_locks import folders_above, sync_folder, try_lock, unlock
+from dsa.edge.files import folders_above, sync_folder, try_lock, unlock
 from dsa.runtime.run_store import DamageError, StoreError
 
 _PAUSE_S = 0.0005

@@ -21,7 +21,7 @@ from dsa.runtime.ledger import (
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence, Refusal, Taken
-from dsa.testing.simulation import effect_oracles, ledger_oracles, run_oracles
+from dsa.testing.simulation import effect_oracles, run_oracles
 from dsa.testing.simulation.effect_oracles import TIMED_OUT, said_by
 from dsa.testing.simulation.facts import (
     EffectBegin,
@@ -55,20 +55,20 @@ __all__ = [
 ]
 
 #: A process has taken the run up.
-AT_READ = (ledger_oracles.what_was_acknowledged_survives, ledger_oracles.what_is_read_was_written)
+AT_READ = (run_oracles.what_was_acknowledged_survives, run_oracles.what_is_read_was_written)
 #: Entries became durable.
-AT_WRITE = (ledger_oracles.who_lost_a_run_writes_nothing, ledger_oracles.a_handle_that_failed_writes_nothing)
+AT_WRITE = (run_oracles.who_lost_a_run_writes_nothing, run_oracles.a_handle_that_failed_writes_nothing)
 #: They were folded.
-AFTER_WRITE = (ledger_oracles.an_event_is_durable_with_all_that_follows,)
+AFTER_WRITE = (run_oracles.an_event_is_durable_with_all_that_follows,)
 #: An entry is about to be folded, and the table says which one it must be.
-WHILE_EXPECTED = (ledger_oracles.a_run_is_the_fold_of_its_events,)
+WHILE_EXPECTED = (run_oracles.a_run_is_the_fold_of_its_events,)
 #: The oracles of an entry that is about to be folded, by its kind.
 ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
-    MachineEntry: (ledger_oracles.a_ledger_begins_with_its_machine, ledger_oracles.an_entry_says_when_it_was_written),
+    MachineEntry: (run_oracles.a_ledger_begins_with_its_machine, run_oracles.an_entry_says_when_it_was_written),
     EventEntry: (
-        ledger_oracles.a_ledger_begins_with_its_machine,
-        ledger_oracles.events_are_numbered_without_a_gap,
-        ledger_oracles.an_entry_says_when_it_was_written,
+        run_oracles.a_ledger_begins_with_its_machine,
+        run_oracles.events_are_numbered_without_a_gap,
+        run_oracles.an_entry_says_when_it_was_written,
         effect_oracles.an_answer_is_fed_after_its_result_is_recorded,
         effect_oracles.events_from_outside_were_sent,
         effect_oracles.verdicts_are_what_guards_said,
@@ -77,11 +77,11 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effect_oracles.a_run_meets_what_it_would_have_met,
     ),
     RowEntry: (
-        ledger_oracles.nothing_stands_there_that_nothing_led_to,
-        ledger_oracles.workflow_state_changes_on_passed_verdicts_only,
+        run_oracles.nothing_stands_there_that_nothing_led_to,
+        run_oracles.workflow_state_changes_on_passed_verdicts_only,
     ),
-    RefusalEntry: (ledger_oracles.nothing_stands_there_that_nothing_led_to, ledger_oracles.a_refusal_changes_nothing),
-    EffectEntry: (ledger_oracles.nothing_stands_there_that_nothing_led_to,),
+    RefusalEntry: (run_oracles.nothing_stands_there_that_nothing_led_to, run_oracles.a_refusal_changes_nothing),
+    EffectEntry: (run_oracles.nothing_stands_there_that_nothing_led_to,),
     ResultEntry: (
         effect_oracles.a_result_belongs_to_an_intent,
         effect_oracles.an_effect_has_one_result,
@@ -104,7 +104,7 @@ AT_BEGIN = (
     effect_oracles.a_budget_counts_every_call,
 )
 #: The driver shows an entry.
-AT_SHOW = (ledger_oracles.only_what_is_durable_is_shown,)
+AT_SHOW = (run_oracles.only_what_is_durable_is_shown,)
 #: The sender of an event hears how it was answered.
 AT_ANSWER = (effect_oracles.a_sender_is_told_what_became_of_it,)
 #: Nothing can run before the world does something.

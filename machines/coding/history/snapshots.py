@@ -22,7 +22,7 @@ from pathlib import Path
 
 import attrs
 
-from dsa.edge.file_locks import try_lock
+from dsa.edge.files import try_lock
 from dsa.edge.git.git_branch import Branch, make_ready
 from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
 from dsa.errors import DsaError

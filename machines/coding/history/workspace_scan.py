@@ -56,7 +56,11 @@ def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
     return tuple(rule for rule in rules if rule is not None)
 
 
-def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
+#: The rules of the folders above a path, from the top, each with the length of the folder's path.
+RuleChain = Sequence[tuple[int, tuple[IgnoreRule, ...]]]
+
+
+def is_named(chain: RuleChain, parts: Sequence[bytes], *, is_folder: bool) -> bool:
     """Return whether rules name a path; the folders above it do not count.
 
     `chain` has the rules of the folders above it, the topmost first, each with its depth. The last matching line decides, and lines of the nearest folder come
@@ -465,14 +469,7 @@ class _Scan:
     sight: WorkspaceState = attrs.field(factory=WorkspaceState)
     later: list[tuple[int, str]] = attrs.field(factory=list)
 
-    def folder(
-        self,
-        descriptor: int,
-        prefix: str,
-        chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]],
-        *,
-        is_closed: bool = False,
-    ) -> None:
+    def folder(self, descriptor: int, prefix: str, chain: RuleChain, *, is_closed: bool = False) -> None:
         """Scan a folder; `prefix` ends with a slash, or is empty. `chain` has the rules of the folders above it.
 
         In a folder that `is_closed` only the files of `also` and of the last scan are scanned.
@@ -522,9 +519,7 @@ class _Scan:
             return ()
         return rules_of(file[1]) if file else ()
 
-    def _into(
-        self, above: int, path: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool
-    ) -> None:
+    def _into(self, above: int, path: str, chain: RuleChain, *, is_closed: bool) -> None:
         if path.count("/") >= _DEEPEST:
             self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
             return
@@ -649,5 +644,5 @@ def _is_closed(name: str) -> bool:
     return name.lower() in TOOL_FOLDERS or name.startswith(TEMPORARY)
 
 
-def _is_ignored(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], path: str, *, is_folder: bool) -> bool:
+def _is_ignored(chain: RuleChain, path: str, *, is_folder: bool) -> bool:
     return bool(chain) and is_named(chain, parts_of(path), is_folder=is_folder)

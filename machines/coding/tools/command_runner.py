@@ -35,7 +35,7 @@ import attrs
 
 import dsa
 import machines
-from dsa.edge.file_locks import try_lock
+from dsa.edge.files import try_lock
 from dsa.edge.sandbox.command_sandbox import (
     BOUNDS,
     KEPT_FROM,

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
-from dsa.edge.file_locks import try_lock
+from dsa.edge.files import try_lock
 from machines.coding.tools.file_view import pieces_of
 from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
 from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, path_text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.docs.blocks import Caption, Grid, MachineDocument, Sentence, markdown, parts_of
+from dsa.docs.blocks import Caption, CheckedDocument, Grid, Sentence, markdown, parts_of
 from dsa.edge.document_files import locate, read_document
 from dsa.edge.timed_checks import check
 from dsa.lang import loads, read_machine
@@ -13,12 +13,12 @@ DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 
 def block(kind, name="dual_state", **options):
     reading = read_document(name)
-    return markdown(parts_of(kind, options, MachineDocument(reading.machine, reading.diagnostics, check)))
+    return markdown(parts_of(kind, options, CheckedDocument(reading.machine, reading.diagnostics, check)))
 
 
 def block_of_text(kind, text, **options):
     reading = read_machine(text, "m.md")
-    return markdown(parts_of(kind, options, MachineDocument(reading.machine, reading.diagnostics, check)))
+    return markdown(parts_of(kind, options, CheckedDocument(reading.machine, reading.diagnostics, check)))
 
 
 def test_diagram_is_what_draw_prints():

@@ -4,17 +4,14 @@ import re
 
 from repository import ROOT
 
-from dsa.testing.simulation import effect_oracles, ledger_oracles, run_oracles
+from dsa.testing.simulation import effect_oracles, run_oracles
 from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FAULTS_AT
 from dsa.testing.simulation.oracles import ORACLES, Oracle
 
 
 def test_each_is_asked():
     written = {
-        each
-        for module in (effect_oracles, ledger_oracles, run_oracles)
-        for each in vars(module).values()
-        if isinstance(each, Oracle)
+        each for module in (effect_oracles, run_oracles) for each in vars(module).values() if isinstance(each, Oracle)
     }
     assert set(ORACLES) == written
     assert len({oracle.name for oracle in ORACLES}) == len(ORACLES)

@@ -2,7 +2,7 @@
 
 import os
 
-from dsa.edge.file_locks import folders_above, sync_folder
+from dsa.edge.files import folders_above, sync_folder
 
 
 def test_all_folders_up_to_the_top_of_the_file_system_are_above(tmp_path):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dsa.docs.inline_svg import inline, is_fresh, is_sealed, seal_svg
+from dsa.docs.blocks import inline, is_fresh, is_sealed, seal_svg
 from dsa.edge.document_files import load
 from dsa.edge.images import portable_svg
 from dsa.targets import dot

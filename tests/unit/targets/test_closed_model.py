@@ -11,7 +11,7 @@ from dsa.checks.search.engine import SearchLimits
 from dsa.expr import TRUE, Arithmetic, Integer, evaluate, unparse
 from dsa.lang import loads
 from dsa.targets import ExportError, emit
-from dsa.targets.closed import closed_model, require_small, sequential
+from dsa.targets.closed_model import closed_model, require_small, sequential
 
 
 def test_a_condition_says_only_what_the_values_leave_open():

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dsa.edge.replacement import replace_file
+from dsa.edge.files import replace_file
 from dsa.errors import DocumentError
 
 

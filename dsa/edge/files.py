@@ -1,17 +1,20 @@
-"""Locks on open files (flock(2)), and folders whose names are synced to disk.
+"""Files of this machine: locks, replacement in one step, syncing, and listing.
 
-The system drops a lock when its process ends, in whatever way. Only POSIX has such locks; elsewhere `NoLocksError` is raised.
-
-A synced file is lost in a power cut if the names that lead to it are not on disk. `sync_folder` and `folders_above` put them there.
+A file that is replaced has the whole new content afterwards, or is as it was: the new content is written beside it, synced, and renamed in one step. A
+power cut may leave the old content, never half of the new. A synced file is lost in a power cut if the names that lead to it are not on disk:
+`sync_folder` and `folders_above` put them there. Locks are those of flock(2): the system drops one when its process ends, in whatever way. Only POSIX
+has them; elsewhere `NoLocksError` is raised.
 """
 
 import os
+import stat
+import tempfile
 from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dsa.errors import DsaError
+from dsa.errors import DocumentError, DsaError
 
 try:
     _FCNTL: Any = import_module("fcntl")
@@ -83,3 +86,42 @@ def files_below(folder: Path, endings: Collection[str]) -> Iterator[Path]:
             yield from files_below(Path(entry.path), endings)
         elif entry.name.endswith(tuple(endings)) and entry.is_file():
             yield Path(entry.path)
+
+
+_NEW_FILE = 0o666
+
+
+def replace_file(path: Path, content: bytes, before: bytes | None) -> None:
+    """Replace a file that was read as `before`, or make one that did not exist (None). A link stays; the file that it leads to is replaced.
+
+    Raises DocumentError, and changes nothing, when the file may not be written or has changed since it was read; OSError when writing fails.
+    """
+    target = path.resolve()
+    if _content(target) != before:
+        raise DocumentError(str(path), "somebody changed it in the meantime; nothing was written; try again")
+    if before is not None and not os.access(target, os.W_OK):
+        raise DocumentError(str(path), "the file may not be written")
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(_mode(target))
+        os.replace(temporary, target)  # noqa: PTH105  (what mkstemp gives is a text)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def _mode(path: Path) -> int:
+    """Return the permissions of a file; of one that is not there, those that a new one gets."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return _NEW_FILE & ~mask

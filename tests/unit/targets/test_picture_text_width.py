@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.targets.helvetica import text_width
+from dsa.targets.picture import text_width
 
 LETTERS = [chr(code) for code in range(ord(" "), ord("~") + 1)]
 
