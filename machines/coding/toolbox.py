@@ -295,13 +295,8 @@ class Toolbox:
 
         def write() -> CallDone:
             changes = self.workspace.write(arguments.files(tested_code.code, tested_code.tests))
-            text = f"{changes.result}; {tested_code.how}"
-            result = {
-                "result": text,
-                "answers": tested_code.attempts,
-                "code": tested_code.code,
-                "tests": tested_code.tests,
-            }
+            facts = {"answers": tested_code.attempts, "code": tested_code.code, "tests": tested_code.tests}
+            result = {"result": f"{changes.result}; {tested_code.how}", **facts}
             return CallDone(CodingResult(call.call_id, result, usage=tested_code.usage))
 
         return write
