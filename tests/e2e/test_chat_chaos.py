@@ -237,4 +237,4 @@ async def goes_on(chat):
     assert chat.state.startswith("resting"), chat.state
     turn = await asyncio.wait_for(chat.say("And now?"), 30)
     assert (chat.state, turn.answer) == ("resting.completed", "Done.")
-    assert chat.conversation.transcript.waiting() == ()
+    assert chat.conversation.transcript.open_ids() == ()

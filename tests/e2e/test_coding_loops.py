@@ -162,7 +162,7 @@ def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
     assert "note" not in results[0]
     assert "2 times" in results[1]["note"]
     assert results[2]["error"]["code"] == "call_looping"
-    assert "another way" in results[2]["error"]["message"]
+    assert "Try something else" in results[2]["error"]["message"]
     assert "BLOCKED" in played.requests[-1]["messages"][1]["content"]
     assert agent.state == "goal_complete"
 
@@ -175,7 +175,7 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
     ended = ["done", "done", "call_looping", "call_looping", "loop_ended", "too_many_calls", "too_many_calls"]
     assert [each.status for each in work.calls] == ended
     assert [each.result["error"]["code"] for each in work.calls[2:]] == ended[2:]
-    assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.transcript.waiting()) == (1, 0, ())
+    assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.transcript.open_ids()) == (1, 0, ())
     log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
     assert log[-3:] == [
         "TRIED write_file a.txt (loop_ended)",
@@ -184,7 +184,7 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
     assert "2 calls after it were not made" in told.file.getvalue()
     rounds = json.loads((tmp_path / "workspace" / ".agent_context" / "loops.json").read_text())
     assert [(each["times"], each["why"].split(" with ")[0]) for each in rounds] == [
-        (times, f"write_file is asked for {times} times") for times in range(2, 6)
+        (times, f"this is call {times} of write_file") for times in range(2, 6)
     ]
 
 
@@ -198,7 +198,7 @@ def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may
         work = worked(agent)
     sent = json.dumps([request["messages"] for request in played.requests])
     assert "same outcome" not in sent
-    assert ("with another outcome" in sent) == (polling != ("python ticks.py",))
+    assert ("with a different outcome" in sent) == (polling != ("python ticks.py",))
     made = [each.status for each in work.calls].count("done")
     assert (agent.state, made) == (("goal_complete", 8) if polling == ("python ticks.py",) else ("blocked", 2))
 
@@ -208,7 +208,7 @@ def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
         work = worked(agent)
     assert (agent.state, work.tools["run_cmd done"]) == ("blocked", 10)
     sent = json.dumps([request["messages"] for request in played.requests])
-    assert "Exactly this was done 2 times now, with the same outcome." in sent
+    assert "You have now made exactly this call 2 times, with the same outcome." in sent
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
@@ -286,7 +286,7 @@ def test_no_part_gets_round_it(tmp_path, name):
     with begun_in_parts(tmp_path, act) as (agent, _):
         work = worked(agent)
     subtasks = [(each.status, each.reason) for each in work.chapters[0].subtasks]
-    assert subtasks == [("failed", "its calls went round in circles"), ("completed", "done")]
+    assert subtasks == [("failed", "its calls repeated without effect"), ("completed", "done")]
     assert agent.state == "escalated"
     assert sum(work.tools.values()) == most + 1  # the other one's look
 

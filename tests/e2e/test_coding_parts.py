@@ -60,7 +60,7 @@ def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
 
     with agent_at(tmp_path, GOAL, waits, parallel=2) as (agent, _):
         work = worked(agent)
-        assert (agent.state, agent.values["rounds"], work.asked_apart) == ("goal_complete", 1, 4)
+        assert (agent.state, agent.values["rounds"], work.answers_apart) == ("goal_complete", 1, 4)
         assert [(s.status, s.done) for chapter in work.chapters for s in chapter.subtasks] == [("completed", 1)] * 2
         assert sorted(work.files_written) == ["a.txt", "b.txt"]
         assert work.tools["write_file done"] == 2
@@ -129,7 +129,7 @@ def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
         work = worked(agent)
         reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
     assert agent.state == "escalated"
-    assert reasons == ["its calls went round in circles"] * 3
+    assert reasons == ["its calls repeated without effect"] * 3
     assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, (
         done
     )  # asked at the same moment, two may pass
@@ -162,7 +162,7 @@ def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
         work = worked(agent)
         assert agent.state == "escalated"
         assert {subtask.reason for subtask in work.chapters[0].subtasks} == {"its rounds were used up"}
-        assert work.asked_apart == 8
+        assert work.answers_apart == 8
         assert len(played.requests) == 9  # the plan, and eight
 
 
@@ -196,15 +196,15 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
     with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2, mode="auto-edit") as (agent, _):
         work = worked(agent)
         assert [subtask.status for subtask in work.chapters[0].subtasks] == ["failed", "completed"]
-        assert "nobody is asked while several work at once" in next(iter(work.blocked_calls.values()))
-    with pytest.raises(ValueError, match="parallel = 2: nobody can be asked"), agent_at(tmp_path, GOAL, acting(BOTH, writing), parallel=2, mode="ask"):  # fmt: skip
+        assert "parts that run at the same time cannot ask for it" in next(iter(work.blocked_calls.values()))
+    with pytest.raises(ValueError, match="parallel = 2: parts that run at the same time cannot ask for permission"), agent_at(tmp_path, GOAL, acting(BOTH, writing), parallel=2, mode="ask"):  # fmt: skip
         pass
 
 
 def test_a_script_cannot_play_several(tmp_path):
     settings = WorkStart(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
     with open_runs(tmp_path / "runs") as runs:
-        with pytest.raises(ValueError, match="a script cannot play several models"):
+        with pytest.raises(ValueError, match="a script cannot answer for several parts"):
             Agent.begin(settings, runs)
         assert runs.ids() == ()
 
@@ -236,7 +236,7 @@ def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
     with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2) as (agent, _):
         worked(agent)
     name = f"{agent.run_id}+1.2"
-    assert [(each.returncode, f"run {agent.run_id} goes on" in each.stderr) for each in refused] == [(1, True)] * 2
+    assert [(each.returncode, f"run {agent.run_id} is under way" in each.stderr) for each in refused] == [(1, True)] * 2
     with open_runs(tmp_path / "runs") as runs:
         shown = diff(runs, name)
     assert ("+a.txt" in shown, "+b.txt" in shown) == (False, True)
@@ -288,7 +288,7 @@ def test_they_wait_for_their_turn_and_each_has_the_rounds_of_a_subtask(tmp_path)
         _,
     ):
         work = worked(agent)
-        assert (agent.state, agent.values["rounds"], work.asked_apart) == ("goal_complete", 1, 12)
+        assert (agent.state, agent.values["rounds"], work.answers_apart) == ("goal_complete", 1, 12)
     assert max(most) == 2
     assert len(list((tmp_path / "workspace").glob("*.txt"))) == 6
 

@@ -27,12 +27,12 @@ def filled(path):
 @pytest.mark.parametrize(
     ("name", "make", "says"),
     [
-        (".agent_context", Path.touch, "is no folder; "),
-        (".agent_context", os.mkfifo, "is no folder; "),
+        (".agent_context", Path.touch, "is not a folder; "),
+        (".agent_context", os.mkfifo, "is not a folder; "),
         (".agent_context", linked, "is a link; "),
-        (".agent_context/state.json", filled, "is no file; "),
-        (".agent_context/history.jsonl", filled, "is no file; "),
-        ("agent_ledger.log", filled, "is no file; "),
+        (".agent_context/state.json", filled, "is not a file; "),
+        (".agent_context/history.jsonl", filled, "is not a file; "),
+        ("agent_ledger.log", filled, "is not a file; "),
         ("agent_ledger.log", linked, "is a link; "),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_cannot_be_written_down_later_is_told_once_and_ends_nothing(tmp_pat
     with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, act), notice=told.append) as (agent, _):
         asyncio.run(agent.go_on())
         assert agent.state == "goal_complete"
-    assert told == [f"what is done cannot be written down in the workspace: {context / 'state.json'}: Is a directory"]
+    assert told == [f"the record of the work cannot be written into the workspace: {context / 'state.json'}: Is a directory"]
 
 
 def test_a_link_that_came_meanwhile_is_replaced(tmp_path):

@@ -202,7 +202,7 @@ def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budg
         work = worked(agent)
         assert agent.state in {"unplanned", "paused"}
         assert "budget" in work.paused_for
-        assert work.transcript.waiting() == ()  # what an answer has asked for is done
+        assert work.transcript.open_ids() == ()  # what an answer has asked for is done
         run_id = agent.run_id
         agent.close()
         with resumed(tmp_path / "runs", run_id, model=played.model, budget=["calls=1000"]) as again:

@@ -67,7 +67,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (
             ("Do it",),
             "[code]\nbudget = ['nudge.calls=5']\n",
-            "dsa.toml: [code]: budget = ['nudge.calls=5']: 'nudge.calls=5' is not a budget: there is no effect 'nudge'",
+            "dsa.toml: [code]: budget = ['nudge.calls=5']: 'nudge.calls=5' is not a budget: no effect is called 'nudge'",
         ),
         (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 must be 0 to 2"),
         (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan must be 0 to 2"),

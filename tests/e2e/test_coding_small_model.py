@@ -43,7 +43,7 @@ def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_pat
         assert agent.is_over, (state, work.paused_for)
         assert state in EXIT
         assert agent.values["rounds"] <= rounds
-        assert work.transcript.waiting() == ()
+        assert work.transcript.open_ids() == ()
         assert work.transcript.answers <= rounds + 2
     assert state_of(tmp_path, (workspace, runs)) == before
     assert "a secret" not in str([call.result for call in work.calls])

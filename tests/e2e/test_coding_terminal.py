@@ -85,8 +85,8 @@ def _shown_until(terminal, wanted):
         ("s\n", 1, ": cancelled; ", False),
         ("Stop\n", 1, ": cancelled; ", False),
         ("?\ny\n", 0, "goal_complete", True),
-        (CTRL_D, 3, "or be asked here: dsa code --resume", False),
-        (CTRL_C, 130, "or be asked here: dsa code --resume", False),
+        (CTRL_D, 3, "or answer here: dsa code --resume", False),
+        (CTRL_C, 130, "or answer here: dsa code --resume", False),
     ],
 )
 def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_written):
@@ -95,13 +95,13 @@ def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_
     assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
     assert (tmp_path / "work" / "a.txt").exists() == is_written
     asked = 2 if "?" in answer else 1
-    assert (shown.count("or why not: "), "always: the same, and others like it" in shown) == (asked, asked == 2)
+    assert (shown.count("or why not: "), "always: the same, and allow others like it" in shown) == (asked, asked == 2)
     assert re.search(r"^[0-9T]+-coding-\w+: ", shown, re.MULTILINE), shown
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "says", "is_written"),
-    [("y\n", 0, "goal_complete", True), ("not today\n", 3, "[not_approved] not today", False), (CTRL_D, 3, "or be asked here", False)],
+    [("y\n", 0, "goal_complete", True), ("not today\n", 3, "[not_approved] not today", False), (CTRL_D, 3, "or answer here", False)],
 )  # fmt: skip
 def test_resume_asks_for_leave_as_the_command_does(typed, tmp_path, answer, code, says, is_written):
     typed(CTRL_D)

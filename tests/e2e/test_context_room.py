@@ -70,5 +70,5 @@ def test_work_goes_on_beyond_what_the_model_reads(tmp_path):
     with agent_at(tmp_path, "Look", within(15_000, player), notice=notices.append, mode="full-auto") as (agent, played):
         worked(agent)
         assert agent.state == "goal_complete"
-    assert any("asked again with" in text for text in notices)
+    assert any("trying again with" in text for text in notices)
     assert len([size for size in sizes(played) if size > 15_000]) <= 3

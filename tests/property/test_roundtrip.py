@@ -64,7 +64,7 @@ def reread(text: str, machine: Machine, *, with_moments: bool):
         {guard.name: guard.outcomes for guard in machine.guards},
         symbols,
         moments(machine) if with_moments else {},
-        answered=frozenset(machine.answers),
+        effects_with_answers=frozenset(machine.answers),
     )
     resolved, _ = Resolver(scope, findings, Span("m.md", 1, 1, 2, text)).infer(expr)
     assert findings.diagnostics == ()

@@ -32,8 +32,8 @@ def test_a_conversation_with_calls_in_openais_format():
         text_step("assistant", "Let me see."),
         call("1.1/2", query="cat"),
         call("1.1/3", query="tomcat"),
-        result("1.1/2", result=1),
-        result("1.1/3", result=0),
+        result("1.1/2", found=1),
+        result("1.1/3", found=0),
         text_step("assistant", "In a.md:3."),
     ]
     messages = messages_of(ledger)
@@ -72,8 +72,8 @@ def test_what_others_called_is_told_as_the_users():
 
 
 def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
-    once = [call("1.1/1", query="a"), result("1.1/1", result="a"), text_step("assistant", "a")]
-    again = [text_step("user", "and b?"), call("1.1/1", query="b"), result("1.1/1", result="b")]
+    once = [call("1.1/1", query="a"), result("1.1/1", found="a"), text_step("assistant", "a")]
+    again = [text_step("user", "and b?"), call("1.1/1", query="b"), result("1.1/1", found="b")]
     messages = messages_of([*once, *again])
     assert shape(messages)[-2:] == [("assistant", [1]), ("tool", [1])]
     assert [m.content for m in messages if m.role == "tool"] == ['{"found": "a"}', '{"found": "b"}']

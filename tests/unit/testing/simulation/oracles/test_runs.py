@@ -81,7 +81,7 @@ def test_none_is_left_out():
     all_oracles = {each for each in vars(run_oracles).values() if isinstance(each, Oracle)}
     others = Path(__file__).with_name("test_ledger.py").read_text()
     missing = all_oracles - {oracle for oracle, _, _ in BROKEN}
-    assert [each.judge.__name__ for each in missing if f"(run_oracles.{each.judge.__name__}," not in others] == []
+    assert [each.judge.__name__ for each in missing if f"run_oracles.{each.judge.__name__}," not in others] == []
 
 
 def test_the_first_property_that_is_violated_is_named_with_the_event():
