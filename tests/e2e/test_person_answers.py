@@ -218,7 +218,7 @@ def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_pat
         timeout=60,
     )
     assert done.returncode == 2
-    assert "'amended' cannot be taken: it brings the text" in done.stderr
+    assert "'amended' cannot be taken: the data must be the new text" in done.stderr
     assert list(world.entries) == before
     assert "succeeded" in world.dsa("send", "last", "approved")
 

@@ -307,12 +307,12 @@ import asyncio, os, signal, sys
 import dsa
 from dsa.runs.child_runs import MachineGenerator
 
-made = MachineGenerator._made
+artifact_of = MachineGenerator._artifact_of
 def killed(self, rest, artifacts):
     if rest.run.is_finished:
         os.kill(os.getpid(), signal.SIGKILL)
-    return made(self, rest, artifacts)
-MachineGenerator._made = killed
+    return artifact_of(self, rest, artifacts)
+MachineGenerator._artifact_of = killed
 
 async def story():
     async with dsa.open_runs(".dsa") as runs:

@@ -30,7 +30,7 @@ def ran(folder, *arguments):
         (["expand", "workflow"], "validating.g_impl"),
         (["sim", "dual_state", "--seeds", "3"], "all 44 kept"),
         (["guards"], "syntax"),
-        (["code", "--help"], "Work at GOAL"),
+        (["code", "--help"], "Work on GOAL"),
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
