@@ -1,4 +1,4 @@
-"""The namespace: every declared name and its one meaning (DESIGN section 2).
+"""The namespace: every declared name and its one meaning.
 
 `Declarations.names` returns `Names`, which make the scopes of all expressions. `require_unique` and `require_references` report names with two meanings, and
 references to nothing.

@@ -70,7 +70,9 @@ def test_what_cannot_be_written_down_later_is_told_once_and_ends_nothing(tmp_pat
     with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, act), notice=told.append) as (agent, _):
         asyncio.run(agent.go_on())
         assert agent.state == "goal_complete"
-    assert told == [f"the record of the work cannot be written into the workspace: {context / 'state.json'}: Is a directory"]
+    assert told == [
+        f"the record of the work cannot be written into the workspace: {context / 'state.json'}: Is a directory"
+    ]
 
 
 def test_a_link_that_came_meanwhile_is_replaced(tmp_path):

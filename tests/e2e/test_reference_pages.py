@@ -3,6 +3,7 @@
 A page has stretches between `<!-- generated: NAME -->` and `<!-- end -->`. UPDATE_GOLDEN=1 writes them anew; the diff is reviewed.
 """
 
+import ast
 import importlib
 import inspect
 import os
@@ -18,7 +19,8 @@ from dsa.cli.main import COMMANDS, program
 from dsa.errors import CODES
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "docs" / "reference"
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
 MISTAKES = ROOT / "specs" / "mistakes"
 STRETCH = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 WIDEST = 170
@@ -143,20 +145,40 @@ def public_names(module: str) -> str:
     )
 
 
+# -- modules ----------------------------------------------------------------------------------------------------------
+
+
+def modules() -> str:
+    """Return every module with the first sentence of its docstring, folder by folder."""
+    paths = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rglob("*.py"))
+    folders: dict[Path, list[str]] = {}
+    for path in paths:
+        if not path.name.startswith("__"):
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            sentence = " ".join(docstring.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
+            folders.setdefault(path.parent, []).append(f"- `{path.name}`: {cell(sentence)}\n")
+    return "".join(f"\n`{folder.relative_to(ROOT)}/`\n\n{''.join(lines)}" for folder, lines in folders.items()) + "\n"
+
+
 GENERATED = {
     **{code: lambda code=code: example(code) for code in CODES},
     "codes": codes,
     "commands": commands,
+    "modules": modules,
     "context": context_members,
     "action": action_members,
     **{module: lambda module=module: public_names(module) for module in ("dsa", "dsa.guards", "dsa.generators")},
 }
-PAGES = sorted(path.name for path in REFERENCE.glob("*.md") if STRETCH.search(path.read_text(encoding="utf-8")))
+PAGES = sorted(
+    str(path.relative_to(DOCS))
+    for path in (*REFERENCE.glob("*.md"), DOCS / "how-it-works.md")
+    if STRETCH.search(path.read_text(encoding="utf-8"))
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_generated_stretches_say_what_the_code_says(page: str):
-    path = REFERENCE / page
+    path = DOCS / page
     text = path.read_text(encoding="utf-8")
     now = STRETCH.sub(lambda found: f"{found[1]}{GENERATED[found[2]]()}{found[3]}", text)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -165,7 +187,7 @@ def test_generated_stretches_say_what_the_code_says(page: str):
 
 
 def test_every_generated_stretch_is_on_a_page():
-    named = [name for page in PAGES for _, name, _ in STRETCH.findall((REFERENCE / page).read_text(encoding="utf-8"))]
+    named = [name for page in PAGES for _, name, _ in STRETCH.findall((DOCS / page).read_text(encoding="utf-8"))]
     assert sorted(named) == sorted(GENERATED)
 
 

@@ -82,7 +82,7 @@ def test_shipped_machines_agree_on_random_walks(name, count):
 def test_random_machines_meet_every_reason_of_refusal():
     met = set()
 
-    @settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
     @given(st.data())
     def search(data):
         machine = data.draw(machines(claims=False))
