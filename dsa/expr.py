@@ -1,7 +1,7 @@
 """Expressions: syntax trees, their types and domains, evaluation and simplification.
 
 All values are frozen. Every stage that executes a machine reads this tree; none calls `eval`. Names are unique over a whole machine
-(DESIGN.md section 2), so one flat environment `name -> value` is enough: it maps variables and parameters to their values, guards to their verdicts and,
+(specs/table.md), so one flat environment `name -> value` is enough: it maps variables and parameters to their values, guards to their verdicts and,
 for properties, states, events and effects to whether they hold at the moment.
 
 `substitute` and `simplify` make expressions smaller. The result has the same value in every environment.

@@ -342,7 +342,7 @@ class _Options:
 @click.option(
     "--each-value",
     is_flag=True,
-    help="Explore at each value of the parameters, those of --param fixed; at most 64 combinations.",
+    help="Explore at every combination of parameter values, at most 64. A parameter given with --param keeps that value.",
 )
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @max_states_option(MAX_STATES)
@@ -368,7 +368,11 @@ class _Options:
     metavar="MODULE",
     help="Also check whether this module, by its name or file, binds all names. It is imported; nothing is run.",
 )
-@click.option("--certificate", metavar="OUT", help="Write what HOLDS so that `dsa verify` accepts it.")
+@click.option(
+    "--certificate",
+    metavar="OUT",
+    help="Write a certificate of everything that HOLDS to OUT, for `dsa verify` to check.",
+)
 @json_option
 @click.option("--sarif", "sarif_wanted", is_flag=True, help="Print one SARIF 2.1.0 log.")
 def command(
@@ -390,7 +394,7 @@ def command(
 ) -> None:
     """Check machines and specs: names, types, rows, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, at --param, or at --each-value. Exit 0 good, 1 findings, VIOLATED or UNKNOWN, 2
+    Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit 0 good, 1 findings, VIOLATED or UNKNOWN, 2
     unreadable. With --trace it only runs that trace again.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)

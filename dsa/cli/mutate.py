@@ -36,7 +36,7 @@ from dsa.edge.processes import spread
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit 1 if a smaller share (such as 0.95) of the faults in rows is noticed.",
+    help="The share of the faults in rows that must be noticed, such as 0.95; exit 1 if it is smaller.",
 )
 @max_states_option(MAX_STATES, "exploration")
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")

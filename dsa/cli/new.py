@@ -14,7 +14,11 @@ from dsa.lang.expression_parser import KEYWORDS, NAME
 @click.command("new")
 @click.argument("name")
 @click.option("--steps", is_flag=True, help="Start from a Steps table instead of transitions.")
-@click.option("--scenarios", is_flag=True, help="NAME is a document: print scenarios for the rows that none takes.")
+@click.option(
+    "--scenarios",
+    is_flag=True,
+    help="Print scenarios for the rows of the existing document NAME that no scenario takes yet.",
+)
 def command(name: str, *, steps: bool, scenarios: bool) -> None:
     """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""
     if scenarios and steps:

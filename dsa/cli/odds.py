@@ -71,12 +71,12 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="Odds of an answer, of E.failed, or that an outside event comes where the run waits: before the timer, if there is one.",
+    help="Odds of an answer, of the failure E.failed of an effect E, or that an outside event comes while the run waits, before the timer if there is one.",
 )
 @click.option(
     "--outside",
     is_flag=True,
-    help="Where the run waits or a timer will fire, any outside event may come, as somebody chooses.",
+    help="Allow any outside event wherever the run waits or a timer will fire. Which one comes is somebody's choice, without odds.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
@@ -100,7 +100,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="Of bounds from recorded runs.",
+    help="Confidence level of the bounds from recorded runs.",
 )
 @click.option(
     "--plot",

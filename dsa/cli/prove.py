@@ -25,12 +25,16 @@ _WIDEST = 72
 @click.argument("file")
 @json_option
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds in all.")
-@click.option("--certificate", metavar="OUT", help="Write what is PROVED so that `dsa verify` accepts it.")
+@click.option(
+    "--certificate",
+    metavar="OUT",
+    help="Write a certificate of everything that is PROVED to OUT, for `dsa verify` to check.",
+)
 def command(file: str, *, json_wanted: bool, time_limit: float | None, certificate: str | None) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
     It proves what every machine must do (one row at a time, every answer handled, ..), then its properties. Exit 0 if all of this is PROVED, 1 if
-    not, 2 if FILE cannot be read or z3 is not installed. A machine need not come to rest, and odds are for `dsa check`: neither changes the exit code.
+    not, 2 if FILE cannot be read or z3 is not installed. Two things do not change the exit code: whether the machine comes to rest, and properties about odds, which `dsa check` decides.
     """
     require_file(certificate, "--certificate")
     document = read_document(file)

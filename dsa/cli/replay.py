@@ -111,7 +111,7 @@ _TRACES = (".jsonl", ".json")
 @click.option("--with", "module", metavar="MODULE", help="Take the policies of a policy's run from this module.")
 @json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
-    """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and show the first row that differs.
+    """Compute every entry of RUN again from its events, and compare. With --against, FILE takes the events, and the first difference is shown.
 
     RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
     """

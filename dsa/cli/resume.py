@@ -207,9 +207,9 @@ def command(
 ) -> None:
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
-    RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
-    KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`. A conversation and the work on a goal go on as in `dsa chat` and
-    `dsa code`, with their exit codes, unless --json is given; an end of the work has the same exit code with it.
+    RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. KEY is an effect's key as `dsa show`
+    prints it; KEY/PATH is a call that the effect's policy had under way. The exit codes are those of `dsa run`. A conversation goes on as in
+    `dsa chat`, and work on a goal as in `dsa code`, with their exit codes, unless --json is given.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)
     keys_by_handling: dict[Handling, tuple[str, ...]] = {"retry": retry_keys, "done": done_keys, "fail": failed_keys}

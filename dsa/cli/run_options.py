@@ -138,7 +138,11 @@ def watching_options(command: FC) -> FC:
     """Add the options about secrets, logs and traces; the command gets them as one argument, `watch_options`."""
 
     @click.option(
-        "--secret", "names", multiple=True, metavar="NAME", help="The value of the variable NAME is a secret too."
+        "--secret",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Treat the value of the environment variable NAME as a secret.",
     )
     @click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret.")
     @click.option(
@@ -151,7 +155,9 @@ def watching_options(command: FC) -> FC:
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
     @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
     @click.option(
-        "--otel/--no-otel", default=None, help="Trace with OpenTelemetry; default: if its variables say where to."
+        "--otel/--no-otel",
+        default=None,
+        help="Trace with OpenTelemetry. Default: if its variables name a server.",
     )
     @wraps(command)
     def command_with_watch_options(
@@ -176,7 +182,7 @@ _MOST_NAMED = 3
 runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="The folder of runs.")
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "Calls are tries of all effects that have answers, not only of the model; EFFECT.calls=20 counts those of one effect."
+    "`calls` counts every attempt of every effect that has answers, not only model calls; EFFECT.calls=20 limits one effect."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
@@ -340,7 +346,7 @@ def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> 
     return duration_ms / 1000
 
 
-_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without it: local, or that of the run."
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: the model of the run, else local."
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:
@@ -381,7 +387,7 @@ def run_options(command: FC) -> FC:
         callback=duration_s,
         default="60s",
         show_default=True,
-        help="Stay while the next timer is due within DURATION, such as 90s, 15m or 24h.",
+        help="Keep running while the next timer is due within DURATION, such as 90s, 15m or 24h.",
     )
     @wraps(command)
     def command_with_wait(*arguments: Any, options: RunOptions, wait_s: float, **arguments_by_name: Any) -> Any:  # noqa: ANN401  (the command's own)

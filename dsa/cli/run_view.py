@@ -272,7 +272,7 @@ def _failure(run: Run, status: RunStatus) -> dict[str, Any] | None:
 
 
 def exit_code(rest: Rest, refusals: Sequence[RefusedEvent] = ()) -> int:
-    """Return 0 for success, 1 for a failed or stopped run, 3 if a person is needed (DESIGN.md, section 3).
+    """Return 0 for success, 1 for a failed or stopped run, 3 if a person is needed.
 
     1 is also for an event to the run that was refused. A machine can have exit codes of its own for finished runs (`MachineExtension.exit_code`).
     """

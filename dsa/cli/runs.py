@@ -85,8 +85,8 @@ class RunsCommand(JsonCommand, click.Group):
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read and replay every run: that finds damage anywhere in a ledger, and runs of another machine. Without it only their "
-    "summaries are read, which notices what was changed there.",
+    help="Read and replay every run. This finds damage anywhere in a ledger, and runs of another machine. Without it only the runs' "
+    "summaries are read, and only changes to them are noticed.",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each run.")
 @click.pass_context

@@ -51,7 +51,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="EVENT is the answer of this effect in doubt, or the type of the step that this call gave.",
+    help="EVENT is the answer of the effect in doubt with this KEY; for a policy's call, the type of the step that it returned.",
 )
 @click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
@@ -80,8 +80,9 @@ def command(
     """Send RUN the event EVENT with DATA, and go on with it.
 
     RUN is an id, a piece of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
-    late. Without a place it answers what the run asks now. A run that another process holds gets the event in its inbox: 0 if it is taken, 3 if it
-    still waits there. Exit codes as of `dsa run`; 1 also if the event is refused, 2 if the machine has no such event.
+    late. Without a place it answers what the run asks now. If another process holds the run, the event goes into the
+    run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. Else the exit codes are those of `dsa run`; 1 also if the event
+    is refused, 2 if the machine has no such event.
     """
     folder, (run, place) = Path(root), _split_place(run)
     record, at, whole = _target_records(folder, run, event, place)

@@ -196,9 +196,11 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit 1 if a smaller share of row x boundary x fault is hit. [95, unless seeds are chosen]",
+    help="The share of row x boundary x fault that must be hit; exit 1 if it is smaller. [95, unless seeds are chosen]",
 )
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that play. [as many as processors]")
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="The number of worker processes. [as many as processors]"
+)
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
 def command(
     file: str,

@@ -43,7 +43,11 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 )
 @param_option("At this value; repeatable.")
 @click.option(
-    "--max-tests", type=click.IntRange(min=1), default=MAX_TESTS, show_default=True, help="Make no more tests."
+    "--max-tests",
+    type=click.IntRange(min=1),
+    default=MAX_TESTS,
+    show_default=True,
+    help="Make at most this many tests.",
 )
 @click.option(
     "-o",

@@ -1,6 +1,6 @@
 """The Steps table: its reader, and its expansion into a machine.
 
-`read_steps` returns the steps with their retry bounds, the goal and the result. `expand` returns what a Transitions document would declare (DESIGN section 2,
+`read_steps` returns the steps with their retry bounds, the goal and the result. `expand` returns what a Transitions document would declare (specs/table.md,
 "Steps"). Steps run one at a time. If every requirement is a list of earlier steps that are not optional, they form a chain. Otherwise a state
 `choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
 """

@@ -261,8 +261,12 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
 @click.option("--take", is_flag=True, help="Take the conversation from a process that holds it.")
 @click.option("-v", "--verbose", is_flag=True, help="Show phases too, and the fixes in calls.")
 @click.option("--format", "format_", type=click.Choice(["none", "report"]), default="none", show_default=True, help="report: write each answer as Markdown and PDF too.")  # fmt: skip
-@click.option("--no-dedup", is_flag=True, help="Do not detect repeated work: to measure the guards.")
-@click.option("--no-normalise", is_flag=True, help="Do not fix calls: to measure the fixes.")
+@click.option(
+    "--no-dedup",
+    is_flag=True,
+    help="Do not detect repeated work. Use this to measure what the guards against it are worth.",
+)
+@click.option("--no-normalise", is_flag=True, help="Do not fix calls. Use this to measure what the fixes are worth.")
 @runs_option
 @watching_options
 @partial(options_saying, model=_MODELS, parameter="Set a bound, such as max_rounds=8.")

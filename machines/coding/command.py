@@ -227,7 +227,9 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     help="The folder to work in.",
 )
 @click.option(
-    "--mode", type=click.Choice(MODES), help="What needs no permission: nothing, edits, everything; or only looking."
+    "--mode",
+    type=click.Choice(MODES),
+    help="What the run may do without asking. ask: nothing but look; auto-edit: edits too; full-auto: everything; read-only: it may only look.",
 )
 @click.option(
     "--template",

@@ -1,4 +1,4 @@
-"""The rules S1 to S11 of DESIGN section 2, one test for each sentence that `start` and `step` answer for."""
+"""The rules S1 to S11 of specs/semantics.md, one test for each sentence that `start` and `step` answer for."""
 
 import pytest
 
