@@ -138,11 +138,7 @@ def watching_options(command: FC) -> FC:
     """Add the options about secrets, logs and traces; the command gets them as one argument, `watch_options`."""
 
     @click.option(
-        "--secret",
-        "names",
-        multiple=True,
-        metavar="NAME",
-        help="Treat the value of the environment variable NAME as a secret.",
+        "--secret", "names", multiple=True, metavar="NAME", help="Treat the environment variable NAME as a secret."
     )
     @click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret.")
     @click.option(
@@ -155,9 +151,7 @@ def watching_options(command: FC) -> FC:
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
     @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
     @click.option(
-        "--otel/--no-otel",
-        default=None,
-        help="Trace with OpenTelemetry. Default: if its variables name a server.",
+        "--otel/--no-otel", default=None, help="Trace with OpenTelemetry. Default: if its variables name a server."
     )
     @wraps(command)
     def command_with_watch_options(
