@@ -76,7 +76,7 @@ def counting_together(view):
         if view.done[-1][2].get("error", {}).get("code") == "interrupted":
             return call("read_file", path=f"{name}.txt")
         if "error" in view.done[-1][2]:  # it was killed before it had begun
-            return call("run_cmd", cmd=["python", "step.py", name], timeout_sec=len(view.done))
+            return call("run_cmd", cmd=["python", "step.py", name], timeout_sec=30 + len(view.done))
         return complete()
     path = view.subtask.split()[-1]
     if path in view.state["files_exist"]:
