@@ -10,7 +10,7 @@ Equality ignores the place in the document.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import attrs
@@ -326,26 +326,54 @@ class StepRow(SourceNode):
     optional: bool = False
 
 
+class PropertyForm:
+    """A form of properties. Every field that holds expressions is read as conditions, unless its metadata names another `type`."""
+
+    __slots__ = ()
+
+    @property
+    def subject(self) -> Expr | None:
+        """Where this never happens, the property holds and says nothing. None for forms without one."""
+        return None
+
+
+class StepForm(PropertyForm):
+    """A form that a single step violates, whatever came before. Its observer has these steps as sights, and remembers nothing."""
+
+    __slots__ = ()
+
+
+class HistoryForm(PropertyForm):
+    """A form that a single step violates because of what came before. Its observer remembers that, and has these steps as sights."""
+
+    __slots__ = ()
+
+
 @attrs.frozen
-class Always:
+class Always(StepForm):
     """`always P`."""
 
     condition: Expr
 
 
 @attrs.frozen
-class Never:
+class Never(StepForm):
     """`never P`."""
 
     condition: Expr
 
 
 @attrs.frozen
-class UnchangedClaim:
+class UnchangedClaim(StepForm):
     """`on E: X, Y unchanged`: the expressions have the same value before and after every step at which E holds."""
 
     trigger: Expr
-    expressions: tuple[Expr, ...]
+    expressions: tuple[Expr, ...] = attrs.field(metadata={"type": None})
+
+    @property
+    def subject(self) -> Expr:
+        """The moments at which the expressions must not change."""
+        return self.trigger
 
 
 @attrs.frozen
@@ -360,7 +388,7 @@ class Doubt:
 
 
 @attrs.frozen
-class LeadsTo:
+class LeadsTo(PropertyForm):
     """`P leads to Q [assuming [weakly] fair E, g.passed] [even if F fails, G never answers]`.
 
     `fair` are events, effects and verdicts as written.
@@ -372,44 +400,59 @@ class LeadsTo:
     is_weak: bool = False
     doubts: tuple[Doubt, ...] = ()
 
+    @property
+    def subject(self) -> Expr:
+        """The cause."""
+        return self.cause
+
     def doubtful_effects(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
         """Return the effects with this doubt."""
         return frozenset(doubt.effect for doubt in self.doubts if doubt.what == what)
 
 
 @attrs.frozen
-class OnlyAfter:
+class OnlyAfter(HistoryForm):
     """`Q only after P`."""
 
     later: Expr
     earlier: Expr
 
+    @property
+    def subject(self) -> Expr:
+        """What must not come first."""
+        return self.later
+
 
 @attrs.frozen
-class AtMost:
+class AtMost(HistoryForm):
     """`at most K E [between P and Q]`; `between` is the pair (P, Q)."""
 
-    bound: Expr
+    bound: Expr = attrs.field(metadata={"type": "int"})
     moment: Expr
     between: tuple[Expr, Expr] | None = None
 
+    @property
+    def subject(self) -> Expr:
+        """The opening of the scope, or what is counted where there is none."""
+        return self.between[0] if self.between else self.moment
+
 
 @attrs.frozen
-class Possible:
+class Possible(PropertyForm):
     """`possible P`."""
 
     condition: Expr
 
 
 @attrs.frozen
-class EverywherePossible:
+class EverywherePossible(PropertyForm):
     """`from everywhere possible P`."""
 
     condition: Expr
 
 
 @attrs.frozen
-class Probability:
+class Probability(PropertyForm):
     """`P with probability >= x`, or, as a ceiling, `P with probability <= x`."""
 
     condition: Expr
@@ -423,7 +466,7 @@ class Probability:
 
 
 @attrs.frozen
-class ExpectedCount:
+class ExpectedCount(PropertyForm):
     """`expected E <= x`: the expected number of E in a run."""
 
     moment: Expr
@@ -446,15 +489,24 @@ Form = (
 
 def expressions(form: Form) -> tuple[Expr, ...]:
     """Return every expression of a property, left to right."""
-    match form:
-        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | ExpectedCount(p):
-            return (p,)
-        case UnchangedClaim(trigger, values):
-            return (trigger, *values)
-        case LeadsTo(left, right) | OnlyAfter(left, right):
-            return (left, right)
-        case AtMost(bound, moment, between):
-            return (bound, moment, *(between or ()))
+    values = (value for field in attrs.fields(type(form)) for value in _items(getattr(form, field.name)))
+    return tuple(value for value in values if isinstance(value, Expr))
+
+
+def map_expressions(form: Form, change: Callable[[Expr, str | None], Expr]) -> Form:
+    """Return a property with every expression changed; `change` also takes the type it must have, None for any."""
+    changes: dict[str, object] = {}
+    for field in attrs.fields(type(form)):
+        value, expected_type = getattr(form, field.name), field.metadata.get("type", "bool")
+        if isinstance(value, Expr):
+            changes[field.name] = change(value, expected_type)
+        elif any(isinstance(item, Expr) for item in _items(value)):
+            changes[field.name] = tuple(change(item, expected_type) for item in value)
+    return attrs.evolve(form, **changes)  # type: ignore[arg-type]  # each field gets what it had, changed
+
+
+def _items(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def show(form: Form) -> str:

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from dsa.checks.observers import NOW, OBLIGATION, Observer, WatchedCondition, observer_of
+from dsa.checks.observers import NOW, OBLIGATION, ObservableForm, Observer, WatchedCondition, observer_of
 from dsa.checks.places import place
 from dsa.checks.search.engine import Engine, SearchLimits, stopped_by
 from dsa.checks.search.exploration import Exploration
@@ -38,12 +38,14 @@ from dsa.declarations import (
     EverywherePossible,
     ExpectedCount,
     Form,
+    HistoryForm,
     LeadsTo,
     Never,
     OnlyAfter,
     Possible,
     Probability,
     Property,
+    StepForm,
     UnchangedClaim,
 )
 from dsa.errors import Diagnostic
@@ -53,21 +55,6 @@ from dsa.machine import Machine, environment
 from dsa.semantics import Configuration, Occurrence, Taken, is_over, start, step
 from dsa.system import GuardedCommand, System, at_location, happens
 from dsa.trace import Trace, show_loop
-
-
-def subject(form: Form) -> Expr | None:
-    """Return the subject of a property: where that never happens, the property holds and says nothing. None for forms without one."""
-    match form:
-        case LeadsTo(cause, _, _):
-            return cause
-        case UnchangedClaim(trigger, _):
-            return trigger
-        case OnlyAfter(later, _):
-            return later
-        case AtMost(_, counted, between):
-            return between[0] if between else counted
-        case _:
-            return None
 
 
 def vacuous(claim: Property, text: str, idle: Sequence[str], where: str) -> Diagnostic | None:
@@ -169,9 +156,9 @@ class Questions:
 
     def __init__(self, system: System, forms: Sequence[Form]) -> None:
         self.system, self.forms = system, tuple(dict.fromkeys(forms))
-        plain = [form for form in self.forms if isinstance(form, _WITHOUT_MEMORY)]
+        plain = [form for form in self.forms if isinstance(form, StepForm | Possible)]
         self.plain: dict[Form, Observer] = {form: observer_of(system, form) for form in plain}
-        self.subjects = {form: observer_of(system, Possible(what)) for form in self.forms if (what := subject(form))}
+        self.subjects = {form: observer_of(system, Possible(what)) for form in self.forms if (what := form.subject)}
 
     @cached_property
     def groups(self) -> list[Sequence[WatchedCondition]]:
@@ -253,7 +240,7 @@ class _PropertyJudge:
                 judgement = _LATE
             if is_late and judgement.verdict == "UNKNOWN" and not isinstance(form, Probability | ExpectedCount):
                 judgement = attrs.evolve(judgement, reason=_USED_UP)
-            what = subject(form)
+            what = form.subject
             if what and self._first_hit(subjects[form], subject_hits[form]) is None and self._base.complete:
                 judgement = attrs.evolve(judgement, idle=unparse(what))
             judgements[form] = judgement
@@ -262,8 +249,8 @@ class _PropertyJudge:
     def violated_forms(self) -> Iterator[Form]:
         """Yield the forms that are violated: first those of the search that was done, then those of a search each, then those of a graph."""
         hits = dict(zip(self._questions.plain, self._base.hits, strict=False))
-        searches = [form for form in self._questions.forms if isinstance(form, OnlyAfter | AtMost)]
-        rest = [form for form in self._questions.forms if form not in hits and not isinstance(form, OnlyAfter | AtMost)]
+        searches = [form for form in self._questions.forms if isinstance(form, HistoryForm)]
+        rest = [form for form in self._questions.forms if form not in hits and not isinstance(form, HistoryForm)]
         for form in (*hits, *searches, *rest):
             if self._is_violated(form, hits.get(form)):
                 yield form
@@ -272,9 +259,9 @@ class _PropertyJudge:
         match form:
             case Possible():
                 return self._first_hit(self._questions.plain[form], hit) is None and self._base.complete
-            case Always() | Never() | UnchangedClaim():
+            case StepForm():
                 return self._first_hit(self._questions.plain[form], hit) is not None
-            case OnlyAfter() | AtMost():
+            case HistoryForm():
                 observer = observer_of(self._system, form, self._constants)
                 at_start = evaluate(observer.at_start, self._constants) is True
                 return at_start or self._search(form, observer).hits[0] is not None
@@ -294,10 +281,10 @@ class _PropertyJudge:
         match form:
             case Possible():
                 return self._possible(self._first_hit(self._questions.plain[form], hit))
-            case Always() | Never() | UnchangedClaim():
+            case StepForm():
                 observer = self._questions.plain[form]
                 return self._safe(form, observer, self._base, self._first_hit(observer, hit))
-            case OnlyAfter() | AtMost():
+            case HistoryForm():
                 return self._with_memory(form)
             case LeadsTo():
                 return self._leads_to(form)
@@ -316,7 +303,7 @@ class _PropertyJudge:
             return PropertyValue("HOLDS", trace=self._base.trace(hit.way))
         return self._unless_stopped(self._base, PropertyValue("VIOLATED", "it is never true"))
 
-    def _with_memory(self, form: OnlyAfter | AtMost) -> PropertyValue:
+    def _with_memory(self, form: ObservableForm) -> PropertyValue:
         observer = observer_of(self._system, form, self._constants)
         if evaluate(observer.at_start, self._constants) is True:  # then the count may not fit its variable
             return self._violation(form, self._base, Hit(self._base.ground.start, ()), observer)
@@ -418,7 +405,6 @@ class _PropertyJudge:
 _TOO_MANY = PropertyValue("UNKNOWN", "there are more configurations than can be listed, as this form asks for")
 _LATE = PropertyValue("UNKNOWN", "the time limit was met before what was found was looked at")
 _USED_UP = "the time limit was used up before this property was searched"
-_WITHOUT_MEMORY = Always | Never | UnchangedClaim | Possible
 
 
 def _timer_promise(promise: tuple[str, str]) -> str:
@@ -457,7 +443,7 @@ def reason_for(form: Form, machine: Machine, trace: Trace, loop: int | None = No
         case EverywherePossible(condition):
             return f"{unparse(condition)} cannot come any more {'after step ' + str(last) if last else where}"
         case _:
-            return ""
+            return f"this breaks it {where}"
 
 
 def _changes(run: tuple[TraceMoment, ...], expressions: Sequence[Expr]) -> str:

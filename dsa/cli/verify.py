@@ -15,7 +15,14 @@ import attrs
 import click
 
 from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, kernel_claim
+from dsa.checks.certificate.certificate_writer import (
+    FAULTLESS,
+    Certifier,
+    behaviour,
+    certify_verdicts,
+    kernel_claim,
+    reason_without_claim,
+)
 from dsa.checks.report import CheckReport
 from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, print_json, say
 from dsa.declarations import show
@@ -150,7 +157,7 @@ def _required_claims(machine: Machine) -> dict[What, str]:
     for declaration in machine.properties:
         claim, sentence = kernel_claim(declaration.form), show(declaration.form)
         sentences[_what(claim) if claim else (sentence, ())] = (
-            sentence if claim else f"{sentence} (odds are not certified)"
+            sentence if claim else f"{sentence} ({reason_without_claim(declaration.form)})"
         )
     return sentences
 

@@ -74,7 +74,10 @@ def read_property(
         for name, claim in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
             require_name(WrittenName(name, cell.span(start, start + len(name))), claim)
-    result = _resolve_form(form, Resolver(scope, findings, cell.span()))
+    resolver = Resolver(scope, findings, cell.span())
+    result = declarations.map_expressions(
+        form, lambda expr, kind: resolver.infer(expr)[0] if kind is None else resolver.expect(expr, kind)
+    )
     if isinstance(result, declarations.UnchangedClaim):
         _require_lasting(result, cell, findings)
     return declarations.Property(result, span=cell.span()) if findings.count == before else None
@@ -189,32 +192,6 @@ def _doubt(parser: ExpressionParser) -> declarations.Doubt:
     parser.fail(
         "expected 'fails' or 'never answers'", f"write: even if {effect} fails, or: even if {effect} never answers"
     )
-
-
-def _resolve_form(form: declarations.Form, resolver: Resolver) -> declarations.Form:
-    condition = resolver.condition
-    match form:
-        case (
-            declarations.Always()
-            | declarations.Never()
-            | declarations.Possible()
-            | declarations.EverywherePossible()
-            | declarations.Probability()
-        ):
-            return attrs.evolve(form, condition=condition(form.condition))
-        case declarations.UnchangedClaim(trigger, expressions):
-            return declarations.UnchangedClaim(
-                condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions)
-            )
-        case declarations.LeadsTo(cause, goal):
-            return attrs.evolve(form, cause=condition(cause), goal=condition(goal))
-        case declarations.OnlyAfter(later, earlier):
-            return declarations.OnlyAfter(condition(later), condition(earlier))
-        case declarations.AtMost(bound, moment, between):
-            scope = None if between is None else (condition(between[0]), condition(between[1]))
-            return declarations.AtMost(resolver.expect(bound, "int"), condition(moment), scope)
-        case declarations.ExpectedCount():
-            return attrs.evolve(form, moment=condition(form.moment))
 
 
 def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Findings) -> None:

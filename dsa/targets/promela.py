@@ -43,8 +43,19 @@ def _unsaid(form: declarations.Form) -> str:
             return "only strong fairness is written out; dsa check judges it"
         case declarations.Probability() | declarations.ExpectedCount():
             return "SPIN knows no probabilities; export to prism"
-        case _:
-            return ""
+    return "" if isinstance(form, _WrittenForm) else "the model does not say this form; dsa check judges it"
+
+
+#: The forms that a `_PropertyWatch` writes.
+_WrittenForm = (
+    declarations.Always
+    | declarations.Never
+    | declarations.UnchangedClaim
+    | declarations.OnlyAfter
+    | declarations.AtMost
+    | declarations.Possible
+    | declarations.LeadsTo
+)
 
 
 class _PromelaModel:

@@ -151,7 +151,7 @@ class Certifier:
     ) -> bool:
         claim, text = kernel_claim(form), form if isinstance(form, str) else declarations.show(form)
         if claim is None:
-            self.leave_out(text, _ODDS)
+            self.leave_out(text, reason_without_claim(form))
             return False
         try:
             self._claims.append(write(claim))
@@ -168,7 +168,7 @@ def _key(place: Location) -> str:
 
 
 def kernel_claim(form: declarations.Form | str) -> Claim | None:
-    """Return a claim as the kernel reads it; None for the two forms that speak of odds."""
+    """Return a claim as the kernel reads it; None for a form that it does not know, such as the two that speak of odds."""
     match form:
         case str():
             return _claim(form)
@@ -199,6 +199,12 @@ def kernel_claim(form: declarations.Form | str) -> Claim | None:
             ]
             return {"form": "at most {} {} between {} and {}", "parts": parts}
     return None
+
+
+def reason_without_claim(form: declarations.Form | str) -> str:
+    """Return why a form that `kernel_claim` does not know is not certified."""
+    is_about_odds = isinstance(form, declarations.Probability | declarations.ExpectedCount)
+    return _ODDS if is_about_odds else "properties of this form are not certified"
 
 
 def _claim(form: str, *parts: Expr) -> Claim:

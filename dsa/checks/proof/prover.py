@@ -16,7 +16,7 @@ from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Induc
 from dsa.checks.proof.liveness import ObligationProof, ReachabilityProof, comes_to_rest, from_outside
 from dsa.checks.proof.proof_session import MOST_EXPLORED, ProofSession
 from dsa.checks.proof.safety import Safety, SightHit, first_sight_hit, way_to
-from dsa.checks.properties import PropertyValue, PropertyVerdict, Questions, judge, subject
+from dsa.checks.properties import PropertyValue, PropertyVerdict, Questions, judge
 from dsa.checks.report import relied_on, text_of
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.table_faults import definition4
@@ -282,7 +282,7 @@ class _Prover:
 
     def _idle(self, form: Form) -> str:
         """Return the subject of a property when it is not met at small values."""
-        what = subject(form)
+        what = form.subject
         if what is None:
             return ""
         session = self._session
