@@ -197,7 +197,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
-        return "a row of dashes stands below the header, with as many cells as it has"
+        return "write a row of dashes below the header, with as many cells as the header"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 
