@@ -163,7 +163,7 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     where = f"{state} at {at}" if at else state
     reach = _reach(exploration, configuration)
     message = f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; {reach}"
-    hint = "add a row for what can happen here, emit an effect that has answers on the way in, make it final, or write 'end when ..' if all is done then"
+    hint = "add a row for what can happen here; or emit an effect with answers in the rows that lead here; or make the state final; or write 'end when CONDITION' if the work is done under that condition"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 
 
@@ -191,7 +191,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     where = f" (explored: {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
-    first = "first fix what is refused: this may follow from it; else " if refused_rows or has_unhandled else ""
+    first = "fix the refused events first, as they may cause this; otherwise " if refused_rows or has_unhandled else ""
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             message = f"{state.name} cannot be reached{where}"

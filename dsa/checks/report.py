@@ -226,7 +226,7 @@ def _silent(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Dia
         declaration = machine.effect_named[effect]
         if dependent_result is not None and declaration.time_limit_ms is None:
             message = f"{effect} has no time limit, and '{dependent_result.text}' holds only if it answers"
-            hint = f"give it a time limit in Effects, or the states that wait for it a timer; 'even if {effect} never answers' asks for the worst"
+            hint = f"give {effect} a time limit in Effects, or give a timer to the states that wait for it; to check the worst case, end the property with 'even if {effect} never answers'"
             yield Diagnostic("DSA314", "warning", message, place(declaration.span), hint)
 
 
@@ -235,7 +235,7 @@ def _failing_effects(machine: Machine, results: Sequence[PropertyResult]) -> Ite
         dependent_result = next((result for result in results if effect in result.must_not_fail), None)
         declaration = machine.effect_named[effect]
         if dependent_result is not None and not declaration.on_failure:
-            message = f"no row is for {effect}.failed, which stops the run, and '{dependent_result.text}' holds only if it does not come"
+            message = f"no row handles {effect}.failed, so that event stops the run; '{dependent_result.text}' holds only if it never occurs"
             yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
 
 
@@ -255,7 +255,7 @@ def _ignored_failures(
 
 
 def _hint(effect: str) -> str:
-    return f"add a row for {effect}.failed that leads on; column 'on failure' of Effects: stop, says that it is meant"
+    return f"add a row for {effect}.failed that leads to another state; if stopping is intended, write 'stop' in the column 'on failure' of Effects"
 
 
 def missing_data(system: System, limits: SearchLimits, engine: Engine | None = None) -> dict[Use, Diagnostic]:

@@ -347,7 +347,12 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
     """Add the options of a run, with a command's own help for `--model` and `--param`."""
 
     @click.option("--model", callback=read_model, help=model)
-    @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
+    @click.option(
+        "--with",
+        "module",
+        metavar="MODULE",
+        help="The Python module with the code of effects and guards: its name or its file.",
+    )
     @param_option(parameter)
     @budget_option
     @json_option

@@ -63,7 +63,12 @@ class WorkPrinter:
 )
 @watching_options
 @click.option("--model", callback=read_model, help="Another model than the runs were started with.")
-@click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
+@click.option(
+    "--with",
+    "module",
+    metavar="MODULE",
+    help="The Python module with the code of effects and guards: its name or its file.",
+)
 @budget_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Print only faults.")
@@ -81,7 +86,7 @@ def command(
     json_wanted: bool,
     quiet: bool,
 ) -> None:
-    """Take up the runs that are due, each until it rests again: those that were cut off, that have a timer due, or a message in their inbox.
+    """Continue the runs that are due, each until it rests. A run is due if it was cut off, if a timer is due, or if its inbox has a message.
 
     Any number of workers may share a folder of runs. Documents and modules are read only from the FOLDERs (by default this one) and where they are
     installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.

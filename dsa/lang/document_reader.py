@@ -197,7 +197,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
-        return "a row of dashes stands below the header, with as many cells as it has"
+        return "write a row of dashes below the header, with as many cells as the header"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 
@@ -227,7 +227,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
-            message = f"step {step.name} can never start: what it requires waits for it, or never passes"
+            message = f"step {step.name} can never start: a step that it requires either requires {step.name} in turn or can never pass"
             findings.error("DSA214", message, step.span)
     return plan
 
