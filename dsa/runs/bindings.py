@@ -228,7 +228,7 @@ def bind(
     machine: Machine,
     *,
     path: Path | None = None,
-    module: str | Path | Bindings | None = None,
+    module: str | Path | ModuleType | Bindings | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     secret_options: SecretOptions | None = None,
@@ -237,8 +237,8 @@ def bind(
 ) -> Bindings:
     """Bind every name of the machine. Raises one BindingError that lists all faults, MachineError, SecretError, ModelUnavailable.
 
-    `path` is the machine's document: files that options name are relative to its folder, or without it to the working folder. `module` is the name or
-    file of a module, or a Bindings for some of the names; without it `bindings.py` beside `path` is used. Names that it does not define come from the
+    `path` is the machine's document: files that options name are relative to its folder, or without it to the working folder. `module` is a module, the name or
+    file of one, or a Bindings for some of the names; without it `bindings.py` beside `path` is used. Names that it does not define come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `secret_options` and the module's `secret_names` add to the secrets
     that are found by their names. `machines` makes generators that are machines. Policies can read `config`, model and seed. Faults are names that
     cannot be bound, modules that cannot be imported, objects that cannot do the work of their names, names close to one that the machine uses, and
@@ -358,7 +358,7 @@ def _folder(path: Path) -> Path:
 
 
 def _own_misnamings(
-    modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
+    modules: tuple[Names, ...], path: Path | None, module: str | Path | ModuleType | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
     """Return the faults and the notes about the names of the user's own module. Installed packages are not checked: they are for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
@@ -370,12 +370,16 @@ def _own_misnamings(
     return _misnamings(own, machine)
 
 
-def _modules(machine: str, path: Path | None, module: str | Path | Bindings | None) -> Iterator[Names]:
+def _modules(machine: str, path: Path | None, module: str | Path | ModuleType | Bindings | None) -> Iterator[Names]:
     """Return the modules to look in, the nearest first."""
-    if isinstance(module, Bindings):
+    if isinstance(module, Bindings | ModuleType):
         yield module
-    elif module is not None:
+    elif isinstance(module, str | Path):
         yield _module_named(str(module))
+    elif module is not None:
+        raise BindingError(
+            f"bindings cannot be of type {type(module).__name__}; pass a module, the name or file of one, or dsa.Bindings(..)"
+        )
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _from_file(beside)
     if machine == POLICY:
@@ -447,12 +451,12 @@ def _line_in(path: Path, error: BaseException) -> str:
 
 
 def _file(module: Names) -> str | None:
-    return None if isinstance(module, Bindings) else module.__file__
+    return None if isinstance(module, Bindings) else getattr(module, "__file__", None)
 
 
 def _where(module: Names) -> str:
     """Return the name of a module for a message."""
-    return "the bindings" if isinstance(module, Bindings) else module.__file__ or module.__name__
+    return "the bindings" if isinstance(module, Bindings) else _file(module) or module.__name__
 
 
 def _secret_names(modules: Iterable[Names]) -> SecretOptions:

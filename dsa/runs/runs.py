@@ -273,7 +273,7 @@ class Runs(RunArchive):
         """Start a run of a document, or of a shipped machine, and go on with it in the background.
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
-        module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
+        module, the name or file of one, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
         DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then no run exists.
         """
         base = options or Options()

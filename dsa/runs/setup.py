@@ -4,8 +4,10 @@
 a new run; `resumed_options` and `present_settings` are for a run that is resumed.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -20,7 +22,7 @@ from dsa.generators.substitutes import ScriptedGenerator
 from dsa.immutable import immutable
 from dsa.lang import digest, dumps, loads, machine_of
 from dsa.machine import Machine
-from dsa.runs.bindings import DEFAULT_MODEL, bind
+from dsa.runs.bindings import DEFAULT_MODEL, FROM_FILE, bind
 from dsa.runtime.costs import BudgetLimit, read_limit
 from dsa.runtime.ledger import ArtifactEntry, Entry, MachineEntry
 from dsa.runtime.secrets import SecretOptions
@@ -90,8 +92,8 @@ def _is_outside(machine: Machine, name: str) -> bool:
 
 #: A function that binds a machine, from the settings that its run was started with.
 Binder = Callable[[Machine, Mapping[str, Any]], Bindings]
-#: A source of bindings: the name or file of a module, a `Bindings` for some of the names, or a function that binds all.
-Source = str | Path | Bindings | Binder
+#: A source of bindings: a module, the name or file of one, a `Bindings` for some of the names, or a function that binds all.
+Source = str | Path | ModuleType | Bindings | Binder
 SCRIPT_PREFIX = "scripted:"
 
 
@@ -99,7 +101,7 @@ SCRIPT_PREFIX = "scripted:"
 class Options:
     """The options for starting or resuming a run. None and empty values mean: as in the document, or as at the start.
 
-    `bindings` is the name or file of a module, a Bindings, or a function of machine and settings. `parameters` are set by name. `budget` has limits
+    `bindings` is a module, the name or file of one, a Bindings, or a function of machine and settings. `parameters` are set by name. `budget` has limits
     such as `calls=20` and `llm.tokens=4000`. `secret_options` add to the secrets that are found by their names. Policies can read `config`.
     """
 
@@ -220,10 +222,21 @@ def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[BudgetLimit, ...
 
 def _absolute(bindings: Source | None) -> str | None:
     """Return the name of a module, valid in any working folder; None for bindings that another process cannot find."""
+    if isinstance(bindings, ModuleType):
+        bindings = _importable_name(bindings)
     if not isinstance(bindings, str | Path):
         return None
     name = str(bindings)
     return str(Path(name).absolute()) if name.endswith(".py") else name
+
+
+def _importable_name(module: ModuleType) -> str | None:
+    """Return the name or file by which another process finds a module; None for one that was made in this process."""
+    file = getattr(module, "__file__", None)
+    in_process = module.__name__.startswith(FROM_FILE) or module.__name__ == "__main__"
+    if sys.modules.get(module.__name__) is module and module.__spec__ is not None and not in_process:
+        return module.__name__
+    return file if file and file.endswith(".py") else None
 
 
 def absolute_script(model: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -466,5 +467,25 @@ def test_a_place_that_is_no_text_is_refused_before_anything_happens(door: Callab
         with pytest.raises(TypeError, match='a place is a string, such as "3"'):
             desk.runs.post(run.id, dsa.Occurrence(event), at)  # type: ignore[arg-type]
         assert (await run.rest()).waits_for == place
+
+    door(test)
+
+
+def test_bindings_may_be_a_module_object(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        module = ModuleType("desk_of_this_test")
+        vars(module)["effects"] = desk.bindings.effects
+        desk.may_go_on.set()
+        run = await desk.runs.start(desk.file, {"text": "?"}, bindings=module)
+        assert (await run.rest()).run.configuration.state == "drafted"
+
+    door(test)
+
+
+@pytest.mark.parametrize("wrong", [5, {"look": None}, ["look"]])
+def test_bindings_of_another_type_are_refused_by_name(door: Callable[[Test], None], wrong: Any) -> None:
+    async def test(desk: Desk) -> None:
+        with pytest.raises(BindingError, match=f"bindings cannot be of type {type(wrong).__name__}; pass a module"):
+            await desk.runs.start(desk.file, {}, bindings=wrong)
 
     door(test)
