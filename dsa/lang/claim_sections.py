@@ -19,7 +19,6 @@ from dsa.declarations import (
     Scenario,
     ScenarioStep,
     parse_duration,
-    show_duration,
 )
 from dsa.expr import OUTCOMES, Expr, Name, Outcome, Value, Verdict, concrete, unparse_domain, walk
 from dsa.lang import cells
@@ -275,7 +274,7 @@ def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
         findings.error("DSA107", f"'{text}' is not a timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
         return ""
     spelling = spelling_of(machine)
-    event = spelling.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
+    event = spelling.get(duration_ms, TIMER_PREFIX + text.removeprefix(TIMER_PREFIX).strip())
     if duration_ms not in spelling:
         hint = closest(event, spelling.values(), "no row has a timer")
         findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())

@@ -4,6 +4,7 @@ import pytest
 
 from dsa.checks.scenarios import from_scenarios, run_scenario, run_scenarios
 from dsa.declarations import Scenario, ScenarioStep
+from dsa.errors import MachineError
 from dsa.lang import loads
 
 SHIPPED = (Path(__file__).parents[3] / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
@@ -121,6 +122,12 @@ def test_a_timer_is_the_innermost_armed_one():
 def test_a_timer_that_no_row_has_is_a_mismatch():
     scenario = Scenario("s", (ScenarioStep("after 5m"),))
     assert run_scenario(loads(TIMED), scenario).message == "no row is for 'after 5m'"
+
+
+def test_timer_that_no_row_has_is_quoted_as_written():
+    scenario = "## Scenario: s\n| percept | action |\n| --- | --- |\n| after 24h | z |\n"
+    with pytest.raises(MachineError, match="no row has the timer 'after 24h'"):
+        loads(f"{TIMED}\n{scenario}")
 
 
 def test_rows_no_scenario_takes_are_listed_once():
