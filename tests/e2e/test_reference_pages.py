@@ -148,15 +148,36 @@ def public_names(module: str) -> str:
 # -- modules ----------------------------------------------------------------------------------------------------------
 
 
+def contents_of_module(tree: ast.Module) -> str:
+    """Return the diagnostics that a module reports and the exceptions that it defines, as an end of its line."""
+    constants = {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    reported = sorted(constants & CODES.keys()) if len(constants & CODES.keys()) < len(CODES) else []
+    exceptions = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and any(re.search("(Error|Exception)$", ast.unparse(base)) for base in node.bases)
+    ]
+    return (f"; reports {', '.join(reported)}" if reported else "") + (
+        f"; defines {', '.join(f'`{name}`' for name in exceptions)}" if exceptions else ""
+    )
+
+
 def modules() -> str:
-    """Return every module with the first sentence of its docstring, folder by folder."""
+    """Return every module with the first sentence of its docstring, its diagnostics and its exceptions, folder by folder."""
     paths = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rglob("*.py"))
     folders: dict[Path, list[str]] = {}
     for path in paths:
         if not path.name.startswith("__"):
-            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            sentence = " ".join(docstring.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
-            folders.setdefault(path.parent, []).append(f"- `{path.name}`: {cell(sentence)}\n")
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            sentence = (
+                " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
+                .partition(". ")[0]
+                .removesuffix(".")
+            )
+            folders.setdefault(path.parent, []).append(f"- `{path.name}`: {cell(sentence)}{contents_of_module(tree)}\n")
     return "".join(f"\n`{folder.relative_to(ROOT)}/`\n\n{''.join(lines)}" for folder, lines in folders.items()) + "\n"
 
 
