@@ -12,8 +12,9 @@ PEERS := $(VENV)/peers/.ready
 demo: $(READY)
 	$(BIN)/dsa demo --seed $(SEED)
 
+# Three workers on two cores: tests wait for processes and files a third of their time.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+	$(BIN)/python -m pytest -n 3 --dist worksteal tests
 
 test-full: $(PEERS)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "full or not full" tests
