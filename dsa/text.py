@@ -1,7 +1,11 @@
-"""Text for people: suggestions for mistyped words, counted nouns, and long values on one line."""
+"""Text for people: suggestions for mistyped words, counted nouns, values on one line, and escapes.
+
+Processes that start while somebody waits import this module, so it imports little.
+"""
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,6 +14,10 @@ _LONGEST = 100
 _MOST_LISTED = 12
 _LIKENESS = 0.6
 _LONGEST_LINE = 80
+_LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitlines
+#: Characters from here on have no escape of two digits.
+_FIRST_WIDE = 0x80
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def nearest(word: str, words: Iterable[str], likeness: float = _LIKENESS) -> str | None:
@@ -46,3 +54,24 @@ def shorten(value: Any) -> str:  # noqa: ANN401  (JSON)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text[: 4 * _LONGEST_LINE].split())
     return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}..."
+
+
+def on_one_line(text: str) -> str:
+    """Return a text with its line ends as escapes: names of files and columns may contain some."""
+    return "".join(escape_character(character) if character in _LINE_ENDS else character for character in text)
+
+
+def escape_character(character: str) -> str:
+    """Return a character as it stands in `$'..'` of a shell: with an escape if it is not printable, a quote or a backslash."""
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    short_escape = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    number = ord(character)
+    return short_escape or (f"\\x{number:02x}" if number < _FIRST_WIDE else f"\\U{number:08x}")
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no halves of characters, as JSON can write them."""
+    return text.isascii() or _HALF.search(text) is None

@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 
 from dsa.runtime.content import Artifact
+from dsa.text import is_unicode
 
 _STRUCTURE = re.compile(r"[\"'{}\[\]]")
 _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
@@ -110,14 +111,8 @@ def values_in(text: str) -> list[str]:
 
 # -- characters -------------------------------------------------------------------------------------------------------
 
-_HALF = re.compile("[\ud800-\udfff]")
 _FIRST_HALF = ("\ud800", "\udbff")
 UNKNOWN = "\ufffd"
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether a text has no halves of characters, as JSON can write them."""
-    return text.isascii() or _HALF.search(text) is None
 
 
 def join_halves(text: str) -> str:
@@ -321,7 +316,7 @@ class Speech:
 
     def feed(self, text: str) -> str:
         """Read the next piece, and return the text that can be shown."""
-        if self._is_plain and ("<" not in text or not _SUSPECT(text)) and (text.isascii() or not _HALF.search(text)):
+        if self._is_plain and ("<" not in text or not _SUSPECT(text)) and is_unicode(text):
             self._answer.append(text)
             return text
         self.begins_anew = False

@@ -16,6 +16,7 @@ from rich.text import Text
 from dsa.cli.command_line import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
+from dsa.text import on_one_line
 from machines.chat.chat_resources import FILES_FOLDER
 from machines.chat.conversation import (
     DONE_EVENTS,
@@ -28,7 +29,7 @@ from machines.chat.conversation import (
 )
 from machines.chat.sql import TableInfo
 from machines.tool_use.machine_session import Lines
-from machines.tool_use.records import on_one_line, one_line, read_record
+from machines.tool_use.records import one_line, read_record
 from machines.tool_use.tool_call import ModelAnswer
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100

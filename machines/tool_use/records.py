@@ -13,13 +13,12 @@ from typing import Any, TypeVar, cast
 
 import cattrs
 
+from dsa.text import escape_character
+
 #: The deepest nesting of lists and objects in a recorded answer: code that walks them needs stack for each level.
 DEEPEST = 50
 _NESTING = ("arguments", "args", "input", "parameters", "params", "kwargs")
 _DEEPEST = 4
-#: Characters from here on have no escape of two digits.
-_FIRST_WIDE = 0x80
-_LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitlines
 
 
 #: A JSON object whose form others decide: a tool's server, a provider, a model.
@@ -96,11 +95,6 @@ def one_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 2]}.."
 
 
-def on_one_line(text: str) -> str:
-    """Return a text with its line ends as escapes: names of files and columns may contain some."""
-    return "".join(_escape(character) if character in _LINE_ENDS else character for character in text)
-
-
 def cut_middle(text: str, most: int) -> str:
     """Return a text of about `most` characters: its beginning and its end, with a mark between them that counts the characters left out."""
     if len(text) <= most:
@@ -111,14 +105,6 @@ def cut_middle(text: str, most: int) -> str:
 
 def shell_line(words: Iterable[str]) -> str:
     r"""Return a line that a shell reads as these words. Characters that control a terminal or cannot be seen are escaped (`$'a\nb'`)."""
-    return " ".join(shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escape, word))}'" for word in words)
-
-
-def _escape(character: str) -> str:
-    if character in "\\'":
-        return f"\\{character}"
-    if character.isprintable():
-        return character
-    short_escape = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
-    number = ord(character)
-    return short_escape or (f"\\x{number:02x}" if number < _FIRST_WIDE else f"\\U{number:08x}")
+    return " ".join(
+        shlex.quote(word) if word.isprintable() else f"$'{''.join(map(escape_character, word))}'" for word in words
+    )

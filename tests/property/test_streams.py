@@ -13,7 +13,8 @@ from stream_shapes import SHAPES, TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import StreamReconciler, reconcile_stream
 from dsa.generators.streams import RESCUES, STREAM_ERRORS
-from dsa.runtime.speech import is_unicode, split_speech
+from dsa.runtime.speech import split_speech
+from dsa.text import is_unicode
 
 NAMES = ("get_weather", "search", "now")
 BRIEF = settings(deadline=None, max_examples=40)

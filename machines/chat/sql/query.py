@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from dsa.errors import DsaError
-from machines.tool_use.records import on_one_line
+from dsa.text import on_one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

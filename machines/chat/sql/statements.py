@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.runtime.speech import is_unicode
+from dsa.text import is_unicode
 from machines.chat.sql.query import WHOLE, SqlError, iso
 
 if TYPE_CHECKING:

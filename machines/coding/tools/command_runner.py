@@ -50,7 +50,7 @@ from dsa.edge.sandbox.command_sandbox import (
 from dsa.edge.sandbox.host_proxy import serve_proxy
 from dsa.edge.sandbox.rungs import Bounds, SandboxError, Visible
 from dsa.edge.sandbox.sandbox_runner import flatten
-from dsa.runtime.speech import is_unicode
+from dsa.text import is_unicode
 from machines.coding.tools.planted_files import SETTINGS, scan_planted
 from machines.coding.tools.program_rules import CHECKS, Rules, WorkingFolder, is_allowed, other_fault, python_start
 from machines.coding.tools.workspace_boundary import ROOT

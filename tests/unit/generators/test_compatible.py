@@ -13,7 +13,7 @@ from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.compatible_server import ServerSettings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
-from dsa.runtime.speech import is_unicode
+from dsa.text import is_unicode
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

@@ -6,7 +6,7 @@ from stream_shapes import IDS, SHAPES, said, wanted
 
 from dsa.generators import reconcile_stream
 from dsa.generators.streams import CALL_ERRORS, RESCUES, STREAM_ERRORS, StreamReconciler
-from dsa.runtime.speech import is_unicode
+from dsa.text import is_unicode
 
 EVERY = each_row("shape", SHAPES, ids=IDS)
 
