@@ -14,6 +14,7 @@ import coding_chaos
 import pytest
 from chat_server import Said, playing
 from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, recorded, resumed, tasks, worked
+from forked import SCRIPT
 
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
@@ -33,7 +34,7 @@ def life(runs, workspace, model, count, which="alone"):
     program = Path(coding_chaos.__file__)
     with open_runs(runs) as opened:
         known = [run_id for run_id in opened.ids() if "+" not in run_id]
-    command = [sys.executable, program, runs, workspace, model, str(count), which, *known]
+    command = [*SCRIPT, program, runs, workspace, model, str(count), which, *known]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
 
 

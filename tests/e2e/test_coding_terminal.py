@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forked import DSA as FORKED
 
 DSA = str(Path(sys.executable).with_name("dsa"))
 SCRIPT = """
@@ -36,7 +37,8 @@ def typed(tmp_path):
 
     def run(answer, *arguments):
         ours, theirs = pty.openpty()
-        command = [DSA, *(arguments or ("code", "Do it", "-w", "work", "--model", "scripted:script.md"))]
+        program = [DSA] if answer == CTRL_C else FORKED  # whoever is to be interrupted has the terminal as its own
+        command = [*program, *(arguments or ("code", "Do it", "-w", "work", "--model", "scripted:script.md"))]
         files = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
         own = {"start_new_session": True, "preexec_fn": _terminal}  # no other way to have a terminal of its own
         with subprocess.Popen(command, cwd=tmp_path, **files, **own) as process:

@@ -1,6 +1,6 @@
 """The program `dsa` for tests that run it very often: each call is a process of its own, forked from one that has imported everything.
 
-`DSA` is the beginning of a command line, in place of `[".venv/bin/dsa"]`. What it starts behaves as the program does, but for the time it takes to
+`DSA` is the beginning of a command line, in place of `[".venv/bin/dsa"]`; `SCRIPT` in place of `["python"]` before a path. What it starts behaves as the program does, but for the time it takes to
 begin. For tests of beginnings, of signals to whole groups and of killed processes, start the program itself.
 """
 
@@ -17,6 +17,8 @@ _HERE = Path(__file__).parent
 #: Names the socket of the process that forks; without it the client becomes the program itself.
 SOCKET = "DSA_TESTS_FORKED_FROM"
 DSA = [sys.executable, "-I", "-S", str(_HERE / "client.py")]
+#: Before the path of a program in Python, in place of `dsa`: it is run as `python PATH ..` would.
+SCRIPT = [*DSA, "--script"]
 #: What Python reads as it begins that may be another one for each call.
 WITHOUT_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 

@@ -22,7 +22,8 @@ def _read_by_python() -> dict[str, str]:
 def main() -> None:
     place, read = os.environ.get(SOCKET), _read_by_python()
     if place is None or json.loads(os.environ[f"{SOCKET}_PYTHON"]) != read:
-        os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *sys.argv[1:]])
+        begun = sys.argv[2:] if sys.argv[1:2] == ["--script"] else ["-c", PROGRAM, *sys.argv[1:]]
+        os.execv(sys.executable, [sys.executable, *begun])
     ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
     waits: list[int] = []
     for number in PASSED_ON:

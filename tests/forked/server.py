@@ -5,13 +5,22 @@ A process whose client is gone is killed, as it would have been in the client's 
 
 import atexit
 import gc
+import importlib
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
 import sys
 import threading
+from pathlib import Path
+
+#: What runs of the shipped machines import as they begin.
+LATER = (
+    "idna", "machines.chat.policies", "machines.coding.policies", "machines.coding.subtask_runs", "machines.coding.work_session",
+    "machines.search.bindings", "machines.workflow.bindings",
+)  # fmt: skip
 
 
 def imported() -> None:
@@ -20,6 +29,8 @@ def imported() -> None:
 
     for name in COMMANDS:
         program.get_command(None, name)
+    for name in LATER:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
@@ -47,7 +58,8 @@ class Call:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in self.asked["ignored"] else usual)
         sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
-        sys.argv = ["dsa", *self.asked["arguments"]]
+        self.script = self.asked["arguments"][1] if self.asked["arguments"][:1] == ["--script"] else ""
+        sys.argv = self.asked["arguments"][1:] if self.script else ["dsa", *self.asked["arguments"]]
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115  (the process's own)
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -125,6 +137,10 @@ if __name__ == "__main__":
 
         asked.become()
         try:
+            if asked.script:
+                sys.path[0] = str(Path(asked.script).parent)
+                runpy.run_path(asked.script, run_name="__main__")
+                leave(0)
             main()
         except SystemExit as end:
             leave(end.code if isinstance(end.code, int) else 0)

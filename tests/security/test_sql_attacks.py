@@ -193,6 +193,7 @@ def places(tmp_path_factory):
 @pytest.fixture(scope="module")
 def database(places):
     with SqlDatabase([places / "t.csv"], places / "kept") as opened:
+        opened.query("SELECT 1")  # its process has begun: a short time limit is for the attack alone
         yield opened
 
 
@@ -253,7 +254,7 @@ def test_what_is_no_loaded_table_is_not_read(attack, sql):
 
 @pytest.mark.parametrize("sql", ENDLESS, ids=lambda sql: sql[:60])
 def test_queries_without_end_and_results_without_measure(attack, sql):
-    assert attack(sql, timeout_s=1.0) in ("sql_timeout", "sql_too_large")
+    assert attack(sql, timeout_s=0.4) in ("sql_timeout", "sql_too_large")
 
 
 def test_memory_that_duckdb_does_not_count_is_limited_all_the_same(attack):
