@@ -6,6 +6,7 @@ a new run; `resumed_options` and `present_settings` are for a run that is resume
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -54,11 +55,18 @@ def document_of(file: str | Path | Machine) -> MachineDocument:
     path = locate(str(file))
     reference = machine_of(read_text(path), str(file))
     machine_path = path if reference is None else locate(reference[0], path.parent)
-    return MachineDocument(
-        load(str(file) if machine_path == locate(str(file)) else str(machine_path)),
-        read_text(machine_path),
-        machine_path,
-    )
+    text = read_text(machine_path)
+    name = str(file) if machine_path == path else str(machine_path)
+    return MachineDocument(_machine_of(name, text, Path.cwd()), text, machine_path)
+
+
+@lru_cache(maxsize=8)
+def _machine_of(name: str, _text: str, _folder: Path) -> Machine:
+    """Return the machine in a file that has this text: agents begin runs of the same few documents again and again.
+
+    The folder is part of the key because the places of rows name the file from there.
+    """
+    return load(name)
 
 
 def takes_specification(machine: Machine) -> bool:

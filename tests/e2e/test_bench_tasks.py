@@ -73,7 +73,7 @@ def whole(tmp_path_factory):
     """A finished run of four tasks, one of them in two steps."""
     folder = tmp_path_factory.mktemp("whole")
     done = bench_apart(
-        "--model", "scripted", "--tasks", "template,password,lru,tdd_calculator", "--samples", "6", folder=folder
+        "--model", "scripted", "--tasks", "template,password,lru,tdd_calculator", "--samples", "4", folder=folder
     )
     assert done.returncode == 0, done.stderr
     return folder / "bench-tasks" / "scripted", done.stdout
@@ -82,7 +82,7 @@ def whole(tmp_path_factory):
 def test_every_trial_is_there_once_and_the_report_has_their_counts(whole):
     folder, said = whole
     rows = rows_of(folder)
-    assert len(rows) == len({(row["task"], row["arm"], row["sample"]) for row in rows}) == 4 * 4 * 6
+    assert len(rows) == len({(row["task"], row["arm"], row["sample"]) for row in rows}) == 4 * 4 * 4
     told = counts_of(folder / "report.md")
     assert {key: told[key] for key in told if key[0] != "all tasks"} == counted(rows)
     assert told["all tasks", "guarded_4"] == tuple(
@@ -91,7 +91,7 @@ def test_every_trial_is_there_once_and_the_report_has_their_counts(whole):
             zip(*(told[task, "guarded_4"] for task in ("template", "password", "lru", "tdd_calculator")), strict=True),
         )
     )
-    assert "24 of 24 samples" in said
+    assert "16 of 16 samples" in said
     assert "Not finished" not in (folder / "report.md").read_text()
 
 
@@ -139,9 +139,9 @@ def test_a_report_names_no_absolute_path_and_no_date(whole):
 
 
 def test_a_killed_run_goes_on_and_comes_to_the_same(whole, tmp_path):
-    command = [*PROGRAM, "--model", "scripted", "--tasks", "template,password,lru,tdd_calculator", "--samples", "6"]
+    command = [*PROGRAM, "--model", "scripted", "--tasks", "template,password,lru,tdd_calculator", "--samples", "4"]
     raw, kills = tmp_path / "bench-tasks" / "scripted" / "results.csv", 0
-    for least in (7, 31, 58):
+    for least in (7, 20, 38):
         running = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )

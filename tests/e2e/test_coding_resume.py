@@ -24,9 +24,9 @@ from machines.coding.work_session import Agent, unfinished_run
 #: How many entries the whole work has, at most; the sample is spread over all kinds of places.
 MOST = 230
 full = pytest.mark.full
-CUTS = [pytest.param(count, marks=[] if count % 58 == 30 else full) for count in range(1, MOST)]
+CUTS = [pytest.param(count, marks=[] if count % 77 == 30 else full) for count in range(1, MOST)]
 MOST_TOGETHER = 125
-CUTS_TOGETHER = [pytest.param(count, marks=[] if count % 33 == 18 else full) for count in range(1, MOST_TOGETHER)]
+CUTS_TOGETHER = [pytest.param(count, marks=[] if count % 50 == 30 else full) for count in range(1, MOST_TOGETHER)]
 
 
 def life(runs, workspace, model, count, which="alone"):

@@ -203,23 +203,16 @@ def test_an_amendment_may_be_a_plain_text(tmp_path):
     assert world.content(accepted["g_test"]) == WRITTEN
 
 
-@pytest.mark.parametrize(
-    "data", [(), ("",), ("--data", '{"content": 3}'), ("--data", "3"), ("--data", '{"text": "x"}')]
-)
-def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path, data):
+def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path):
     world = World(tmp_path)
     before = list(world.entries)
-    done = subprocess.run(
-        [*PROGRAM, "send", "last", "amended", *data],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "'amended' cannot be taken: the data must be the new text" in done.stderr
-    assert list(world.entries) == before
+    for data in [(), ("",), ("--data", '{"content": 3}'), ("--data", "3"), ("--data", '{"text": "x"}')]:
+        done = subprocess.run(
+            [*DSA, "send", "last", "amended", *data], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )  # fmt: skip
+        assert done.returncode == 2, data
+        assert "'amended' cannot be taken: the data must be the new text" in done.stderr, data
+        assert list(world.entries) == before, data
     assert "succeeded" in world.dsa("send", "last", "approved")
 
 
@@ -244,7 +237,7 @@ def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
 def test_what_is_no_answer_is_refused_and_the_run_still_waits(tmp_path):
     world = World(tmp_path)
     done = subprocess.run(
-        [*PROGRAM, "send", "last", "aproved"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [*DSA, "send", "last", "aproved"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode not in {0, 3}
     assert "did you mean 'approved'?" in done.stderr
