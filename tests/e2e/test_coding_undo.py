@@ -215,14 +215,20 @@ def test_a_run_that_goes_on_is_shown_without_what_is_under_way(tmp_path, work):
     assert "theirs" in ended(typed(tmp_path, "show", "last", "--diff"))
 
 
-def test_a_workspace_of_too_many_files_is_undone_once_they_are_gone(tmp_path, work):
+#: The program, with a bound of so many files in a workspace.
+BOUNDED = "from machines.coding.history import workspace_scan; workspace_scan._MOST = {most}; from dsa.cli.main import main; main()"
+
+
+@pytest.mark.parametrize("most", [1_000, pytest.param(100_000, marks=pytest.mark.full)])
+def test_a_workspace_of_too_many_files_is_undone_once_they_are_gone(tmp_path, work, most):
+    program = [sys.executable, "-c", BOUNDED.format(most=most)] if most < 100_000 else DSA
     (work / "many.py").write_text(
-        "import os\nopen('mine.txt', 'w').write('theirs')\nos.mkdir('many')\nfor n in range(100_001): os.symlink('x', f'many/{n}')\n"
+        f"import os\nopen('mine.txt', 'w').write('theirs')\nos.mkdir('many')\nfor n in range({most + 1}): os.symlink('x', f'many/{{n}}')\n"
     )
     before = tree(work)
-    told = ended(code(tmp_path, calls(("run_cmd", {"cmd": ["python", "many.py"]})), DONE), 3)
-    assert "more than 100,000 files" in told
-    assert "more than 100,000 files" in ended(typed(tmp_path, "undo", "last"), 2)
+    told = ended(code(tmp_path, calls(("run_cmd", {"cmd": ["python", "many.py"]})), DONE, program=program), 3)
+    assert f"more than {most:,} files" in told
+    assert f"more than {most:,} files" in ended(typed(tmp_path, "undo", "last", program=program), 2)
     subprocess.run(["rm", "-r", work / "many"], check=True)
     assert "restored: mine.txt" in ended(typed(tmp_path, "undo", "last"))
     assert tree(work) == before
