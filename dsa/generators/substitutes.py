@@ -19,9 +19,10 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from dsa.edge.processes import NoProgramError, run_program
-from dsa.errors import DocumentError, GenerationError, ModelUnavailable
+from dsa.errors import DocumentError
 from dsa.generators.model_options import require_bounds
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage, render
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, render
+from dsa.runtime.generation import GenerationError, ModelUnavailable, Usage
 
 
 class ScriptedGenerator(GeneratorInterface):
