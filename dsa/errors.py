@@ -134,6 +134,10 @@ class DsaError(Exception):
     """The root of everything this package raises on purpose."""
 
 
+class UndecidedError(Exception):
+    """Raised when one method of checking cannot decide a question; the message says why. The caller reports it, or tries another method."""
+
+
 def install_hint(extra: str) -> str:
     """Return the command that installs an extra: from a clone, as nothing is released yet."""
     return f"pip install '.[{extra}]' (in a clone of dual-state-agents)"
