@@ -1,4 +1,4 @@
-"""The same run in five processes, each with another order of its hashes: byte for byte the same ledger, and whatever is told of it."""
+"""The same run in three processes, each with another order of its hashes: byte for byte the same ledger, and whatever is told of it."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def told(process):
 
 def test_a_ledger_comes_to_the_same_in_every_process(tmp_path):
     first = told(begun(tmp_path, "0"))  # it keeps the ledgers that the others replay
-    others = [begun(tmp_path, seed) for seed in ("1", "2", "3", "12345")]
+    others = [begun(tmp_path, seed) for seed in ("1", "12345")]
     assert {told(process) == first for process in others} == {True}
     assert first.count(b'{"kind":"machine"') == 36  # 6 machines, 3 lives each, each of them lived and replayed
     assert first.count(b'{"kind":"resumed"') > 20

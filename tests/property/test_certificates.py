@@ -314,7 +314,10 @@ def documents():
         if read_document(name).machine is not None and not any(
             word in name for word in ("chat", "coding")
         ):  # larger at their defaults than what is certified
-            is_slow = any(word in name for word in ("peterson", "katas/katas", "specs/katas", "specs/workflow"))
+            is_slow = any(
+                word in name
+                for word in ("peterson", "katas/katas", "specs/katas", "specs/workflow", "two_phase_commit")
+            )
             yield pytest.param(name, id=name.removeprefix(f"{ROOT}/"), marks=[pytest.mark.full] if is_slow else [])
 
 
