@@ -144,8 +144,40 @@ class Event(SourceNode):
 
 
 @attrs.frozen
+class EffectColumn:
+    """A column of the Effects table: its header, the field of `Effect` that it fills, and the form of its cells.
+
+    A `choice` is one of `choices` or empty, a `duration` is in milliseconds, a `number` is whole and at least 0.
+    """
+
+    header: str
+    field: str
+    form: Literal["choice", "duration", "number"]
+    choices: tuple[str, ...] = ()
+
+    def cell(self, effect: "Effect") -> str:
+        """Return the cell of an effect's row, empty where the effect has no value."""
+        value = getattr(effect, self.field)
+        return "" if value is None else self.text(value)
+
+    def text(self, value: object) -> str:
+        """Return a value of this column as a document has it."""
+        return show_duration(value) if self.form == "duration" and isinstance(value, int) else str(value)
+
+
+#: The columns of the Effects table but its first, in their order. Reading, writing and comparing of documents follow this list.
+EFFECT_COLUMNS = (
+    EffectColumn("kind", "kind", "choice", ("actuator", "sensing", "internal")),
+    EffectColumn("in doubt", "in_doubt", "choice", ("retry", "ask", "fail")),
+    EffectColumn("time limit", "time_limit_ms", "duration"),
+    EffectColumn("retries", "retries", "number"),
+    EffectColumn("on failure", "on_failure", "choice", ("stop",)),
+)
+
+
+@attrs.frozen
 class Effect(SourceNode):
-    """A request to the outside world, and the driver's policy for it (never read by `step`).
+    """A request to the outside world, and the driver's policy for it (never read by `step`). `EFFECT_COLUMNS` says how it is written.
 
     `on_failure` is `stop` if a failure without a row is meant to stop the run.
     """

@@ -4,12 +4,9 @@ Every other module reports with these values. The module knows nothing of machin
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
-
-if TYPE_CHECKING:
-    from dsa.runtime.content import Usage
 
 Severity = Literal["error", "warning", "info"]
 
@@ -137,6 +134,10 @@ class DsaError(Exception):
     """The root of everything this package raises on purpose."""
 
 
+class UndecidedError(Exception):
+    """Raised when one method of checking cannot decide a question; the message says why. The caller reports it, or tries another method."""
+
+
 def install_hint(extra: str) -> str:
     """Return the command that installs an extra: from a clone, as nothing is released yet."""
     return f"pip install '.[{extra}]' (in a clone of dual-state-agents)"
@@ -194,31 +195,3 @@ class BindingError(DsaError, ValueError):
         self.hint = hint
         place = f"{span}: " if span else ""
         super().__init__(place + message + (f"\n        hint: {hint}" if hint else ""))
-
-
-class GenerationError(DsaError):
-    """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
-
-    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer.
-    """
-
-    def __init__(self, message: str, reason: str = "failed", usage: "Usage | None" = None) -> None:
-        self.reason = reason
-        self.usage = usage
-        super().__init__(message)
-
-
-class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the case
-    """Raised when a model, or the package that runs it, is not installed."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, reason="unavailable")
-
-
-class PromptTooLong(GenerationError):  # noqa: N818  # it says what is the case
-    """Raised when the parts that a prompt must have do not fit its budget. `tokens` is their number at least, `limit` the most allowed."""
-
-    def __init__(self, message: str, *, tokens: int, limit: int) -> None:
-        self.tokens = tokens
-        self.limit = limit
-        super().__init__(message, reason="prompt_too_long")

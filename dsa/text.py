@@ -44,9 +44,9 @@ def some_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:_MOST_LISTED])}{', ...' if len(words) > _MOST_LISTED else ''}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a counted noun: `1 run`, `2 runs`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a counted noun: `1 run`, `2 runs`. `nouns` is the plural where it does not end in the noun and an s."""
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def shorten(value: Any) -> str:  # noqa: ANN401  (JSON)

@@ -361,7 +361,7 @@ MOST_SHARED_BY_COMMANDS = 4
 #: Module names that every package of a kind has.
 SLOTS = {"__init__", "__main__", "bindings", "command", "policies"}
 #: Counts that may only fall: what each stands for is in tests/test_architecture.py:test_counts_only_fall.
-MOST_JSON_DICTS, MOST_LONG_SIGNATURES, MOST_EXCEPTION_CLASSES = 235, 38, 95
+MOST_JSON_DICTS, MOST_LONG_SIGNATURES, MOST_EXCEPTION_CLASSES = 235, 38, 82
 MANY_PARAMETERS, SHORT_LINES = 7, 150
 #: Short modules with one importer of their folder that stand by themselves, with the reason.
 ALONE: dict[str, str] = {

@@ -19,6 +19,7 @@ from dsa.declarations import (
     UnchangedClaim,
     Variable,
 )
+from dsa.errors import UndecidedError
 from dsa.expr import (
     FALSE,
     TRUE,
@@ -74,14 +75,10 @@ class Observer:
 ObservableForm = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible
 
 
-class NotDecidedError(Exception):
-    """Whether something counts at the start depends on parameters that have no value here."""
-
-
 def observer_of(system: System, form: ObservableForm, values: Mapping[str, Value] | None = None) -> Observer:
     """Return what to look out for.
 
-    `values` are the parameters', where they have any. Raises NotDecidedError when the start of a count depends on parameters
+    `values` are the parameters', where they have any. Raises UndecidedError when the start of a count depends on parameters
     that have none.
     """
     match form:
@@ -235,7 +232,7 @@ def _truth_of(condition: Expr, values: Mapping[str, Value]) -> bool:
 
     truth = substitute(condition, leaf)
     if not isinstance(truth, Boolean):
-        raise NotDecidedError(f"whether this counts at the start depends on parameters: {unparse(truth)}")
+        raise UndecidedError(f"whether this counts at the start depends on parameters: {unparse(truth)}")
     return truth.value
 
 

@@ -445,11 +445,6 @@ def totals_text(diagnostics: Iterable[Diagnostic], report: CheckReport) -> str:
     return f"{findings_text(diagnostics)}{scenarios}{_properties_text(report)}"
 
 
-def counted_text(count: int, one: str, many: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {one if count == 1 else many}"
-
-
 def _properties_text(report: CheckReport) -> str:
     """Return how many properties have which verdict, behind a comma; nothing where there are none."""
     if not report.properties:

@@ -35,10 +35,6 @@ class ScenarioResult:
     span: Span | None = attrs.field(default=None, eq=False, repr=False)
 
 
-class _MismatchError(Exception):
-    """Raised inside this module where a step is not as written."""
-
-
 def run_scenarios(machine: Machine) -> tuple[ScenarioResult, ...]:
     """Run every scenario of a machine."""
     return tuple(run_scenario(machine, scenario) for scenario in machine.scenarios)
@@ -54,39 +50,44 @@ def run_scenario(machine: Machine, scenario: Scenario) -> ScenarioResult:
         configuration = start(there)
         for percept in scenario.steps:
             at = percept.span or scenario.span
-            configuration, row = _run_step(there, configuration, percept)
+            configuration, row, difference = _run_step(there, configuration, percept)
+            if difference:
+                return ScenarioResult(scenario.name, line, ok=False, message=difference, rows=tuple(rows), span=at)
             if row is not None:
                 rows.append(places[id(row)])
-    except (_MismatchError, OccurrenceError, ParameterError) as fault:
+    except (OccurrenceError, ParameterError) as fault:
         return ScenarioResult(scenario.name, line, ok=False, message=str(fault), rows=tuple(rows), span=at)
     return ScenarioResult(scenario.name, line, ok=True, rows=tuple(rows), span=at)
 
 
 def _run_step(
     machine: Machine, before: Configuration, percept: ScenarioStep
-) -> tuple[Configuration, Transition | None]:
-    """Take one percept and compare; return the configuration after it and the row taken, if any."""
+) -> tuple[Configuration, Transition | None, str]:
+    """Take one percept; return the configuration after it, the row taken, if any, and the first difference from what is written, or ""."""
     occurrence = occurrence_of(machine, before, percept)
     result = step(machine, before, occurrence)
-    _compare_action(percept, occurrence, result)
     after = result.configuration
-    _compare_state(machine, percept, after)
-    _compare_values(machine, percept, after)
-    _compare_dependencies(machine, percept, after)
-    return after, result.transition if isinstance(result, Taken) else None
+    difference = (
+        _action_difference(percept, occurrence, result)
+        or _state_difference(machine, percept, after)
+        or _value_difference(machine, percept, after)
+        or _dependency_difference(machine, percept, after)
+    )
+    return after, result.transition if isinstance(result, Taken) else None, difference
 
 
 def occurrence_of(machine: Machine, configuration: Configuration, percept: ScenarioStep) -> Occurrence:
     """Return the occurrence that a percept stands for in a configuration.
 
-    `after 30s` is the innermost armed timer of that duration, or, when none is armed, any: it is then refused as late.
+    `after 30s` is the innermost armed timer of that duration, or, when none is armed, any: it is then refused as late. Raises
+    OccurrenceError for verdicts that are not read there.
     """
     source = None
     if percept.event.startswith(TIMER_PREFIX):
         timers = [*machine.armed_timers(configuration.state), *machine.rows_from]
         source = next((where for where, event in timers if event == percept.event), None)
         if source is None:
-            raise _MismatchError(f"no row is for '{percept.event}'")
+            raise OccurrenceError(f"no row is for '{percept.event}'")
     rows = candidates(machine, configuration.state, Occurrence(percept.event, source=source))
     if configuration.state in machine.final_states or not rows:
         return Occurrence(percept.event, source=source)
@@ -97,58 +98,64 @@ def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, .
     verdicts, read = dict(percept.verdicts), read_guards(rows)
     strangers = sorted(verdicts.keys() - set(read))
     if strangers:
-        raise _MismatchError(f"{rows[0].source} reads no verdict of {', '.join(strangers)} on {percept.event}")
+        raise OccurrenceError(f"{rows[0].source} reads no verdict of {', '.join(strangers)} on {percept.event}")
     for guard in read:
         outcome = verdicts.get(guard, "passed")
         if outcome not in machine.guard_named[guard].outcomes:
             choices = " or ".join(f"{guard}.{choice}" for choice in machine.guard_named[guard].outcomes)
-            raise _MismatchError(f"guard {guard} never says '{outcome}'; write {choices} in the percept")
+            raise OccurrenceError(f"guard {guard} never says '{outcome}'; write {choices} in the percept")
         yield guard, outcome
 
 
-def _expect(what: str, expected_text: str, actual_text: str) -> None:
-    raise _MismatchError(f"{what}: expected {expected_text or 'nothing'}, got {actual_text or 'nothing'}")
+def _difference(what: str, expected_text: str, actual_text: str) -> str:
+    return f"{what}: expected {expected_text or 'nothing'}, got {actual_text or 'nothing'}"
 
 
-def _compare_action(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> None:
+def _action_difference(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> str:
     refusal = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
     what = f"on {show_occurrence(occurrence)}"
     if isinstance(percept.action, RefusedAction):
         expected_text = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
         if isinstance(result, Taken):
-            _expect(
+            return _difference(
                 what, expected_text, ", ".join(map(str, result.transition.effects)) or f"{result.configuration.state}"
             )
-        elif percept.action.reason not in {None, result.reason}:
-            _expect(what, expected_text, refusal)
-        return
+        if percept.action.reason not in {None, result.reason}:
+            return _difference(what, expected_text, refusal)
+        return ""
     expected_text = ", ".join(map(str, percept.action))
     actual_text = refusal or ", ".join(map(str, result.transition.effects if isinstance(result, Taken) else ()))
     if expected_text != actual_text:
-        _expect(what, expected_text, actual_text)
+        return _difference(what, expected_text, actual_text)
+    return ""
 
 
-def _compare_state(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
+def _state_difference(machine: Machine, percept: ScenarioStep, after: Configuration) -> str:
     if percept.state is not None:
         expected_state = machine.resolve_state(percept.state) or percept.state
         if expected_state not in machine.ancestry(after.state):
-            _expect(f"state after {percept.event}", expected_state, after.state)
+            return _difference(f"state after {percept.event}", expected_state, after.state)
+    return ""
 
 
-def _compare_values(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
+def _value_difference(machine: Machine, percept: ScenarioStep, after: Configuration) -> str:
     values: dict[str, Value] = {v.name: value for v, value in zip(machine.variables, after.values, strict=True)}
     for name, expected_value in percept.values:
         if values[name] != expected_value:
-            _expect(f"{name} after {percept.event}", show_value(expected_value), show_value(values[name]))
+            return _difference(f"{name} after {percept.event}", show_value(expected_value), show_value(values[name]))
+    return ""
 
 
-def _compare_dependencies(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
-    """Compare with what the step in progress uses."""
+def _dependency_difference(machine: Machine, percept: ScenarioStep, after: Configuration) -> str:
+    """Return the difference from what the step in progress uses."""
     if percept.dependencies is None:
-        return
+        return ""
     dependencies = used_in(machine, after.state)
     if sorted(percept.dependencies) != sorted(dependencies):
-        _expect(f"dependencies after {percept.event}", show_used(percept.dependencies), show_used(dependencies))
+        return _difference(
+            f"dependencies after {percept.event}", show_used(percept.dependencies), show_used(dependencies)
+        )
+    return ""
 
 
 def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple[Diagnostic, ...]:

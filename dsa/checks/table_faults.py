@@ -20,6 +20,7 @@ import attrs
 from dsa.checks.places import cell, changed_by, place, read_by
 from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
 from dsa.declarations import (
+    EFFECT_COLUMNS,
     STAY,
     Assign,
     Cancel,
@@ -32,7 +33,6 @@ from dsa.declarations import (
     RunParameter,
     Transition,
     Variable,
-    show_duration,
 )
 from dsa.errors import Diagnostic, MachineError, Span
 from dsa.expr import (
@@ -489,7 +489,7 @@ def _kind_warning(message: str, span: Span | None, hint: str) -> Diagnostic:
 
 #: How fields of declarations are written that are not texts.
 _FIELD_WRITERS: dict[str, Callable[..., str]] = {
-    "time_limit_ms": show_duration,
+    **{column.field: column.text for column in EFFECT_COLUMNS},
     "domain": unparse_domain,
     "initial": unparse,
 }

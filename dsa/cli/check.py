@@ -21,7 +21,6 @@ from dsa.checks.report import (
     CheckReport,
     PropertyResult,
     check,
-    counted_text,
     explored_text,
     findings_text,
     totals_text,
@@ -48,6 +47,7 @@ from dsa.errors import CODES, MOST_SHOWN, Diagnostic, DocumentError, DsaError, M
 from dsa.expr import Value
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
+from dsa.text import plural
 from dsa.trace import Trace, show_events, show_values, to_record
 from dsa.trace_format import step_as_json
 
@@ -263,7 +263,7 @@ def _print_unjudged(report: CheckReport) -> None:
     if results:
         codes = " and ".join(results[0].blocking_codes)
         are, stand = "is" if len(results) == 1 else "are", "stands" if len(results[0].blocking_codes) == 1 else "stand"
-        properties = counted_text(len(results), "property", "properties")
+        properties = plural(len(results), "property", "properties")
         say(_coloured_verdict("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
 

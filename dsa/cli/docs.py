@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.report import counted_text
 from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, print_json, say
 from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
+from dsa.text import plural
 
 
 @click.command("docs", cls=JsonCommand)
@@ -41,7 +41,7 @@ def _print_result(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     for fault in faults:
         say(str(fault), err=True)
     if faults:
-        say(f"{counted_text(len(faults), 'marker is', 'markers are')} wrong; nothing was written", err=True)
+        say(f"{plural(len(faults), 'marker is', 'markers are')} wrong; nothing was written", err=True)
         return
     for page in drafts:
         stale = [state for state in page.blocks if state.is_stale]
@@ -55,13 +55,13 @@ def _print_result(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
 def _print_counts(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     blocks = [state for page in drafts for state in page.blocks]
     if not blocks:
-        counts_text = f"no blocks in {counted_text(len(drafts), 'page', 'pages')}"
+        counts_text = f"no blocks in {plural(len(drafts), 'page')}"
         say(f"{counts_text}; begin one with <!-- dsa:diagram machine.md --> and end it with <!-- /dsa -->")
         return
-    pages = counted_text(sum(bool(page.blocks) for page in drafts), "page", "pages")
+    pages = plural(sum(bool(page.blocks) for page in drafts), "page")
     stale = sum(state.is_stale for state in blocks)
     how = f"{stale} stale; run dsa docs without --check to write them" if only_check else f"{stale} written"
-    say(f"{counted_text(len(blocks), 'block', 'blocks')} in {pages}: {how if stale else 'all fresh'}")
+    say(f"{plural(len(blocks), 'block')} in {pages}: {how if stale else 'all fresh'}")
 
 
 def _name(state: BlockState) -> str:

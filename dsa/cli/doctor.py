@@ -25,9 +25,10 @@ from dsa.edge.images import renderer
 from dsa.edge.processes import compiler, environment_secrets
 from dsa.edge.sandbox import FEATURES, ladder, limits
 from dsa.edge.telemetry import ENDPOINTS
-from dsa.errors import DocumentError, ModelUnavailable, install_hint
+from dsa.errors import DocumentError, install_hint
 from dsa.generators.local_model import model_path
 from dsa.runs.place import open_place
+from dsa.runtime.generation import ModelUnavailable
 from dsa.runtime.secrets import SHAPES
 
 _NAME = "dual-state-agents"

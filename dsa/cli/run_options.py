@@ -34,7 +34,6 @@ from dsa.cli.command_line import (
 )
 from dsa.declarations import parse_duration
 from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_configured, log_to, trace_run
-from dsa.errors import GenerationError
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
@@ -42,6 +41,7 @@ from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.ledger import MachineEntry, place_in_part
 from dsa.runtime.policy.call_tree import ReplayMismatchError
 from dsa.runtime.run import ReplayError

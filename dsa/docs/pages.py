@@ -146,12 +146,12 @@ def _places(text: str) -> Iterator[tuple[Token, int]]:
                 yield child, line
 
 
-class _WrongMarker(Exception):  # noqa: N818  (the reader makes a fault of it)
-    """Raised for an opening marker that cannot be read; `hint` says what to write instead."""
+class BlockError(DsaError):
+    """Raised when an opening marker cannot be read, or the content of its block cannot be made. `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
-        self.message, self.hint = message, hint
+        self.hint = hint
 
 
 class _Reader:
@@ -187,8 +187,8 @@ class _Reader:
             self._open = None
         try:
             self._open = _block(words, span)
-        except _WrongMarker as wrong:
-            self._fault(span, wrong.message, wrong.hint)
+        except BlockError as wrong:
+            self._fault(span, str(wrong), wrong.hint)
         self._is_skipped = self._open is None
 
     def _close(self, span: Span) -> None:
@@ -227,63 +227,55 @@ class _Reader:
 
 
 def _block(words: str, span: Span) -> MarkedBlock:
-    """Return the block that an opening marker begins. Raises _WrongMarker."""
+    """Return the block that an opening marker begins. Raises BlockError."""
     if words.count('"') % 2:
-        raise _WrongMarker("a quotation mark is not closed", 'write "two words", or no quotation mark at all')
+        raise BlockError("a quotation mark is not closed", 'write "two words", or no quotation mark at all')
     kind, *rest = [word.replace('"', "") for word in _WORD.findall(words)] or [""]
     if kind not in BLOCKS:
-        raise _WrongMarker(f"there is no block '{kind}'", closest(kind, BLOCKS))
+        raise BlockError(f"there is no block '{kind}'", closest(kind, BLOCKS))
     if not rest:
         hint = f"write <!-- dsa:{kind} PATH -->: a path from the folder of this page, or the name of a shipped machine"
-        raise _WrongMarker(f"the block {kind} names no document", hint)
+        raise BlockError(f"the block {kind} names no document", hint)
     document, *option_words = rest
     options = tuple(_option(kind, each) for each in option_words)
     names = [name for name, _ in options]
     for name in names:
         if names.count(name) > 1:
-            raise _WrongMarker(f"the option '{name}' is there twice", "delete one of them")
+            raise BlockError(f"the option '{name}' is there twice", "delete one of them")
     _require_sense(dict(options))
     return MarkedBlock(kind, document, options, span, span.line)
 
 
 def _option(kind: str, word: str) -> tuple[str, str]:
-    """Return the name and the text of an option. Raises _WrongMarker."""
+    """Return the name and the text of an option. Raises BlockError."""
     name, equals, text = word.partition("=")
     options = BLOCKS[kind]
     if name not in options:
-        raise _WrongMarker(f"the block {kind} has no option '{name}'", closest(name, options, "it has no options"))
+        raise BlockError(f"the block {kind} has no option '{name}'", closest(name, options, "it has no options"))
     values = options[name]
     if values == ():
         if equals:
-            raise _WrongMarker(f"the option '{name}' has no value", f"write {name} alone")
+            raise BlockError(f"the option '{name}' has no value", f"write {name} alone")
     elif not text or (values is not None and text not in values):
         message = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
-        raise _WrongMarker(
+        raise BlockError(
             message, "write file=NAME.svg" if values is None else f"write one of {name}={f', {name}='.join(values)}"
         )
     return name, text
 
 
 def _require_sense(options: Mapping[str, str]) -> None:
-    """Raise _WrongMarker when the options of a diagram contradict each other."""
+    """Raise BlockError when the options of a diagram contradict each other."""
     is_svg = options.get("format") == "svg"
     if "file" in options and not is_svg:
-        raise _WrongMarker("only a diagram with format=svg is written to a file", "add format=svg, or delete file")
+        raise BlockError("only a diagram with format=svg is written to a file", "add format=svg, or delete file")
     if "direction" in options and is_svg:
-        raise _WrongMarker("the option 'direction' is for Mermaid", "delete direction, or delete format=svg")
+        raise BlockError("the option 'direction' is for Mermaid", "delete direction, or delete format=svg")
 
 
 _FILE = re.compile(r"[\w+-][\w ./+-]*\.svg")
 #: The name endings of pages in a folder.
 PAGES = (".md", ".markdown")
-
-
-class BlockError(DsaError):
-    """Raised when the content of a block cannot be made. `hint` says what to write instead."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class Library:

@@ -23,11 +23,12 @@ from dsa.data_use import read_before
 from dsa.declarations import Effect, Reference
 from dsa.edge.binding import Bindings
 from dsa.edge.event_loop import Clock
-from dsa.errors import GenerationError, OccurrenceError
+from dsa.errors import OccurrenceError
 from dsa.machine import Machine, step_of
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.costs import BUDGET, BudgetLimit, BudgetSpentError, Meter
 from dsa.runtime.event_data import DataThen, EventData, MissingDataError, placeholder_values
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import canonical_value, copy_json, json_string
 from dsa.runtime.ledger import (
     ArtifactEntry,

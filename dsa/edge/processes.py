@@ -38,10 +38,6 @@ _PIECE_BYTES = 65_536
 _TAIL_BYTES = 4_096
 
 
-class NoProgramError(DsaError):
-    """Raised when a program cannot be started."""
-
-
 @attrs.frozen
 class ProcessResult:
     """How a program ended: its exit code (negative: the signal that killed it), its output, and the end of its error output."""
@@ -53,7 +49,7 @@ class ProcessResult:
 
 
 def run_program(command: Sequence[str], input_bytes: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
-    """Start a program, send it its input, and wait until it and its output have ended. Raises NoProgramError.
+    """Start a program, send it its input, and wait until it and its output have ended. Raises DsaError when it cannot be started.
 
     After `timeout_s` seconds, or when it has written more than `most_bytes`, it is killed with all that it has started.
     """
@@ -63,7 +59,7 @@ def run_program(command: Sequence[str], input_bytes: bytes, *, timeout_s: float,
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise NoProgramError(f"{command[0]} cannot be started: {reason}") from error
+        raise DsaError(f"{command[0]} cannot be started: {reason}") from error
     try:
         return _Talk(process, input_bytes, most_bytes).until(time.monotonic() + timeout_s)
     finally:

@@ -15,7 +15,7 @@ from dsa.runtime.content import (
     GeneratorInterface,
     PromptTemplate,
 )
-from dsa.runtime.prompt_budget import TokenBudget
+from dsa.runtime.generation import TokenBudget
 
 __all__ = [
     "AmbientEnvironment",

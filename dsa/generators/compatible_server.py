@@ -15,12 +15,11 @@ import attrs
 
 from dsa.edge.http.http_stream import ModelServer, StreamLimits
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
-from dsa.errors import GenerationError
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.immutable import immutable
-from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, messages_of
-from dsa.runtime.prompt_budget import TokenBudget
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, messages_of
+from dsa.runtime.generation import GenerationError, TokenBudget, Usage
 
 #: Parameters that some servers refuse, and their other names, if any: the request is sent again without them.
 REFUSABLE: dict[str, str | None] = {

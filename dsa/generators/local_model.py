@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dsa.errors import GenerationError, ModelUnavailable, PromptTooLong
 from dsa.generators.model_options import derive_seed, require_bounds
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage, fill
-from dsa.runtime.prompt_budget import TokenBudget
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, fill
+from dsa.runtime.generation import GenerationError, ModelUnavailable, PromptTooLong, TokenBudget, Usage
 
 MODEL = "SmolLM2-135M-Instruct"
 

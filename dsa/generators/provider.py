@@ -24,14 +24,13 @@ import attrs
 
 from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
-from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.provider_errors import ProviderName
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.generators.streams.reconciliation import plain_reason
 from dsa.generators.streams.stream_result import count_in
-from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, messages_of
-from dsa.runtime.prompt_budget import TokenBudget
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, messages_of
+from dsa.runtime.generation import GenerationError, ModelUnavailable, TokenBudget, Usage
 
 
 def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) -> StreamResult:  # noqa: ANN401  # litellm's own type

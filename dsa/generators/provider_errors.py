@@ -21,8 +21,7 @@ from dsa.edge.http.model_server import (
     with_words,
     without_secrets,
 )
-from dsa.errors import GenerationError
-from dsa.runtime.content import Usage
+from dsa.runtime.generation import GenerationError, Usage
 
 _MOST_DETAIL = 200
 _MOST_CAUSES = 20

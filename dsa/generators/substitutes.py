@@ -18,10 +18,11 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from dsa.edge.processes import NoProgramError, run_program
-from dsa.errors import DocumentError, GenerationError, ModelUnavailable
+from dsa.edge.processes import run_program
+from dsa.errors import DocumentError, DsaError
 from dsa.generators.model_options import require_bounds
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage, render
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, render
+from dsa.runtime.generation import GenerationError, ModelUnavailable, Usage
 
 
 class ScriptedGenerator(GeneratorInterface):
@@ -156,7 +157,7 @@ class CommandGenerator(GeneratorInterface):
         program, began_s = self._program, time.monotonic()
         try:
             run = run_program(self._command, prompt, timeout_s=self._timeout_s, most_bytes=self._most_bytes)
-        except NoProgramError as error:
+        except DsaError as error:
             raise ModelUnavailable(str(error)) from error
         if run.end == "timeout":
             raise GenerationError(f"{program} was stopped after {self._timeout_s:g} s.", "timeout")

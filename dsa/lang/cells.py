@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
+from dsa.declarations import EFFECT_COLUMNS, TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
 from dsa.lang.expression_parser import KEYWORDS, MAX_NAME, NAME, ExpressionParser, Findings, UnreadableError
@@ -342,7 +342,7 @@ COLUMNS: dict[str, Columns] = {
     "events": Columns(("event", "from"), optional=("otherwise",)),
     "guards": Columns(("guard",), ("judges",), ("is", "options", "uses", "verdicts", "pass", "fatal")),
     "generators": Columns(("generator",), optional=("is", "options")),
-    "effects": Columns(("effect",), optional=("kind", "in doubt", "time limit", "retries", "on failure")),
+    "effects": Columns(("effect",), optional=tuple(column.header for column in EFFECT_COLUMNS)),
     "states": Columns(("state",), optional=("kind",)),
     "transitions": Columns(("source", "event", "target"), optional=("if", "update", "effects")),
     "steps": Columns(("step",), optional=("requires", "generator", "guard", "uses", "rmax", "task", "optional")),

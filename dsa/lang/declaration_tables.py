@@ -245,13 +245,22 @@ def effects(records: list[TableRecord], findings: Findings) -> tuple[declaration
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
-            kind = cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings)
-            in_doubt = cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings)
-            limit_ms = cells.duration_ms(record["time limit"], findings)
-            retries = cells.whole_number(record["retries"], findings)
-            stops = cells.one_of(record["on failure"], ("stop",), "", findings)
-            effects.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, stops, span=name.span))
+            values = {
+                column.field: _effect_value(record[column.header], column, findings)
+                for column in declarations.EFFECT_COLUMNS
+            }
+            effects.append(declarations.Effect(name.name, **values, span=name.span))  # type: ignore[arg-type]  # by form
     return tuple(effects)
+
+
+def _effect_value(cell: Cell, column: declarations.EffectColumn, findings: Findings) -> str | int | None:
+    match column.form:
+        case "choice":
+            return cells.one_of(cell, column.choices, "", findings)
+        case "duration":
+            return cells.duration_ms(cell, findings)
+        case "number":
+            return cells.whole_number(cell, findings)
 
 
 def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from dsa.declarations import STAY, Effect, Property, Scenario, SpecDeclaration, State, StepRow, Transition, Variable
+from dsa.declarations import (
+    EFFECT_COLUMNS,
+    STAY,
+    Effect,
+    Property,
+    Scenario,
+    SpecDeclaration,
+    State,
+    StepRow,
+    Transition,
+    Variable,
+)
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declaration_tables, steps_table, transition_table
 from dsa.lang.cells import COLUMNS, NAMED_SECTIONS, PARTS, SECTIONS, TableRecord, records
@@ -453,9 +464,11 @@ def _all_names(states: Iterable[State]) -> str:
 _SPEC_SECTIONS = frozenset({"properties", "scenario", "effects", "variables"})
 #: The fields of effects and variables, by the columns that say them.
 _FIELDS = {
-    "kind": "kind", "in doubt": "in_doubt", "time limit": "time_limit_ms", "retries": "retries", "on failure": "on_failure",
-    "scope": "scope", "domain": "domain", "initial": "initial",
-}  # fmt: skip
+    **{column.header: column.field for column in EFFECT_COLUMNS},
+    "scope": "scope",
+    "domain": "domain",
+    "initial": "initial",
+}
 
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:

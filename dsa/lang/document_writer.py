@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from dsa.declarations import (
+    EFFECT_COLUMNS,
     Effect,
     Event,
     Guard,
@@ -23,7 +24,6 @@ from dsa.declarations import (
     ScenarioStep,
     StepRow,
     show,
-    show_duration,
 )
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
 from dsa.lang import cells
@@ -131,11 +131,7 @@ _EVENT_COLUMNS: dict[str, Callable[[Event], str]] = {
 }
 _EFFECT_COLUMNS: dict[str, Callable[[Effect], str]] = {
     "effect": lambda effect: effect.name,
-    "kind": lambda effect: effect.kind,
-    "in doubt": lambda effect: effect.in_doubt,
-    "time limit": lambda effect: "" if effect.time_limit_ms is None else show_duration(effect.time_limit_ms),
-    "retries": lambda effect: "" if effect.retries is None else str(effect.retries),
-    "on failure": lambda effect: effect.on_failure,
+    **{column.header: column.cell for column in EFFECT_COLUMNS},
 }
 
 

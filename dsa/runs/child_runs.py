@@ -18,7 +18,7 @@ import attrs
 
 from dsa.data_use import SPECIFICATION
 from dsa.edge.document_files import read_text, shipped_documents
-from dsa.errors import BindingError, DocumentError, GenerationError, MachineError
+from dsa.errors import BindingError, DocumentError, MachineError
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import RunArchive, require_no_secret
@@ -26,7 +26,8 @@ from dsa.runs.handle import require_place
 from dsa.runs.place import PART_OF, accepted_artifacts, new_run_id, result_of
 from dsa.runs.setup import MachineDocument, Options, RunSetup, setup_of, skip_replies, takes_specification
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, render
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, render
+from dsa.runtime.generation import GenerationError, Usage
 from dsa.runtime.ledger import ArtifactEntry, Entry, Part, PartWaitsError, asking_run, place_in_part
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import RunSummary, UnknownRunError

@@ -13,7 +13,8 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.expr import Outcome
-from dsa.runtime.content import Artifact, ArtifactRepository, Usage
+from dsa.runtime.content import Artifact, ArtifactRepository
+from dsa.runtime.generation import Usage
 from dsa.runtime.ledger import VerdictEntry
 
 _DIGITS, _SHORT = 32, 12

@@ -25,7 +25,7 @@ from dsa.data_use import FEEDBACK, SPECIFICATION
 from dsa.declarations import PLACEHOLDER
 from dsa.errors import BindingError, Span
 from dsa.immutable import immutable
-from dsa.runtime.prompt_budget import HistoryCut, TokenBudget, Writable, fit_history
+from dsa.runtime.generation import HistoryCut, TokenBudget, Usage, Writable, fit_history
 from dsa.runtime.secrets import marker_names
 from dsa.text import closest
 
@@ -35,23 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 # --- values ---
-
-
-@attrs.frozen
-class Usage:
-    """The cost of one artifact. Token counts and dollars are None if the provider did not report them: nothing is guessed, and None is not 0.
-
-    `model` is the requested model, `response_model` the one that answered, "" if the provider does not name it. `retried` has the reasons of the
-    tries that failed before the answer, in order. Token counts are those of the answer, `seconds` cover all tries.
-    """
-
-    model: str
-    seconds: float
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost_usd: float | None = None
-    response_model: str = ""
-    retried: tuple[str, ...] = ()
 
 
 @attrs.frozen(field_transformer=immutable)

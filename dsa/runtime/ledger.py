@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
 
-from dsa.errors import GenerationError
 from dsa.expr import Outcome, Value
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import AsJson, line_writer, object_of, reader
 
 T = TypeVar("T")

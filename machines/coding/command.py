@@ -35,12 +35,12 @@ from dsa.cli.run_options import (
 from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
-from dsa.errors import ModelUnavailable
 from dsa.expr import Value
 from dsa.generators.model_options import LOCAL
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
+from dsa.runtime.generation import ModelUnavailable
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import Rest

@@ -15,8 +15,8 @@ import attrs
 
 from dsa.edge.event_loop import in_thread, run_function
 from dsa.edge.sandbox.command_sandbox import StopSwitch
-from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.speech import as_unicode
 from machines.coding.coding_notices import resources_and_work

@@ -13,10 +13,10 @@ from math import floor
 
 import attrs
 
-from dsa.errors import GenerationError
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options, limits_of, resumed_options
 from dsa.runtime.costs import UNITS, Meter
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.run_store import UnknownRunError

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 
 import attrs
 
-from dsa.errors import GenerationError
 from dsa.generators.model_options import run_blocking
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.composition import AllOf
@@ -28,9 +27,9 @@ from dsa.runtime.content import (
     GuardInterface,
     GuardResult,
     PromptTemplate,
-    Usage,
     render,
 )
+from dsa.runtime.generation import GenerationError, Usage
 from machines.coding.tools.command_runner import FinishedCommand
 from machines.coding.tools.file_arguments import NewFile, WriteFiles
 from machines.coding.tools.workspace_paths import TOOL_FOLDERS, WorkspaceToolError

@@ -24,10 +24,10 @@ from dsa.runtime.content import (
     Context,
     GeneratorInterface,
     PromptTemplate,
-    Usage,
     placeholders,
 )
 from dsa.runtime.event_data import as_text, guard_data, placeholder_values
+from dsa.runtime.generation import Usage
 from dsa.runtime.ledger import PERSON, ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.run import Rejection, guards_for

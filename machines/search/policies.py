@@ -24,9 +24,9 @@ from typing import Final
 import attrs
 
 from dsa.edge.event_loop import in_thread
-from dsa.errors import GenerationError
 from dsa.generators.model_options import derive_seed
 from dsa.generators.streams import StreamResult
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
 from dsa.runtime.policy.policies import (
     ACTION_CALL,

@@ -18,13 +18,14 @@ from typing import Protocol, Self
 import attrs
 
 from dsa.edge.http.model_server import SCHEMES, Retries, reason_of
-from dsa.errors import DocumentError, GenerationError, ModelUnavailable
+from dsa.errors import DocumentError
 from dsa.generators import ChatClient, ServerSettings, StreamLimits
 from dsa.generators.local_model import server_address
 from dsa.generators.model_options import derive_seed
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.substitutes import parse_script
+from dsa.runtime.generation import GenerationError, ModelUnavailable
 from machines.tool_use.records import JsonObject, parse_json, read_record
 from machines.tool_use.tool import Tool
 from machines.tool_use.transcript import ChatMessage, join_neighbours

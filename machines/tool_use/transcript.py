@@ -16,8 +16,8 @@ from typing import Any, Generic, Literal, TypeVar
 import attrs
 
 from dsa.edge.http.model_server import ServerError
-from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import WrittenJson
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policy.policies import Step, text_step

@@ -8,8 +8,8 @@ from stream_server import answered, events, lines, serving
 from stream_shapes import IDS, SHAPES, said, wanted
 
 from dsa.edge.http.model_server import ServerError
-from dsa.errors import GenerationError
 from dsa.generators import ChatClient
+from dsa.runtime.generation import GenerationError
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

@@ -45,7 +45,7 @@ def require_all_sound(count: int, seed: int) -> None:
 
 
 def test_any_text_is_read_and_laid_out():
-    require_all_sound(400, seed=2026)
+    require_all_sound(200, seed=2026)
 
 
 @pytest.mark.full

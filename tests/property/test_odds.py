@@ -12,9 +12,10 @@ from odds_documents import chain, closed_form
 
 from dsa.checks.mutation import row_mutants
 from dsa.checks.odds.chain_solver import DecisionChain
-from dsa.checks.odds.retry_target import NoLimitError, limit, varied_parameter
+from dsa.checks.odds.retry_target import limit, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
 from dsa.declarations import OUTSIDE
+from dsa.errors import UndecidedError
 from dsa.expr import OUTCOMES
 from dsa.machine import read_guards
 from dsa.semantics import Occurrence, Taken, start, step
@@ -144,7 +145,7 @@ def test_no_value_gives_more_than_the_ceiling(base):
         asked = question(mutant.machine, passes=passes, fatals={guard.name: [0.1] for guard in base.guards})
         try:
             at_infinity = limit(asked.system, varied_parameter(base).parameters, asked.success)
-        except NoLimitError:
+        except UndecidedError:
             continue
         if not at_infinity.is_ceiling or asked.chain().is_chosen:
             continue

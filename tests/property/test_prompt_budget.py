@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.errors import PromptTooLong
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
-from dsa.runtime.prompt_budget import TokenBudget, bytes_of
+from dsa.runtime.generation import PromptTooLong, TokenBudget, bytes_of
 
 WORDS = st.text("ab {}\né☃", max_size=60)
 #: Counters that differ: bytes, words, characters in pairs (which joins what stands next to each other), and one with a fixed cost.

@@ -16,6 +16,8 @@ from dsa.targets.statechart import StatechartRun
 from dsa.testing.strategies import configurations, machines, occurrences
 
 SHIPPED, ALL = shipped_machines(), all_machines()
+#: These have so many verdicts at once that an occurrence takes milliseconds, and all of them half a minute.
+LARGE_HERE = ("chat", "coding")
 
 
 def answer(take, *arguments):
@@ -48,7 +50,7 @@ def lockstep(data, machine):
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@settings(SLOW, max_examples=60)
+@settings(SLOW, max_examples=40)
 @given(st.data())
 def test_random_machines_agree(data):
     lockstep(data, data.draw(machines(claims=False)))
@@ -88,17 +90,14 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_machine_agrees_on_random_walks(name):
-    assert walk(SHIPPED[name], seed=1, count=2_000) > 500
+    count = 400 if name in LARGE_HERE else 2_000
+    assert walk(SHIPPED[name], seed=1, count=count) > count // 4
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_machine_agrees_on_100_000_random_occurrences(name):
     assert walk(SHIPPED[name], seed=2, count=100_000) > 25_000
-
-
-#: These have so many verdicts at once that it takes half a minute each.
-LARGE_HERE = ("chat", "coding")
 
 
 @pytest.mark.parametrize(

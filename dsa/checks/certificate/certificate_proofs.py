@@ -22,7 +22,7 @@ import attrs
 from dsa.checks.search.state_graph import components
 from dsa.compiled_step import CompiledStep, Move, compiled_step
 from dsa.declarations import OUTSIDE
-from dsa.errors import ParameterError
+from dsa.errors import ParameterError, UndecidedError
 from dsa.expr import EnumDomain, Interval, RangeDomain, Value, show_value
 from dsa.kernel import REST, Claim, Polynomial, terms
 from dsa.machine import DropTimer, Machine, Precedence, duration_ms
@@ -39,10 +39,6 @@ _MOST_PATHS, _MOST_FAILING = 4_000, 500
 _Z3_MS = 20_000
 
 
-class NoProofError(Exception):
-    """Raised when a claim is not certified; the message says why."""
-
-
 class Prover:
     """Proves claims about one machine, whose kernel names of locations are `locations`; remembers the answers of z3."""
 
@@ -50,15 +46,15 @@ class Prover:
         self._text, self._locations, self._solver = text, locations, Solver()
 
     def prove_claim(self, claim: dict[str, Any]) -> dict[str, Any]:
-        """Return the claim with its proofs, having tried it on the kernel. Raises NoProofError."""
+        """Return the claim with its proofs, having tried it on the kernel. Raises UndecidedError."""
         full_claim = {**claim, "lemmas": dict(claim.get("lemmas", {})), "proofs": []}
         try:
             recorder = _ProofRecorder(self._text, full_claim, self._locations, self._solver)
             recorder.explore()
             full_claim["proofs"] = recorder.proofs_found
             Claim(self._text, full_claim).explore()
-        except (NoProofError, ValueError, AssertionError, KeyError) as why:
-            raise NoProofError(
+        except (UndecidedError, ValueError, AssertionError, KeyError) as why:
+            raise UndecidedError(
                 f"it is proved by z3 alone; nothing was found that the kernel accepts as evidence ({why})"
             ) from why
         return full_claim
@@ -87,12 +83,12 @@ class _ProofRecorder(Claim):
         failures = list(self._failing_paths(use, assumptions, names, action, *arguments))
         if failures:
             if len(failures) > _MOST_FAILING:
-                raise NoProofError(f"more than {_MOST_FAILING} paths to show impossible")
+                raise UndecidedError(f"more than {_MOST_FAILING} paths to show impossible")
             core_indices = set()
             for why, facts in failures:
                 core = self._solver.core(facts, assumptions, names, self.value)
                 if core is None:
-                    raise NoProofError(why)
+                    raise UndecidedError(why)
                 core_indices |= core
             use = sorted(core_indices)
             failures = list(self._failing_paths(use, assumptions, names, action, *arguments))
@@ -112,13 +108,13 @@ class _ProofRecorder(Claim):
 
 
 def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tuple[str | None, list[Any]]]:
-    """Run an action on every path; yield why it fails there, or None, and the facts. Raises NoProofError beyond `most` paths."""
+    """Run an action on every path; yield why it fails there, or None, and the facts. Raises UndecidedError beyond `most` paths."""
     todo: list[list[bool]] = [[]]
     count = 0
     while todo:
         count += 1
         if count > most:
-            raise NoProofError(f"more than {most} paths")
+            raise UndecidedError(f"more than {most} paths")
         facts: list[Any] = []
         Polynomial.path = facts, todo.pop(), todo  # type: ignore[attr-defined]  # the kernel is not typed
         failure = None
@@ -181,7 +177,7 @@ class Solver:
             if combination is not None:
                 self._multipliers[key] = combination
                 return combination
-        raise NoProofError(f"no multipliers: {why}")
+        raise UndecidedError(f"no multipliers: {why}")
 
     def _combination(self, facts: Sequence[Any], columns: Sequence[tuple[int, ...]]) -> list[list[int]] | None:
         z3 = self._z3
@@ -252,24 +248,24 @@ class KernelStep:
 
 
 def explore_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return the claim with all that the kernel asks for, having tried it. Raises NoProofError, also beyond `most` configurations."""
+    """Return the claim with all that the kernel asks for, having tried it. Raises UndecidedError, also beyond `most` configurations."""
     full_claim = claim | {"proofs": []}
     try:
         if "possible" in claim["form"] or "leads to" in claim["form"] or claim["form"] == REST:
             full_claim["ranks"] = _GraphKernel(text, full_claim, most).ranks_found()
         _BoundedKernel(text, full_claim, most).explore()
     except (ValueError, AssertionError, KeyError, IndexError) as why:
-        raise NoProofError(f"the kernel refuses it: {why}") from why
+        raise UndecidedError(f"the kernel refuses it: {why}") from why
     return full_claim
 
 
 def guard_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return the claim that Definition 4 is kept, having let the kernel check every row. Raises NoProofError, also beyond `most` locations."""
+    """Return the claim that Definition 4 is kept, having let the kernel check every row. Raises UndecidedError, also beyond `most` locations."""
     full_claim = claim | {"proofs": []}
     try:
         _GuardKernel(text, full_claim, most).explore()
     except AssertionError as why:
-        raise NoProofError(f"the kernel refuses it: {why}") from why
+        raise UndecidedError(f"the kernel refuses it: {why}") from why
     return full_claim
 
 
@@ -283,7 +279,7 @@ class _BoundedKernel(Claim):
     def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, FBT001  (the kernel's, here and below)
         super().arrive(node, may)
         if len(self.nodes) > self._most:
-            raise NoProofError(f"it has more than {self._most} configurations")
+            raise UndecidedError(f"it has more than {self._most} configurations")
 
 
 class _GuardKernel(_BoundedKernel):
@@ -408,7 +404,7 @@ class SealedValue:
 
 
 def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) -> None:
-    """Raise NoProofError where there are more cases than `most`."""
+    """Raise UndecidedError where there are more cases than `most`."""
     sizes = {variable.name: _size(machine, variable.name) for variable in machine.variables}
     count = sum(
         prod(sizes.get(name, 2) for name in names)
@@ -417,7 +413,7 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
         for leaf, *_, rows, names in claim.cases()
     )
     if count > most:
-        raise NoProofError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
+        raise UndecidedError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
 
 
 def _orders(machine: Machine, leaf: str) -> int:
@@ -431,7 +427,7 @@ def _size(machine: Machine, name: str) -> int:
     if not isinstance(values, Interval):
         return len(values.values)
     if values.high is None:
-        raise NoProofError(f"{name} has no greatest value")
+        raise UndecidedError(f"{name} has no greatest value")
     return values.high - values.low + 1
 
 
@@ -440,7 +436,7 @@ def require_same_steps(machine: Machine, claim: Claim, most: int = MOST_CASES) -
     here = machine.at(_values(machine, claim.at or {}))
     try:
         require_few_cases(here, claim, most)
-    except NoProofError as why:
+    except UndecidedError as why:
         raise AssertionError(str(why)) from None
     _StepComparison(here, claim).run()
 

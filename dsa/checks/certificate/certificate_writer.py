@@ -11,18 +11,13 @@ from typing import Any
 import attrs
 
 from dsa import declarations, kernel
-from dsa.checks.certificate.certificate_proofs import (
-    NoProofError,
-    Prover,
-    explore_claim,
-    guard_claim,
-    require_few_cases,
-)
+from dsa.checks.certificate.certificate_proofs import Prover, explore_claim, guard_claim, require_few_cases
 from dsa.checks.observers import COUNT, HISTORY, NOW, OBLIGATION, OPEN
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, Lemma, RankEvidence
 from dsa.checks.proof.prover import Proof, ProofReport
 from dsa.checks.report import CheckReport
 from dsa.declarations import Effect, Event
+from dsa.errors import UndecidedError
 from dsa.expr import Expr, Leaf, Name, Value, negation, show_value, substitute, unparse
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE
 from dsa.machine import Machine, minima
@@ -95,7 +90,7 @@ class Certifier:
         """Return whether the kernel can explore everything at values of all parameters, and finds no fault there."""
         try:
             explore_claim(self._text, {"form": FAULTLESS, "parts": [], "at": self._at(values)}, MOST_CONFIGURATIONS)
-        except NoProofError:
+        except UndecidedError:
             return False
         return True
 
@@ -155,7 +150,7 @@ class Certifier:
             return False
         try:
             self._claims.append(write(claim))
-        except NoProofError as why:
+        except UndecidedError as why:
             self.leave_out(text, f"at {show_values(values.items())}, {why}" if values else str(why))
             return False
         return True

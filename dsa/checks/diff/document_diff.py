@@ -14,6 +14,7 @@ from typing import Literal
 import attrs
 
 from dsa.declarations import (
+    EFFECT_COLUMNS,
     STAY,
     Assign,
     Effect,
@@ -24,7 +25,6 @@ from dsa.declarations import (
     StepRow,
     Transition,
     show,
-    show_duration,
 )
 from dsa.errors import Span
 from dsa.expr import (
@@ -226,14 +226,7 @@ def _effects(machine: Machine, effect_names: set[str]) -> _Declarations:
 
 
 def _policy(effect: Effect | None) -> dict[str, str]:
-    if effect is None:
-        return _policy(Effect(""))
-    return {
-        "kind": effect.kind,
-        "in doubt": effect.in_doubt,
-        "time limit": "" if effect.time_limit_ms is None else show_duration(effect.time_limit_ms),
-        "retries": "" if effect.retries is None else str(effect.retries),
-    }
+    return {column.header: column.cell(effect or Effect("")) for column in EFFECT_COLUMNS}
 
 
 def _generators(machine: Machine) -> _Declarations:

@@ -20,7 +20,7 @@ import attrs
 from dsa.checks.search.engine import SearchLimits
 from dsa.compiled_step import compiled_step
 from dsa.declarations import OUTSIDE, Variable
-from dsa.errors import OccurrenceError
+from dsa.errors import OccurrenceError, UndecidedError
 from dsa.expr import OUTCOMES, BooleanDomain, EnumDomain, Outcome, Value, show_value
 from dsa.machine import ArmTimer, Machine, Precedence, read_guards, spelled_like, timers_after, timers_before
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, start
@@ -32,10 +32,6 @@ Timers = frozenset[tuple[str, str]]
 Place = TypeVar("Place")
 #: The place before each place, and the occurrence between them; None where the search began.
 Predecessors = dict[Place, tuple[Place, Occurrence] | None]
-
-
-class TooManyVerdictsError(Exception):
-    """Raised where an event has more combinations of verdicts than are tried; the message names the event."""
 
 
 @attrs.frozen
@@ -79,7 +75,7 @@ class Moves:
             yield (timer, source), Input(has_rows=True, guards=guards, must_be_taken=True)
 
     def ways(self, key: Key, guards: tuple[str, ...]) -> tuple[Occurrence, ...]:
-        """Return an event with each combination of what the guards can say. Raises TooManyVerdictsError."""
+        """Return an event with each combination of what the guards can say. Raises UndecidedError."""
         if (key, guards) not in self._ways:
             choices = [self.machine.guard_named[guard].outcomes for guard in guards]
             self._ways[key, guards] = tuple(occurrences(key, guards, choices))
@@ -103,10 +99,10 @@ class Moves:
 
 
 def occurrences(key: Key, guards: tuple[str, ...], choices: list[tuple[Outcome, ...]]) -> Iterator[Occurrence]:
-    """Yield an event with each combination of verdicts. Raises TooManyVerdictsError."""
+    """Yield an event with each combination of verdicts. Raises UndecidedError."""
     event, source = key
     if prod(map(len, choices)) > MAX_COMBINATIONS:
-        raise TooManyVerdictsError(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
+        raise UndecidedError(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
     for outcomes in product(*choices):
         yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source)
 
@@ -235,7 +231,7 @@ class Pair:
     # -- what may come there ------------------------------------------------------------------------------------
 
     def plan(self, here: ConfigurationPair) -> InputPlan:
-        """Return what may come where both are alike. Raises TooManyVerdictsError."""
+        """Return what may come where both are alike. Raises UndecidedError."""
         place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
         if place not in self._plans:
             mine, theirs = self.old.inputs(here[0]), self.new.inputs(here[1])
@@ -364,7 +360,7 @@ def compare(pair: Pair, here: ConfigurationPair, limits: SearchLimits) -> Compar
     search = _PairSearch(pair, here)
     try:
         return search.run(limits)
-    except TooManyVerdictsError as fault:
+    except UndecidedError as fault:
         return Comparison("UNKNOWN", len(search.order), limit=str(fault))
 
 
@@ -522,7 +518,7 @@ class _Troubles:
                 return
             try:
                 yield from self._at(here, order)
-            except TooManyVerdictsError as fault:
+            except UndecidedError as fault:
                 self.limit = str(fault)
                 return
 

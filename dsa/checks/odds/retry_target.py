@@ -16,6 +16,7 @@ from dsa.checks.odds.chain_solver import number_text
 from dsa.checks.odds.markov_chain import ChainTooLargeError
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
+from dsa.errors import UndecidedError
 from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negation, substitute
 from dsa.machine import Machine
 from dsa.system import GuardedCommand, System, in_domain
@@ -36,12 +37,8 @@ class UnboundedSystem:
     is_ceiling: bool
 
 
-class NoLimitError(Exception):
-    """Raised when the limit of a system cannot be computed this way; the message says why."""
-
-
 def limit(system: System, parameters: Iterable[str], success: Iterable[str]) -> UnboundedSystem:
-    """Return the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
+    """Return the system at infinity. Raises UndecidedError when the parameters are more than bounds in comparisons."""
     growing_names = frozenset(parameters)
     decide = _Decision(growing_names, system.machine.constants)
     plain = _plain(system, decide)
@@ -57,7 +54,7 @@ def limit(system: System, parameters: Iterable[str], success: Iterable[str]) -> 
     variables = tuple(v for v in system.variables if v.name in read_variables)
     for variable in variables:
         if decide.grows_with(variable):
-            raise NoLimitError(f"variable {variable.name} depends on {decide}")
+            raise UndecidedError(f"variable {variable.name} depends on {decide}")
     reduced_commands = tuple(
         attrs.evolve(command, updates=_updates_of(command, read_variables)) for command in commands
     )
@@ -86,15 +83,15 @@ def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
 
 
 def _require_finite(system: System, plain: Sequence[GuardedCommand], decide: "_Decision") -> None:
-    """Raise NoLimitError when a variable grows that may be compared with what grows, or that has a domain which does not."""
+    """Raise UndecidedError when a variable grows that may be compared with what grows, or that has a domain which does not."""
     read = _read_variables(plain)
     for variable in system.variables:
         if decide.grows(variable.initial) and (variable.name in read or not decide.grows_with(variable)):
-            raise NoLimitError(f"variable {variable.name} depends on {decide}")
+            raise UndecidedError(f"variable {variable.name} depends on {decide}")
     for command in plain:
         for name, value in command.updates:
             if name in read and decide.grows(value):
-                raise NoLimitError(f"variable {name} is set from {decide}")
+                raise UndecidedError(f"variable {name} is set from {decide}")
 
 
 def _without(machine: Machine, read_variables: frozenset[str]) -> Machine:
@@ -157,16 +154,16 @@ class _Decision:
                 return self._decide_comparison(node)
             case _:
                 if self.grows(node):
-                    raise NoLimitError(f"{self} is read other than in a comparison")
+                    raise UndecidedError(f"{self} is read other than in a comparison")
                 return node
 
     def grows_with(self, variable: Variable) -> bool:
-        """Return whether a variable's domain grows; NoLimitError when it shrinks."""
+        """Return whether a variable's domain grows; UndecidedError when it shrinks."""
         if not isinstance(variable.domain, expr.RangeDomain):
             return False
         low, high = self._slope(variable.domain.low), self._slope(variable.domain.high or constant(0))
         if low > 0 or high < 0:
-            raise NoLimitError(f"the domain of {variable.name} shrinks as {self} grows")
+            raise UndecidedError(f"the domain of {variable.name} shrinks as {self} grows")
         return low < 0 or high > 0
 
     def falls(self, node: expr.Expr) -> bool:
@@ -182,17 +179,17 @@ class _Decision:
         if not self.grows(whole):
             return whole
         if len(whole.rest) != 1:
-            raise NoLimitError(f"{self} is read in a chain of comparisons")
+            raise UndecidedError(f"{self} is read in a chain of comparisons")
         ((sign, right),) = whole.rest
         slope = self._slope(whole.first) - self._slope(right)
         if slope == 0:  # the two sides grow alike: what is between them does not depend on it
             return substitute(whole, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
-            raise NoLimitError(f"{self} is compared for equality")
+            raise UndecidedError(f"{self} is compared for equality")
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
 
     def _slope(self, node: expr.Expr) -> int:
-        """Return how much an expression grows with what grows; NoLimitError when that is not a constant."""
+        """Return how much an expression grows with what grows; UndecidedError when that is not a constant."""
         match node:
             case expr.Name(name):
                 return int(name in self._growing_names)
@@ -220,7 +217,7 @@ class _Decision:
 
         value = substitute(whole, leaf)
         if not isinstance(value, expr.Integer):
-            raise NoLimitError(f"{self} is multiplied by something that is not a constant")
+            raise UndecidedError(f"{self} is multiplied by something that is not a constant")
         return value.value
 
 
@@ -337,7 +334,7 @@ class _TargetSearch:
             return self._result("reached", value=value)
         try:
             at_infinity = limit(self._question.system, self._what.parameters, self._question.success)
-        except NoLimitError as why:
+        except UndecidedError as why:
             return self._one_by_one(None, f"what success tends to is not known: {why}")
         chain = attrs.evolve(self._question, system=at_infinity.system).chain()
         if not chain.complete:

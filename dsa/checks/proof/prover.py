@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.checks.observers import NotDecidedError, Observer, WatchedCondition, observer_of
+from dsa.checks.observers import Observer, WatchedCondition, observer_of
 from dsa.checks.proof.conclusion import Gap, ProofResult, in_words, unknown
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, RankEvidence
 from dsa.checks.proof.liveness import ObligationProof, ReachabilityProof, comes_to_rest, from_outside
@@ -21,6 +21,7 @@ from dsa.checks.report import relied_on, text_of
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.table_faults import definition4
 from dsa.declarations import EverywherePossible, ExpectedCount, Form, LeadsTo, Possible, Probability, Property
+from dsa.errors import UndecidedError
 from dsa.expr import FALSE, Value, any_of, negation, unparse
 from dsa.machine import Machine
 from dsa.system import System, SystemFault, in_domain, start_values
@@ -305,7 +306,7 @@ class _Prover:
                     return unknown(_ODDS)
                 case _:
                     result = self._safe(observer_of(self._session.system, form), form)
-        except NotDecidedError as why:
+        except UndecidedError as why:
             result = unknown(str(why))
         if isinstance(result, SightHit):
             values = dict(zip(self._session.sampler.parameters, result.sample.parameters, strict=True))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ctypes import CDLL, c_int, c_uint64, c_void_p
 
 from dsa.checks.search.engine import Layer, RuleStep, SearchLimits, SearchPlan, SearchResult, plan
+from dsa.errors import UndecidedError
 from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Negate, Not, Or, names
 from dsa.ground_system import Field, Ground, GroundWatch
 
@@ -26,16 +27,12 @@ _HIGHEST = 2**63 - 1
 _Look = tuple[int, Expr]
 
 
-class TooWideError(Exception):
-    """Raised when some number may need more than 64 bits: the compiled engine cannot search this machine."""
-
-
 def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> str:
-    """Write the program; with `bitmap`, what is known is a bit for each number, else it is in a hash table. Raises TooWideError."""
+    """Write the program; with `bitmap`, what is known is a bit for each number, else it is in a hash table. Raises UndecidedError."""
     search_plan = plan(ground)
     numbers = numbers_to_remember(ground, search_plan)
     if numbers > _HIGHEST:
-        raise TooWideError(f"{numbers} configurations do not have numbers of 64 bits")
+        raise UndecidedError(f"{numbers} configurations do not have numbers of 64 bits")
     head = {
         "BITMAP": int(bitmap),
         "DATA": "uint32_t" if ground.volume <= NARROW else "uint64_t",
@@ -160,10 +157,10 @@ class _CWriter:
         raise AssertionError(f"{expr} is not ground")
 
     def _range(self, expr: Expr) -> tuple[int, int]:
-        """Return bounds of a number; raises TooWideError when they are too wide."""
+        """Return bounds of a number; raises UndecidedError when they are too wide."""
         low, high = self._bounds(expr)
         if low < -_HIGHEST or high > _HIGHEST:
-            raise TooWideError(f"a value between {low} and {high} may leave 64 bits")
+            raise UndecidedError(f"a value between {low} and {high} may leave 64 bits")
         return low, high
 
     def _bounds(self, expr: Expr) -> tuple[int, int]:
@@ -450,7 +447,7 @@ def fits(ground: Ground, watches: Sequence[GroundWatch] = ()) -> bool:
         return False
     try:
         source(ground, watches, bitmap=True)
-    except TooWideError:
+    except UndecidedError:
         return False
     return True
 
@@ -462,7 +459,7 @@ def search(
     compile_c: Compile,
     memory_bytes: int = MEMORY_BYTES,
 ) -> SearchResult:
-    """Search everything that can happen. Raises TooWideError, MemoryError, and what `compile_c` raises."""
+    """Search everything that can happen. Raises UndecidedError, MemoryError, and what `compile_c` raises."""
     layers_bytes = memory_bytes // 5
     bitmap = numbers_to_remember(ground, plan(ground)) // 8 <= memory_bytes // 10 * 7
     library = _declare(compile_c(source(ground, watches, bitmap=bitmap)))

@@ -33,7 +33,7 @@ from git.db import GitCmdObjectDB
 from gitdb import IStream
 
 from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord
-from dsa.runtime.content import Usage
+from dsa.runtime.generation import Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry, VerdictLabel
 
 _TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls

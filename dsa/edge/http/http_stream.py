@@ -31,7 +31,7 @@ from dsa.edge.http.model_server import (
     refusal_within,
     said_to_wait_s,
 )
-from dsa.errors import GenerationError, ModelUnavailable
+from dsa.runtime.generation import GenerationError, ModelUnavailable
 from dsa.runtime.json_text import request_text
 
 if TYPE_CHECKING:

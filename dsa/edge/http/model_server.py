@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 import attrs
 
 from dsa.edge.processes import environment_secrets
-from dsa.errors import GenerationError
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.secrets import is_secret_name
 
 #: What a model's name begins with when it is an address.

@@ -340,11 +340,13 @@ class StreamReconciler:
         """Take the next chunk; return the text that can be shown now. Raises TypeError for a value that cannot be a chunk."""
         if type(chunk) is dict:
             return self._feed(chunk)
-        try:
-            return "".join([self._feed(part) for part in _objects_of(chunk)])
-        except _BadChunkError as error:
-            self._state.fail(StreamError("bad_chunk", str(error)))
-            return ""
+        texts = []
+        for part in _objects_of(chunk):
+            if isinstance(part, StreamError):
+                self._state.fail(part)
+                return ""
+            texts.append(self._feed(part))
+        return "".join(texts)
 
     def fail(self, code: str, message: str) -> None:
         """Record that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
@@ -474,12 +476,11 @@ def _error_of(chunk: Mapping[str, Any]) -> StreamError:
 _SILENT = (":", "event:", "id:", "retry:")
 
 
-class _BadChunkError(ValueError):
-    """Raised for a chunk that is not a JSON object; TypeError for a value that cannot be one."""
+def _objects_of(chunk: object) -> Iterator[dict[str, Any] | StreamError]:
+    """Yield the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one.
 
-
-def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one."""
+    The last is an error for a line that is not a JSON object. Raises TypeError for a value that cannot be a chunk.
+    """
     if isinstance(chunk, Mapping):
         yield dict(chunk)
     elif isinstance(chunk, str | bytes | bytearray):
@@ -491,7 +492,7 @@ def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
         raise TypeError(f"a chunk is a mapping, JSON text, or has model_dump(); not {type(chunk).__name__}")
 
 
-def _objects_of_text(text: str) -> Iterator[dict[str, Any]]:
+def _objects_of_text(text: str) -> Iterator[dict[str, Any] | StreamError]:
     if text.lstrip().startswith("{"):
         try:
             yield json.loads(text)
@@ -505,14 +506,16 @@ def _objects_of_text(text: str) -> Iterator[dict[str, Any]]:
             yield from _objects_of_line(content.removeprefix("data:").strip())
 
 
-def _objects_of_line(text: str) -> Iterator[dict[str, Any]]:
+def _objects_of_line(text: str) -> Iterator[dict[str, Any] | StreamError]:
     if text in {"", "[DONE]"}:
         return
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _BadChunkError(f"a piece of the stream is not valid JSON: {text[:80]!r}") from error
+    except (ValueError, RecursionError):
+        yield StreamError("bad_chunk", f"a piece of the stream is not valid JSON: {text[:80]!r}")
+        return
     for part in value if isinstance(value, list) else [value]:  # Gemini sends errors in a list
         if not isinstance(part, dict):
-            raise _BadChunkError(f"a piece of the stream is not a JSON object: {text[:80]!r}")
+            yield StreamError("bad_chunk", f"a piece of the stream is not a JSON object: {text[:80]!r}")
+            return
         yield part

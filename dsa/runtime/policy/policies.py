@@ -19,11 +19,11 @@ from typing import Any, Protocol, TypeVar, cast
 import attrs
 
 from dsa.declarations import Reference
-from dsa.errors import GenerationError
 from dsa.expr import Outcome
 from dsa.immutable import immutable
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import (
     PLAIN,
     canonical_value,

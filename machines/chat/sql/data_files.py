@@ -224,11 +224,10 @@ def _build(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
                     return message
                 if isinstance(message, LoadFault):
                     raise LoadError(*message.fault)
+                if isinstance(message, _LimitReached):
+                    why = f"{message.text}. Nothing was loaded: leave the file out, or {message.instead}"
+                    raise LoadError(_shorten(place), why)
                 place = " ".join(filter(None, message.at))
-        except _LimitError as limit:
-            raise LoadError(
-                _shorten(place), f"{limit}. Nothing was loaded: leave the file out, or {limit.instead}"
-            ) from None
         finally:
             process.kill()
             code = process.wait()
@@ -247,25 +246,27 @@ def _shorten(place: str) -> str:
     return place if len(place) <= _LONGEST_PLACE else f"{place[:_LONGEST_PLACE]}\N{HORIZONTAL ELLIPSIS}"
 
 
-class _LimitError(Exception):
-    """Raised at a limit; `instead` says how to set a higher one."""
+@attrs.frozen
+class _LimitReached:
+    """A limit that ended the load; `instead` says how to set a higher one."""
 
-    def __init__(self, text: str, instead: str) -> None:
-        self.instead = instead
-        super().__init__(text)
+    text: str
+    instead: str
 
 
-def _messages(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgress | LoadFault | Build]:
-    """Yield the messages of the process until it ends. Raises _LimitError."""
+def _messages(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgress | LoadFault | Build | _LimitReached]:
+    """Yield the messages of the process until it ends, or until a limit, which is then the last."""
     poll, deadline, rest = select.poll(), time.monotonic() + limits.seconds, b""
     poll.register(file, select.POLLIN)
     while True:
         if time.monotonic() >= deadline:
             text = f"takes longer to load than {limits.seconds:g} s, the limit"
-            raise _LimitError(text, f"set {SECONDS_VARIABLE} to more seconds")
+            yield _LimitReached(text, f"set {SECONDS_VARIABLE} to more seconds")
+            return
         if _size_bytes(work) > limits.gigabytes * 10**9:
             text = f"takes more disk space to load than {limits.gigabytes:g} GB, the limit"
-            raise _LimitError(text, f"set {GIGABYTES_VARIABLE} to more gigabytes")
+            yield _LimitReached(text, f"set {GIGABYTES_VARIABLE} to more gigabytes")
+            return
         if not poll.poll(_LOOK_AGAIN_S * 1000):
             continue
         piece = os.read(file, _PIECE_BYTES)

@@ -90,7 +90,7 @@ def _rule(line: bytes) -> IgnoreRule | None:
         return None
     try:
         parts = list(_parts(line.removeprefix(b"/")))
-    except _Meaningless:
+    except ValueError:  # it can match nothing
         return None
     if by_name:
         parts = [part or _ANY for part in parts]
@@ -124,12 +124,8 @@ def _match(patterns: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) 
     return all(part is None for part in patterns[at:])
 
 
-class _Meaningless(Exception):  # noqa: N818  # not an error
-    """Raised for a pattern that can match nothing."""
-
-
 def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
-    """Yield the pattern of each part of a path."""
+    """Yield the pattern of each part of a path. Raises ValueError for a pattern that can match nothing."""
     pieces: list[bytes] = []
     for piece in _pieces(pattern):
         if piece == b"/":
@@ -150,7 +146,7 @@ def _pieces(pattern: bytes) -> Iterator[bytes]:
             byte = pattern[at : at + 1]
             at += 1
             if not byte:
-                raise _Meaningless
+                raise ValueError("the pattern can match nothing")
             yield byte if byte == b"/" else re.escape(byte)
         elif byte == b"[":
             expression, at = _class(pattern, at)
@@ -170,7 +166,7 @@ def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
         name = re.compile(rb"\[:([a-z]*):\]").match(pattern, at)
         if name is not None:
             if name[1] not in _CLASSES:
-                raise _Meaningless
+                raise ValueError("the pattern can match nothing")
             members, at, last = members + _CLASSES[name[1]], name.end(), None
         elif pattern[at : at + 1] == b"-" and last is not None and pattern[at + 1 : at + 2] not in (b"]", b""):
             end, at = _literal(pattern, at + 1)
@@ -187,7 +183,7 @@ def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
 def _literal(pattern: bytes, at: int) -> tuple[bytes, int]:
     at += pattern[at : at + 1] == b"\\"
     if not pattern[at : at + 1]:
-        raise _Meaningless
+        raise ValueError("the pattern can match nothing")
     return pattern[at : at + 1], at + 1
 
 

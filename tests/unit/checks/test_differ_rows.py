@@ -47,10 +47,10 @@ Prose.
 | llm       | local | a = 1   |
 
 ## Effects
-| effect | kind | in doubt | time limit | retries |
-| ------ | ---- | -------- | ---------- | ------- |
-| work   |      | retry    | 30s        | 1       |
-| log    |      |          |            |         |
+| effect | kind | in doubt | time limit | retries | on failure |
+| ------ | ---- | -------- | ---------- | ------- | ---------- |
+| work   |      | retry    | 30s        | 1       |            |
+| log    |      |          |            |         | stop       |
 
 ## States
 | state  | kind    |
@@ -214,6 +214,7 @@ def test_where_it_begins():
 @pytest.mark.parametrize(("edit", "what", "name", "details"), [
     (("| cases | k = 2   | 0.5  |", "| syntax | k = 3   | 0.9  |"), "guard", "g", [("is", "cases", "syntax"), ("options", "k = 2", "k = 3"), ("pass", "0.5", "0.9")]),
     (("| retry    | 30s        | 1 ", "| ask      | 1m         |   "), "effect", "work", [("in doubt", "retry", "ask"), ("time limit", "30s", "1m"), ("retries", "1", "")]),
+    (("| log    |      |          |            |         | stop", "| log    |      |          |            |         |     "), "effect", "log", [("on failure", "stop", "")]),
     (("| a = 1   |", "| a = 2   |"), "generator", "llm", [("options", "a = 1", "a = 2")]),
     (("| add(2, 3) | 5  ", "| add(2, 3) | 6  "), "cases", "g", [("", "add(2, 3) = 5", "add(2, 3) = 6")]),
     (("Do it.", "Do it well."), "prompt", "work", [("task", "Do it.", "Do it well.")]),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.processes import NoProgramError, run_program
+from dsa.edge.processes import run_program
+from dsa.errors import DsaError
 
 
 def python(source, given=b"", *, timeout_s=20.0, most_bytes=1_000_000):
@@ -60,5 +61,5 @@ def test_a_time_limit_ends_it_with_all_that_it_started(source):
 
 @pytest.mark.parametrize("command", [["no-such-program"], ["/"], ["a\0b"]], ids=["missing", "folder", "null"])
 def test_what_cannot_be_started_is_named(command):
-    with pytest.raises(NoProgramError, match="cannot be started: "):
+    with pytest.raises(DsaError, match="cannot be started: "):
         run_program(command, b"", timeout_s=1.0, most_bytes=1)

@@ -9,10 +9,10 @@ from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.edge.http.http_stream import StreamLimits
 from dsa.edge.http.model_server import ServerError
-from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.compatible_server import ServerSettings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+from dsa.runtime.generation import GenerationError, PromptTooLong
 from dsa.text import is_unicode
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")

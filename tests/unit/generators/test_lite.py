@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 from each_row import each_row
 
-from dsa.errors import GenerationError
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+from dsa.runtime.generation import GenerationError
 
 pytest.importorskip("litellm", reason="the extra `llm` is not installed")
 

@@ -11,10 +11,10 @@ from stream_shapes import chunk
 from wire_formats import ANTHROPIC, COMPLETION_TOKENS, FORMATS, OLLAMA, OPENAI, PROMPT_TOKENS
 
 from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
-from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import provider, provider_errors
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+from dsa.runtime.generation import GenerationError, PromptTooLong
 
 litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
 

@@ -7,9 +7,9 @@ import pytest
 from stream_server import DROP, RESET, answered, refusing, serving
 from wire_formats import COMPLETION_TOKENS, FORMATS, OPENAI, PROMPT_TOKENS
 
-from dsa.errors import GenerationError
 from dsa.generators.provider import LiteLLMGenerator, forget_clients_of_ended_loops
 from dsa.runtime.content import AmbientEnvironment, Context
+from dsa.runtime.generation import GenerationError
 
 litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
 

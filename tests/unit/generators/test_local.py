@@ -3,11 +3,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dsa.errors import GenerationError, ModelUnavailable, PromptTooLong
 from dsa.generators.local_model import LocalGenerator, count_tokens, find_signature, model_path
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+from dsa.runtime.generation import GenerationError, ModelUnavailable, PromptTooLong
 
 TASK = "Write a Python function `def is_even(n)` that returns True if n is even and False otherwise."
 

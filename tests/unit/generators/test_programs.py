@@ -4,10 +4,11 @@ import sys
 import pytest
 
 from dsa.declarations import Generator
-from dsa.errors import BindingError, GenerationError, ModelUnavailable
+from dsa.errors import BindingError
 from dsa.generators import Artifact, CommandGenerator, Context, FunctionGenerator, PromptTemplate, build_generator
 from dsa.lang import loads
 from dsa.runtime.content import AmbientEnvironment
+from dsa.runtime.generation import GenerationError, ModelUnavailable
 
 CONTEXT = Context(AmbientEnvironment(), "Write \u00e4dd", feedback_history=(("x", "no"),))
 

@@ -1,8 +1,9 @@
 import pytest
 
-from dsa.errors import DocumentError, GenerationError
+from dsa.errors import DocumentError
 from dsa.generators.substitutes import ScriptedGenerator, load_script, parse_script
 from dsa.runtime.content import AmbientEnvironment, Context
+from dsa.runtime.generation import GenerationError
 
 SCRIPT = """# A script
 

@@ -1,9 +1,10 @@
 import pytest
 
-from dsa.errors import BindingError, GenerationError
+from dsa.errors import BindingError
 from dsa.generators.generator_kinds import build_generator
 from dsa.guards import Artifact, GuardResult, JudgeGuard, build_guard
 from dsa.lang import loads
+from dsa.runtime.generation import GenerationError
 from dsa.testing.doubles import Texts
 
 TEXT = Artifact("a\n````\nAnswer PASS.\n````", step="draft")

@@ -3,9 +3,8 @@ from collections.abc import Sequence
 import pytest
 from each_row import each_row
 
-from dsa.errors import GenerationError, PromptTooLong
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
-from dsa.runtime.prompt_budget import TokenBudget, bytes_of
+from dsa.runtime.generation import GenerationError, PromptTooLong, TokenBudget, bytes_of
 
 TEMPLATE = PromptTemplate("You write Python.", "", "Write it.", "Rejected: {feedback}")
 

@@ -1,8 +1,8 @@
 import pytest
 
-from dsa.errors import GenerationError
 from dsa.runtime.content import Usage
 from dsa.runtime.costs import Meter, read_limit, totals
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallResultEntry,

@@ -6,8 +6,8 @@ from benchmarks.tasks.calls import Calls, key_of
 from benchmarks.tasks.models import Question
 from benchmarks.tasks.tasks import task_named
 
-from dsa.errors import GenerationError
 from dsa.runtime.content import Artifact, Usage
+from dsa.runtime.generation import GenerationError
 
 MACHINE = task_named("template").machine
 QUESTION = Question(MACHINE, "template", 5, "Write it.")

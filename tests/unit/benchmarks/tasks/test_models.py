@@ -3,7 +3,7 @@ import pytest
 from benchmarks.tasks.models import SHIPPED, AskedModel, ModelError, Question, read_model
 from benchmarks.tasks.tasks import task_named
 
-from dsa.errors import GenerationError
+from dsa.runtime.generation import GenerationError
 
 MACHINE = task_named("template").machine
 QUESTION = Question(MACHINE, "template", 5, "Write it.")

@@ -8,8 +8,8 @@ from benchmarks.tasks.prompts import published_prompt
 from benchmarks.tasks.tasks import task_named
 from benchmarks.tasks.trials import perform, sample_seed
 
-from dsa.errors import GenerationError
 from dsa.runtime.content import Artifact, Usage
+from dsa.runtime.generation import GenerationError
 
 WRONG, GAP, RIGHT = (
     "def factorial(n):\n    return 0",

@@ -7,9 +7,10 @@ import families
 import pytest
 
 from dsa.checks.search import c_engine
-from dsa.checks.search.c_engine import TooWideError, source
+from dsa.checks.search.c_engine import source
 from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.edge.processes import compile_library as compile_c
+from dsa.errors import UndecidedError
 from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.system import closed_system
@@ -115,7 +116,7 @@ def test_too_little_memory_to_begin_is_an_error():
 )
 def test_what_could_leave_64_bits_is_refused(grounded: Callable[[], Ground]):
     assert not c_engine.fits(grounded())
-    with pytest.raises(TooWideError, match="64 bits"):
+    with pytest.raises(UndecidedError, match="64 bits"):
         search(grounded())
 
 

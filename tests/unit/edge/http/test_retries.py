@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.edge.http.model_server import Retries, ServerError
-from dsa.errors import GenerationError
+from dsa.runtime.generation import GenerationError
 
 GONE = GenerationError("it is gone", "unreachable")
 

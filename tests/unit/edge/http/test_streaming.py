@@ -8,7 +8,7 @@ from stream_shapes import chunk, finished
 
 from dsa.edge.http.http_stream import ModelServer, StreamLimits
 from dsa.edge.http.model_server import read_endpoint
-from dsa.errors import GenerationError
+from dsa.runtime.generation import GenerationError
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

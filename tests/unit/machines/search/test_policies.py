@@ -15,7 +15,8 @@ from stream_server import DROP, answered, events
 from stream_server import serving as streaming
 from stream_shapes import call_chunk, chunk, entry, finished
 
-from dsa.errors import DocumentError, GenerationError
+from dsa.errors import DocumentError
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policy.invocation import answer_of, ledger_of, run
 from dsa.runtime.policy.policies import text_step

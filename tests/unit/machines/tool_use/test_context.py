@@ -9,7 +9,7 @@ from stream_server import answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
 from dsa.edge.http.model_server import reason_of
-from dsa.errors import GenerationError
+from dsa.runtime.generation import GenerationError
 from machines.tool_use.chat_model import ModelOptions, model_of
 from machines.tool_use.tool_call import Room, ToolCall
 from machines.tool_use.transcript import ChatMessage, ask_within, first_room, room_of, shorten, size_of, within

@@ -11,7 +11,7 @@ from coders import HELLO, HELLO_PLAN, acting, agent_at, hello, worked
 from stream_server import RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.errors import GenerationError, ModelUnavailable
+from dsa.runtime.generation import GenerationError, ModelUnavailable
 from machines.tool_use.chat_model import RETRY_NOTE, VARIABLE, ModelOptions, model_of, most_bytes
 from machines.tool_use.tool import Tool
 from machines.tool_use.tool_call import answer_of

@@ -1,7 +1,7 @@
-"""Prompt budgets: the part of a prompt's history that fits a number of tokens.
+"""Generation: what a call to a generator costs, why it fails, and the part of a prompt's history that fits a number of tokens.
 
-Takes a prompt that can be written with more or less of its history, and a function that counts tokens; gives the cut. The module knows no
-model. Without a tokenizer it counts bytes, which is an upper bound.
+The budget takes a prompt that can be written with more or less of its history, and a function that counts tokens; gives the cut. The module
+knows no model. Without a tokenizer it counts bytes, which is an upper bound.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import attrs
 
-from dsa.errors import PromptTooLong
+from dsa.errors import DsaError
 
 if TYPE_CHECKING:
     from dsa.runtime.content import Context
@@ -17,6 +17,56 @@ if TYPE_CHECKING:
 _MOST_NAMED = 4
 #: Up to this many attempts may be shorter than the line that says that they are left out.
 _FEW = 4
+
+# --- costs and errors ---
+
+
+@attrs.frozen
+class Usage:
+    """The cost of one artifact. Token counts and dollars are None if the provider did not report them: nothing is guessed, and None is not 0.
+
+    `model` is the requested model, `response_model` the one that answered, "" if the provider does not name it. `retried` has the reasons of the
+    tries that failed before the answer, in order. Token counts are those of the answer, `seconds` cover all tries.
+    """
+
+    model: str
+    seconds: float
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    response_model: str = ""
+    retried: tuple[str, ...] = ()
+
+
+class GenerationError(DsaError):
+    """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
+
+    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer.
+    """
+
+    def __init__(self, message: str, reason: str = "failed", usage: Usage | None = None) -> None:
+        self.reason = reason
+        self.usage = usage
+        super().__init__(message)
+
+
+class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the case
+    """Raised when a model, or the package that runs it, is not installed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="unavailable")
+
+
+class PromptTooLong(GenerationError):  # noqa: N818  # it says what is the case
+    """Raised when the parts that a prompt must have do not fit its budget. `tokens` is their number at least, `limit` the most allowed."""
+
+    def __init__(self, message: str, *, tokens: int, limit: int) -> None:
+        self.tokens = tokens
+        self.limit = limit
+        super().__init__(message, reason="prompt_too_long")
+
+
+# --- prompt budgets ---
 
 
 def bytes_of(text: str) -> int:
