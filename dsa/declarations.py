@@ -84,7 +84,7 @@ def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:
 
 def _unknown(name: str, events: Collection[str]) -> UnreadableReferenceError:
     head = name.partition(".")[0] if nearest(name, events) is None else name
-    hint = closest(head, events, "no event is declared")
+    hint = closest(head, events, "the machine declares no events")
     return UnreadableReferenceError(f"'{name}' is not an event", hint, name)
 
 

@@ -66,14 +66,14 @@ def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
     occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
-    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "already at the start"
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "true at the start"
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
     """Return at which values something is refused, and how these are reached."""
     relevant = read_by(rows) | (changed_by(rows) if witness.refusal.reason == "out_of_domain" else frozenset())
     values = show_relevant(exploration.machine, witness.configuration.values, relevant)
-    at = f" at {values}" if values else ""
+    at = f", where {values}" if values else ""
     return f"{at}; {_reach(exploration, witness.configuration)}"
 
 
@@ -83,15 +83,15 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
     state, where = witness.configuration.state, _circumstances(exploration, witness, rows)
     match witness.refusal.reason:
         case "ambiguous":
-            message = f"{show_rows(rows)} are enabled at once in {state} on {what}{where}"
+            message = f"{show_rows(rows)} are enabled at once: in state {state} on {what}{where}"
             hint = "make one condition exclude the other, or write 'else'"
             return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
         case "out_of_domain":
-            message = f"{witness.refusal.message}, in {state} on {what}{where}"
+            message = f"{witness.refusal.message} after this row: in state {state} on {what}{where}"
             hint = "bound it in the row's condition, or widen the domain"
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
-            message = f"{witness.refusal.message} when {state} on {what} emits it again{where}"
+            message = f"{witness.refusal.message} when this row emits it again: in state {state} on {what}{where}"
             effect = witness.refusal.message.split()[0]
             hint = f"write 'cancel {effect}' before it, or wait for its answer"
             return Diagnostic("DSA307", "error", message, _second_emission(exploration, witness), hint)
@@ -113,16 +113,16 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
     rows = candidates(machine, state, first.occurrence)
     where = _circumstances(exploration, first, rows)
     false = show_false(rows_at(machine, first.configuration, first.occurrence))
-    more = (f"; {false}" if false else "") + _others(witnesses)
+    more = (f"; no row applies ({false})" if false else "") + _others(witnesses)
     if first.occurrence.source is None and machine.event_named[event].origin == OUTSIDE:
         states = list(dict.fromkeys(witness.configuration.state for witness in witnesses))
-        several = f"{', '.join(states)}: in {state}" if len(states) > 1 else state
-        message = f"{show_occurrence(first.occurrence)} is refused in {several}{where}{more}"
+        several = f"states {', '.join(states)}; in {state}" if len(states) > 1 else f"state {state}"
+        message = f"event {show_occurrence(first.occurrence)} is refused in {several}{where}{more}"
         ignore = "target '=' ignores it; column 'otherwise' of Events: refused, says that it is meant"
         hint = f"add a row for this case; {ignore}" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
-    kind = "the timer" if first.occurrence.source else f"the answer of {machine.event_named[event].origin},"
-    message = f"{kind} {show_occurrence(first.occurrence)} is not handled in {state}{where}{more}"
+    kind = "timer" if first.occurrence.source else f"answer of {machine.event_named[event].origin}"
+    message = f"{show_occurrence(first.occurrence)} ({kind}) is not handled in state {state}{where}{more}"
     if rows:
         hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
@@ -141,7 +141,7 @@ def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
 def _others(witnesses: list[Witness]) -> str:
     cases = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
     rest = f", and {len(witnesses) - 4} more" if len(witnesses) > 4 else ""  # noqa: PLR2004  (the first and three more are shown)
-    return f"; likewise {', '.join(cases)}{rest}" if cases else ""
+    return f"; nor is {', '.join(cases)}{rest}" if cases else ""
 
 
 def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
@@ -191,7 +191,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     where = f" (explored: {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
-    first = "fix the refused events first, as they may cause this; otherwise " if refused_rows or has_unhandled else ""
+    first = "fix the other errors first, as they may cause this; otherwise " if refused_rows or has_unhandled else ""
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             message = f"{state.name} cannot be reached{where}"
@@ -221,7 +221,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
         if count and (row.source, row.event) in exploration.machine.armed_timers(location.state)
     ]
     if not ahead or not all(ahead):
-        return "fix its condition, or delete it: it is never true, or rows of inner states replace it"
+        return "the row's condition is never true, or rows of inner states replace the row: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
     return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"

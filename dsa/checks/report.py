@@ -286,11 +286,11 @@ def _forms(use: Use) -> tuple[Form, ...]:
 
 def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
     event, since = use.reference.event, use.reference.since
-    missing = f"no {event} may have come" + (f" since {since}" if isinstance(form, AtMost) else "")
+    moment = f" since '{since}'" if isinstance(form, AtMost) else " yet"
     way = show_events([step.occurrence for step in trace.steps])
-    message = f"{use.reader} reads '{use.reference}', and {missing} by then: {way}"
+    message = f"{use.reader} reads '{use.reference}', but event '{event}' may not have occurred{moment}; for example after: {way}"
     optional = attrs.evolve(use.reference, is_optional=True)
-    hint = f"let {event} come first on every way to {use.at}, or write '{optional}' where it may be missing"
+    hint = f"make sure that '{event}' occurs on every path to '{use.at}', or write '{optional}' if it may be missing"
     return Diagnostic("DSA316", "warning", message, place(use.span), hint)
 
 

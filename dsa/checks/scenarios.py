@@ -108,7 +108,8 @@ def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, .
 
 
 def _difference(what: str, expected_text: str, actual_text: str) -> str:
-    return f"{what}: expected {expected_text or 'nothing'}, got {actual_text or 'nothing'}"
+    expected, actual = (f"'{text}'" if text else "nothing" for text in (expected_text, actual_text))
+    return f"{what}: expected {expected}, got {actual}"
 
 
 def _action_difference(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> str:

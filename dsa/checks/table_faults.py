@@ -80,9 +80,13 @@ def _row_verdict(
     for update in updates:
         span = place(update.span, cell(row, "update"))
         if isinstance(update, Revoke):
-            yield Diagnostic("DSA211", "info", f"{row.source} on {row.event} takes back {update.variable}", span)
+            yield Diagnostic(
+                "DSA211", "info", f"the row for '{row.event}' in {row.source} takes back '{update.variable}'", span
+            )
         elif not is_judged:
-            message = f"{row.source} on {row.event} sets {update.variable}, and no guard judges {row.event}"
+            message = (
+                f"the row for '{row.event}' in {row.source} sets '{update.variable}', but no guard judges '{row.event}'"
+            )
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
     why = _unguarded_reason(machine, row, rows) if is_judged and assignments else ""
@@ -91,7 +95,7 @@ def _row_verdict(
         message = f"workflow state ({names}) is set although {why} (Definition 4)"
         judges = sorted(guards_read(row.condition)) or [g.name for g in machine.guards if row.event in g.judges]
         passed = f"write {judges[0]}.passed in the condition" if judges else "ask for a verdict in the condition"
-        hint = f"{passed}, make {assignments[0].variable} an environment variable, or take it back with 'revoke {assignments[0].variable}'"
+        hint = f"{passed}; or give '{assignments[0].variable}' the scope environment; or write 'revoke {assignments[0].variable}', if the row is to unset it"
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
 
 
@@ -444,7 +448,7 @@ def _options(
     strangers = [name for name, _ in settings if name not in forms]
     for name, form in forms.items():
         if form.endswith("!") and name not in dict(settings) and nearest(name, strangers) is None:
-            hint = f"write into the column options: {name} = {_FORMS[form.removesuffix('!')]}"
+            hint = f"in the column 'options', write: {name} = {_FORMS[form.removesuffix('!')]}"
             yield _kind_warning(f"{owner} is of kind {kind}, which needs the option '{name}'", span, hint)
 
 
@@ -530,10 +534,10 @@ def spec_differences(machine: Machine) -> tuple[Diagnostic, ...]:
                 own_value, spec_value = getattr(own, field), getattr(declaration, field)
                 if own_value != spec_value:
                     texts = [
-                        _FIELD_WRITERS.get(field, str)(value) if value not in {None, ""} else "not given"
+                        f"'{_FIELD_WRITERS.get(field, str)(value)}'" if value not in {None, ""} else "empty"
                         for value in (own_value, spec_value)
                     ]
-                    message = f"{kind} {own.name}: {column} is {texts[0]} in {machine.name}, and {texts[1]} in its spec"
+                    message = f"{kind} '{own.name}': the column '{column}' is {texts[0]} in {machine.name}, but {texts[1]} in its spec"
                     hint = "decide which is right, and change the other"
                     diagnostics.append(Diagnostic("DSA317", "error", message, place(statement.span), hint))
     return tuple(diagnostics)

@@ -366,7 +366,7 @@ class _Options:
     "--with",
     "module",
     metavar="MODULE",
-    help="Also check whether this module, by its name or file, binds all names. It is imported; nothing is run.",
+    help="Also check that this module (its name or its file) has code for every effect and guard. It is imported; none of them is called.",
 )
 @click.option(
     "--certificate",

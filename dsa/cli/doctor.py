@@ -1,4 +1,4 @@
-"""`dsa doctor`: what this machine offers, what is missing, and the line that installs it."""
+"""`dsa doctor`: what this computer offers, what is missing, and the line that installs it."""
 
 import os
 import platform
@@ -76,7 +76,7 @@ class Fact:
 @runs_option
 @json_option
 def command(root: str, *, json_wanted: bool) -> None:
-    """Show what this machine offers and what is missing. Exit 1 if something that every run needs is broken."""
+    """Show what this computer offers and what is missing. Exit 1 if something that every run needs is broken."""
     facts = []
     for fact in _facts(Path(root)):
         facts.append(fact)

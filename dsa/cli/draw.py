@@ -64,13 +64,15 @@ _TRACE_FORMATS = ("dot", "svg", "png")
 
 @click.command("draw")
 @click.argument("file")
-@click.option("--format", "form", type=Word(_FORMATS), help="Default: by the ending of what is written, else mermaid.")
+@click.option(
+    "--format", "form", type=Word(_FORMATS), help="Default: by the ending of the file that -o names, else mermaid."
+)
 @click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
 @click.option("--rows", is_flag=True, help="Draw the rows that a Steps document stands for, not its steps.")
 @click.option("--full", is_flag=True, help="Write each row at its arrow, even where that is wider than a page.")
 @output_option
 def command(file: str, form: str | None, output: Path | None, trace: str | None, *, rows: bool, full: bool) -> None:
-    """Draw a machine, with what each state waits for; of a Steps document its steps."""
+    """Draw a machine and what each state waits for. For a Steps document, draw its steps."""
     require_other(output, file)
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"

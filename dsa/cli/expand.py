@@ -10,5 +10,5 @@ from dsa.lang import dumps, expand_steps
 @click.command("expand")
 @click.argument("file")
 def command(file: str) -> None:
-    """Print the transitions that a Steps document stands for (another machine in canonical form)."""
+    """Print the transitions that a Steps document stands for. Any other document is printed in canonical form."""
     write(dumps(expand_steps(load(file))))

@@ -35,7 +35,9 @@ def command_for(
         help=f"List the kinds of {what} that the column `is` may name, or one KIND, with their options.",
     )
     @click.argument("kind", required=False)
-    @click.option("--with", "module", metavar="MODULE", help="A module's name or file whose own kinds are listed too.")
+    @click.option(
+        "--with", "module", metavar="MODULE", help="Also list the kinds that this module defines: its name or its file."
+    )
     @json_option
     def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)

@@ -22,12 +22,12 @@ from dsa.text import nearest
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
 COMMANDS = {
     "chat": "Talk with a model about data.",
-    "code": "Have a model work at a goal in a folder.",
+    "code": "Have a model work towards a goal in a folder.",
     "check": "Check machines and specs: names, rows, exploration, properties, scenarios.",
     "demo": "Run the shipped katas with a real local model.",
     "diff": "Show what another table changes, and which runs in flight fit it.",
     "docs": "Keep diagrams, tables and verdicts in Markdown pages fresh.",
-    "doctor": "Show what this machine offers and what is missing.",
+    "doctor": "Show what this computer offers and what is missing.",
     "draw": "Draw a machine as Mermaid, DOT, SVG, PNG or a table.",
     "expand": "Print the transitions that a Steps document stands for.",
     "export": "Write a machine for SPIN, TLC, Storm, SCXML or XState.",

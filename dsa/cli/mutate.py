@@ -31,7 +31,7 @@ from dsa.edge.processes import spread
 
 @click.command("mutate", cls=JsonCommand)
 @click.argument("file")
-@param_option("Explore at this value, and at the smallest ones; repeatable.")
+@param_option("Explore with this parameter value, and also with the smallest values; repeatable.")
 @click.option(
     "--at-least",
     type=click.FloatRange(0, 1),

@@ -63,7 +63,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     "passes",
     multiple=True,
     metavar="GUARD=P[,P..]",
-    help="Odds of passing, by retry number; GUARD= may be left out for all.",
+    help="Odds of passing, by retry number; without GUARD= for all guards.",
 )
 @click.option("--fatal", "fatals", multiple=True, metavar="GUARD=P[,P..]", help="Odds of a fatal verdict, likewise.")
 @click.option(
@@ -71,7 +71,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="Odds of an answer, of the failure E.failed of an effect E, or that an outside event comes while the run waits, before the timer if there is one.",
+    help="Odds of an event: an effect's answer, an effect's failure (E.failed), or an outside event that comes while the run waits, before any timer fires.",
 )
 @click.option(
     "--outside",
@@ -84,7 +84,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     "--target",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="P",
-    help="Find the smallest bound on retries with this success.",
+    help="Find the smallest bound on retries with which success has at least this probability.",
 )
 @click.option("--vary", metavar="NAME", help="The parameter that a target or a plot varies (default: rmax).")
 @param_option("A parameter's value.")

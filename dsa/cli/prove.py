@@ -34,7 +34,7 @@ def command(file: str, *, json_wanted: bool, time_limit: float | None, certifica
     """Prove a machine or a spec for all values of its parameters, with z3.
 
     It proves what every machine must do (one row at a time, every answer handled, ..), then its properties. Exit 0 if all of this is PROVED, 1 if
-    not, 2 if FILE cannot be read or z3 is not installed. Two things do not change the exit code: whether the machine comes to rest, and properties about odds, which `dsa check` decides.
+    not, 2 if FILE cannot be read or z3 is not installed. The exit code ignores whether the machine comes to rest. It also ignores properties about odds; `dsa check` decides those.
     """
     require_file(certificate, "--certificate")
     document = read_document(file)

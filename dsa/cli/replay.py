@@ -107,11 +107,11 @@ _TRACES = (".jsonl", ".json")
 @click.command("replay", cls=JsonCommand)
 @click.argument("run")
 @runs_option
-@click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
-@click.option("--with", "module", metavar="MODULE", help="Take the policies of a policy's run from this module.")
+@click.option("--against", "file", metavar="FILE", help="Feed the recorded events to the machine in FILE.")
+@click.option("--with", "module", metavar="MODULE", help="If RUN is a run of a policy: the module with its code.")
 @json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
-    """Compute every entry of RUN again from its events, and compare. With --against, FILE takes the events, and the first difference is shown.
+    """Compute every entry of RUN again from its events, and compare. With --against, feed them to the machine in FILE and show the first difference.
 
     RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
     """

@@ -208,8 +208,8 @@ def command(
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. KEY is an effect's key as `dsa show`
-    prints it; KEY/PATH is a call that the effect's policy had under way. The exit codes are those of `dsa run`. A conversation goes on as in
-    `dsa chat`, and work on a goal as in `dsa code`, with their exit codes, unless --json is given.
+    prints it; if the effect is performed by a policy, KEY/PATH is a call that it had started. The exit codes are those of `dsa run`. Without --json,
+    a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)
     keys_by_handling: dict[Handling, tuple[str, ...]] = {"retry": retry_keys, "done": done_keys, "fail": failed_keys}

@@ -350,9 +350,9 @@ def command(
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
-    SPECIFICATION says in a sentence what the workflow should make. You can leave it out if no step's task uses it, or if the machine has
-    cases but no steps: the goal is then that the calls in the cases work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
-    2: FILE cannot be read or bound; 130: interrupted.
+    SPECIFICATION says in a sentence what the workflow should make. You can leave it out if no step's task uses it. You can also leave
+    it out if the machine has cases but no steps; the goal is then that the calls in the cases give what is expected. Exit code 0: succeeded; 1: failed; 3: a person is needed;
+    2: FILE cannot be read, or its code does not fit its table; 130: interrupted.
     """
     file = file if policy is None else POLICY
     document = machine_document(file)

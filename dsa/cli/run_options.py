@@ -140,7 +140,9 @@ def watching_options(command: FC) -> FC:
     @click.option(
         "--secret", "names", multiple=True, metavar="NAME", help="Treat the environment variable NAME as a secret."
     )
-    @click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret.")
+    @click.option(
+        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Treat text that matches as a secret."
+    )
     @click.option(
         "--not-secret",
         "not_secret_names",
@@ -151,7 +153,9 @@ def watching_options(command: FC) -> FC:
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
     @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
     @click.option(
-        "--otel/--no-otel", default=None, help="Trace with OpenTelemetry. Default: if its variables name a server."
+        "--otel/--no-otel",
+        default=None,
+        help="Trace with OpenTelemetry. Default: on if variables OTEL_* name a server.",
     )
     @wraps(command)
     def command_with_watch_options(
@@ -176,7 +180,7 @@ _MOST_NAMED = 3
 runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="The folder of runs.")
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "`calls` counts every attempt of every effect that has answers, not only model calls; EFFECT.calls=20 limits one effect."
+    "`calls` counts each attempt of any effect that returns an answer, not only model calls."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
@@ -340,7 +344,7 @@ def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> 
     return duration_ms / 1000
 
 
-_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: the model of the run, else local."
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: the model that the run was started with; for a new run, local."
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:

@@ -85,7 +85,7 @@ class RunsCommand(JsonCommand, click.Group):
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read and replay every run. This finds damage anywhere in a ledger, and runs of another machine. Without it only the runs' "
+    help="Read and replay every run. This finds damage anywhere in a ledger, and runs whose table has changed since. Without it only the runs' "
     "summaries are read, and only changes to them are noticed.",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each run.")
@@ -137,7 +137,7 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
-    """Remove each RUN, an id or a piece of one, with its parts, its artifacts and its folder. A run that a process holds is refused."""
+    """Remove runs, each named by its id or a part of it, with their parts, artifacts and folders. A run that a process holds is refused."""
     removed_ids, find = list[str](), importlib.import_module("dsa.cli.run_options").find
     with _open_archive(Path(root)) as runs:
         ids = runs.ids()

@@ -46,12 +46,12 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
 @click.argument("event")
 @click.argument("text", required=False, metavar="[DATA]")
 @runs_option
-@click.option("--data", metavar="DATA", help="The data of the event, in place of DATA: JSON, or a text.")
+@click.option("--data", metavar="DATA", help="The event's data as JSON or plain text, instead of the argument DATA.")
 @click.option(
     "--answers",
     "key",
     metavar="KEY",
-    help="EVENT is the answer of the effect in doubt with this KEY; for a policy's call, the type of the step that it returned.",
+    help="Take EVENT as the answer of the effect in doubt with this KEY. For a call that a policy made, EVENT is the type of the step that the call returned.",
 )
 @click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
@@ -79,8 +79,8 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a piece of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
-    late. Without a place it answers what the run asks now. If another process holds the run, the event goes into the
+    RUN is an id, a piece of one, or `last`. With RUN@PLACE, as the waiting run prints it, the event answers that question only: it is
+    refused as late once the run asks another. With RUN alone it answers what the run asks now. If another process holds the run, the event goes into the
     run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. Else the exit codes are those of `dsa run`; 1 also if the event
     is refused, 2 if the machine has no such event.
     """

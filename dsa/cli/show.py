@@ -44,7 +44,10 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
     help="Print the tree of attempts: which refines which, and their feedback.",
 )
 @click.option(
-    "--counters", "form", flag_value="counters", help="Print numbers of events, effects, reasons and rescues."
+    "--counters",
+    "form",
+    flag_value="counters",
+    help="Print how many events, effects, refusals by reason, and rescued answers there were.",
 )
 @click.option(
     "--transcript",
@@ -55,7 +58,9 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
 @click.option("--diff", "form", flag_value="diff", help="Print the changes of a coding run to its workspace.")
 @click.option("--errors", "form", flag_value="errors", help="Print the exceptions of your code, with tracebacks.")
 @click.option("--jsonl", "form", flag_value="jsonl", help="Print the story, one entry a line as JSON.")
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Go on after this entry.")
+@click.option(
+    "--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Print only the entries after this one."
+)
 @click.option("--json", "json_wanted", is_flag=True, help="Print its status and its results as one JSON object.")
 def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
     """Show what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.

@@ -189,7 +189,10 @@ _MOST_WORKERS = 8
     "--seeds", type=click.IntRange(min=1), metavar="N", help="The number of seeds. [enough to cover everything]"
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this seed; without --seeds, show its story."
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="S",
+    help="The first seed. Without --seeds, simulate only this one and print its events.",
 )
 @param_option("Set a parameter, such as rmax=1.")
 @click.option(
@@ -214,7 +217,7 @@ def command(
 ) -> None:
     """Run FILE with the real driver in a simulated world: crashes at every boundary, disks that fail, two holders, wild clocks.
 
-    FILE is a machine, or a spec whose properties are watched, too. The output depends only on FILE and the seeds; a seed always gives the same
+    FILE is a machine, or a spec; the properties of a spec are watched as well. The output depends only on FILE and the seeds; a seed always gives the same
     story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters), SimArguments(file, parameters)

@@ -62,7 +62,7 @@ class WorkPrinter:
     help="The most runs that are driven side by side.",
 )
 @watching_options
-@click.option("--model", callback=read_model, help="Another model than the runs were started with.")
+@click.option("--model", callback=read_model, help="Use this model instead of the one that each run was started with.")
 @click.option(
     "--with",
     "module",
@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Continue the runs that are due, each until it rests. A run is due if it was cut off, if a timer is due, or if its inbox has a message.
 
-    Any number of workers may share a folder of runs. Documents and modules are read only from the FOLDERs (by default this one) and where they are
-    installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
+    Any number of workers may share a folder of runs. Documents and modules are loaded only from the FOLDERs (by default this one) and from
+    installed packages. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
     """
     options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
     printer, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()

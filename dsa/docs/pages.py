@@ -413,7 +413,7 @@ def draft(path: Path, library: Library) -> PageDraft:
     if text.encode("utf-8") != before:
         raise DocumentError(str(path), "is not UTF-8 text")
     if len(text) > MOST_CHARACTERS:
-        raise DocumentError(str(path), f"has {len(text):,} characters, and pages of {MOST_CHARACTERS:,} are read")
+        raise DocumentError(str(path), f"has {len(text):,} characters; the limit is {MOST_CHARACTERS:,}")
     return _PageDrafter(path, before, read_markers(text, str(path)), library).draft()
 
 

@@ -121,9 +121,7 @@ def _text_of_a_document(path: Path) -> str:
     with suppress(OSError):  # reading it raises the same
         size = path.stat().st_size
         if size > _BYTES_OF_A_CHARACTER * MOST_CHARACTERS:
-            raise DocumentError(
-                str(path), f"has {size:,} bytes, and documents of {MOST_CHARACTERS:,} characters are read"
-            )
+            raise DocumentError(str(path), f"has {size:,} bytes; the limit is {MOST_CHARACTERS:,} characters")
     return read_text(path)
 
 

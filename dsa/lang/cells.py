@@ -106,7 +106,7 @@ def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenNa
     for name in names:
         same = duration_of(name.name) or name.name
         if same in by_key:
-            findings.error("DSA202", f"'{name.name}' stands twice in this cell", name.span)
+            findings.error("DSA202", f"'{name.name}' occurs twice in this cell", name.span)
         by_key.setdefault(same, name)
     return tuple(by_key.values())
 
@@ -217,7 +217,7 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
     forms = "a domain is bool, low..high or {a, b}"
     result = parse_cell(cell, read, findings, hint=forms)
     if isinstance(result, EnumDomain) and len(set(result.values)) < len(result.values):
-        findings.error("DSA202", "a value stands twice in this domain", cell.span())
+        findings.error("DSA202", "a value occurs twice in this domain", cell.span())
         return None
     return result
 
@@ -449,7 +449,7 @@ def _header(
             message = f"section {section.kind} has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
-            findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
+            findings.error("DSA103", f"the column '{name}' occurs twice", cell.span())
     missing = [column for column in columns.nonempty + columns.mandatory if column not in names]
     strangers = [name for name in names if name not in known_names]
     for column in missing:

@@ -351,7 +351,7 @@ def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collect
             message = f"a prompt has no part '{block.title.text}'"
             findings.error("DSA112", message, block.title.span(), closest(part, PARTS))
         elif part in parts:
-            findings.error("DSA112", f"the part {part} stands twice", block.title.span())
+            findings.error("DSA112", f"the part {part} occurs twice", block.title.span())
         elif not isinstance(following, Fence):
             hint = "put its text between two lines of ```"
             findings.error("DSA112", f"the part {part} is not followed by a fence", block.title.span(), hint)

@@ -79,7 +79,7 @@ def _too_large(text: str, path: str) -> DocumentReading | None:
     """Return the one finding about a document that is too long: it would take minutes, and gigabytes."""
     if len(text) <= MOST_CHARACTERS:
         return None
-    message = f"the document has {len(text):,} characters, and {MOST_CHARACTERS:,} are read"
+    message = f"the document has {len(text):,} characters; the limit is {MOST_CHARACTERS:,}"
     line = text[:_FIRST_LINE].partition("\n")[0]
     hint = "name what repeats with families (`x[f]`), and keep data out of the document"
     return DocumentReading(None, (Diagnostic("DSA114", "error", message, Span(path, 1, 1, len(line) + 1, line), hint),))
@@ -90,8 +90,8 @@ def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
     for table in (table for section in document.sections for table in section.tables):
         if len(table.header.cells) > MOST_COLUMNS:
             first = table.header.cells[MOST_COLUMNS]
-            message = f"this table has {len(table.header.cells):,} columns, and {MOST_COLUMNS:,} are read"
-            hint = "no section has that many; write rows"
+            message = f"this table has {len(table.header.cells):,} columns; the limit is {MOST_COLUMNS:,}"
+            hint = "no section has that many columns; write each entry as a row of its own"
             return DocumentReading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
     return None
 

@@ -109,7 +109,7 @@ class Names:
             message = (
                 f"'{place.name}' is {actual}, not {article}" if actual else f"{kind} '{place.name}' is not declared"
             )
-            hint = closest(place.name, tables[kind], f"no {kind} is declared")
+            hint = closest(place.name, tables[kind], f"the document declares no {kind}s")
             if kind == "state" and place.name.rpartition(".")[2].lower() in {"h", "history"}:
                 hint = "there is no history: remember the state in a variable, and write a row for each value"
             if kind == "event" and place.name in {"entry", "exit"}:

@@ -202,7 +202,8 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
         if source.text not in step_names or source.text == step:
             hint = closest(source.text, [name for name in step_names if name != step])
             about = "" if source.text == step else source.text
-            findings.error("DSA214", f"'{source.text}' is not another step", source.span(), hint, about=about)
+            what = "is this step itself; name another" if source.text == step else "is not a step"
+            findings.error("DSA214", f"'{source.text}' {what}", source.span(), hint, about=about)
     if findings.count > before:
         findings.doubt(" ".join({*NAME.findall(cell.text)} - {*step_names}))  # placeholders of these names are meant
     return tuple((name, source.text) for name, source in uses)

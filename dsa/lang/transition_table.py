@@ -214,6 +214,11 @@ def _require_places(row: WrittenRow, sources: list[str], target: str, names: Nam
             )
         elif source in names.final_states:
             message = f"{source} is final, so no row can leave it"
-            findings.error("DSA207", message, place.span, "a run that rests and goes on is not in a final state")
+            findings.error(
+                "DSA207",
+                message,
+                place.span,
+                "a final state ends the run; if runs continue from here, do not mark it final",
+            )
     if target == STAR:
         findings.error("DSA207", "'*' is a source, not a target", row.target.span, "name a state, or write '=' to stay")

@@ -292,7 +292,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
             events = machine.answers.get(name, ())
             unknown = sorted(policy.answers.difference(events))
             faults.extend(
-                f"{_place(span)}the code of '{name}' can answer '{event}', and the table has no such event from {name}; "
+                f"{_place(span)}the code of '{name}' can return the event '{event}', but the table has no such event from {name}; "
                 f"declared: {', '.join(events) or 'none'}"
                 for event in unknown
             )

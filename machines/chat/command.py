@@ -259,14 +259,20 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
 )
 @click.option("--resume", "run", metavar="RUN", help="Continue a conversation: its name, a part of it, or last.")
 @click.option("--take", is_flag=True, help="Take the conversation from a process that holds it.")
-@click.option("-v", "--verbose", is_flag=True, help="Show phases too, and the fixes in calls.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also show the phases of each turn, and how malformed calls were corrected."
+)
 @click.option("--format", "format_", type=click.Choice(["none", "report"]), default="none", show_default=True, help="report: write each answer as Markdown and PDF too.")  # fmt: skip
 @click.option(
     "--no-dedup",
     is_flag=True,
     help="Do not detect repeated work. Use this to measure what the guards against it are worth.",
 )
-@click.option("--no-normalise", is_flag=True, help="Do not fix calls. Use this to measure what the fixes are worth.")
+@click.option(
+    "--no-normalise",
+    is_flag=True,
+    help="Do not correct malformed calls. Use this to measure what the corrections are worth.",
+)
 @runs_option
 @watching_options
 @partial(options_saying, model=_MODELS, parameter="Set a bound, such as max_rounds=8.")
@@ -283,8 +289,8 @@ def command(
 ) -> None:
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
-    The model uses SQL and Python. Both run in a sandbox; DIR/RUN/files has the files that they make. With --json the output is one object a turn, on a
-    line. Exit code 0: the last turn was answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: Ctrl-C stopped a turn.
+    The model uses SQL and Python. Both run in a sandbox; DIR/RUN/files has the files that they make. With --json the output is one JSON object
+    for each turn, each on its own line. Exit code 0: the last turn was answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: Ctrl-C stopped a turn.
     """
     is_other = any(choices[name] for name in ("data", "no_dedup", "no_normalise")) or bool(options.parameters)
     if run is not None and (is_other or choices["format_"] != "none"):

@@ -229,7 +229,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help="What the run may do without asking. ask: nothing but look; auto-edit: edits too; full-auto: everything; read-only: it may only look.",
+    help="ask: ask before anything but reading; auto-edit: edit without asking, ask for the rest; full-auto: never ask; read-only: only read, and refuse the rest.",
 )
 @click.option(
     "--template",
@@ -242,11 +242,13 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     "--parallel",
     type=click.IntRange(1, MOST_PARALLEL),
     metavar="N",
-    help="Work on up to N independent subtasks at the same time. Then nobody is asked for permission.",
+    help="Work on up to N independent subtasks at the same time. More than one needs a --mode other than ask.",
 )
 @click.option("--network", multiple=True, metavar="HOST", help="A host that commands may reach; none by default.")
 @click.option(
-    "--test-first", is_flag=True, help="Offer write_tested: tests are written first, then code until it passes them."
+    "--test-first",
+    is_flag=True,
+    help="Offer the model the tool write_tested: it writes tests first, then code until they pass.",
 )
 @click.option(
     "--json-mode",

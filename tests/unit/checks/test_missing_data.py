@@ -63,12 +63,12 @@ def test_a_second_turn_that_skips_the_search_is_found_by_since_alone():
     skipped = with_row("| idle | chat | | | chatting |\n| chatting | question | | answer | answering |")
     skipped = skipped.replace("| answering |         |", "| answering |         |\n| chatting | |")
     assert warned(skipped) == [
-        "guard grounded reads 'found since question', and no found may have come by then: chat, question",
-        "the prompt of answer reads 'found.text', and no found may have come by then: chat, question",
+        "guard grounded reads 'found since question', but event 'found' may not have occurred yet; for example after: chat, question",
+        "the prompt of answer reads 'found.text', but event 'found' may not have occurred yet; for example after: chat, question",
     ]
     only_later = skipped.replace("| idle | chat | | | chatting |", "| answering | chat | | cancel | chatting |")
     assert warned(only_later) == [
-        "guard grounded reads 'found since question', and no found may have come since question by then: question, found, chat, question",
+        "guard grounded reads 'found since question', but event 'found' may not have occurred since 'question'; for example after: question, found, chat, question",
     ]
     assert warned(only_later.replace("found since question", "found")) == []
     assert warned(only_later.replace("found since question", "found? since question")) == []
@@ -78,13 +78,15 @@ def test_the_trace_is_a_shortest_one_and_the_line_that_of_the_reader():
     text = with_row("| idle | chat | | answer | answering |")
     found = [each for each in check(loads(text)).diagnostics if each.code == "DSA316"]
     assert [(each.span.line, each.message.rpartition(": ")[2]) for each in found] == [(14, "chat")] + [(32, "chat")] * 2
-    assert "or write 'found.text?' where it may be missing" in found[1].hint
+    assert "or write 'found.text?' if it may be missing" in found[1].hint
 
 
 @pytest.mark.parametrize("effect", ["answer", "retrieve"])
 def test_a_prompt_is_read_by_its_own_effect(effect):
     text = TABLE.replace("Prompt: answer", f"Prompt: {effect}")
-    missing = [f"the prompt of {effect} reads 'found.text', and no found may have come by then: question"]
+    missing = [
+        f"the prompt of {effect} reads 'found.text', but event 'found' may not have occurred yet; for example after: question"
+    ]
     assert warned(text) == (missing if effect == "retrieve" else [])
 
 
@@ -95,7 +97,9 @@ def test_a_guard_that_judges_from_outside_sees_that_event_itself():
     text = text.replace(
         "\n\n## Prompt", "\n| idle | chat | polite.passed | | = |\n| idle | chat | else | | = |\n\n## Prompt"
     )
-    assert warned(text) == ["guard polite reads 'question', and no question may have come by then: chat polite.passed"]
+    assert warned(text) == [
+        "guard polite reads 'question', but event 'question' may not have occurred yet; for example after: chat polite.passed"
+    ]
 
 
 def test_steps_are_asked_each_for_its_own():
@@ -115,10 +119,10 @@ def test_steps_are_asked_each_for_its_own():
 """
     (approved, amended) = sorted(warned(steps))[::-1]
     assert approved.startswith(
-        "the prompt of query_llm reads 'approved', and no approved may have come by then: specification, artifact"
+        "the prompt of query_llm reads 'approved', but event 'approved' may not have occurred yet; for example after: specification, artifact"
     )
     assert amended.startswith(
-        "guard short reads 'amended', and no amended may have come by then: specification, artifact"
+        "guard short reads 'amended', but event 'amended' may not have occurred yet; for example after: specification, artifact"
     )
 
 
@@ -157,7 +161,9 @@ def test_a_guard_asked_in_a_later_state_than_the_effect_was_asked_for_is_looked_
 | c      | done  | g.passed |         | z      |
 | c      | done  | else     |         | z      |
 """
-    assert warned(table.replace("EFFECT", "")) == ["guard g reads 'info', and no info may have come by then: go"]
+    assert warned(table.replace("EFFECT", "")) == [
+        "guard g reads 'info', but event 'info' may not have occurred yet; for example after: go"
+    ]
     assert (
         warned(
             table.replace("EFFECT", "cancel").replace(
@@ -188,6 +194,6 @@ def test_braces_over_two_lines_are_no_placeholder(words):
 def test_an_event_called_feedback_is_a_reference_but_in_feedback():
     text = TABLE.replace("chat     |", "feedback |").replace("{found.text}", "{feedback}")
     assert warned(text) == [
-        "the prompt of answer reads 'feedback', and no feedback may have come by then: question, found"
+        "the prompt of answer reads 'feedback', but event 'feedback' may not have occurred yet; for example after: question, found"
     ]
     assert warned(text.replace("{feedback}\n```", "x\n```\n### Feedback\n```\n{feedback}\n```")) == []

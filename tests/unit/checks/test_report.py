@@ -48,14 +48,17 @@ def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
     unhandled = found["DSA305"]
     assert unhandled.severity == "error"
     assert text.split("\n")[unhandled.span.line - 1].startswith("| validating | verdict")
-    assert "verdict g.fatal is not handled in validating at retries = 0" in unhandled.message
+    assert (
+        "verdict g.fatal (answer of execute_guard) is not handled in state validating, where retries = 0"
+        in unhandled.message
+    )
     assert "reached by: specification, artifact" in unhandled.message
 
 
 def test_every_missing_case_of_a_group_is_named(plant):
     _, found = plant((FATAL, ""), (ELSE, ""))
     assert "g.fatal" in found["DSA305"].message
-    assert "likewise verdict g.failed in validating" in found["DSA305"].message
+    assert "nor is verdict g.failed in validating" in found["DSA305"].message
 
 
 def test_workflow_state_set_without_a_pass(plant):
@@ -74,7 +77,10 @@ def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emi
     unhandled = found["DSA305"]
     assert unhandled.span.line == line(text, "| idle       | specification |")
     assert unhandled.span.text[unhandled.span.column - 1 :].startswith("query_llm")
-    assert "progress is not handled in generating; reached by: specification" in unhandled.message
+    assert (
+        "progress (answer of query_llm) is not handled in state generating; reached by: specification"
+        in unhandled.message
+    )
 
 
 def test_an_unreachable_state_and_only_that(plant):
@@ -115,7 +121,7 @@ def test_an_overlap_names_both_rows_and_the_values(plant):
     overlap = found["DSA304"]
     assert overlap.span.line == line(text, "retries == 2")
     assert "and 50 are enabled at once" in overlap.message
-    assert "on verdict g.passed at retries = 2" in overlap.message
+    assert "on verdict g.passed, where retries = 2" in overlap.message
     assert "reached by: specification" in overlap.message
 
 
@@ -123,7 +129,10 @@ def test_an_effect_emitted_twice(plant):
     text, found = plant((ARTIFACT, ARTIFACT.replace("execute_guard ", "execute_guard, execute_guard ")))
     twice = found["DSA307"]
     assert twice.span.line == line(text, "execute_guard, execute_guard")
-    assert "execute_guard is still outstanding when generating on artifact" in twice.message
+    assert (
+        "execute_guard is still outstanding when this row emits it again: in state generating on artifact"
+        in twice.message
+    )
 
 
 def test_an_inner_row_does_not_fall_through_to_its_parent(plant):
@@ -141,14 +150,19 @@ def test_an_inner_row_does_not_fall_through_to_its_parent(plant):
 def test_an_unhandled_timer(plant):
     text, found = plant((ARTIFACT, ARTIFACT + "\n| generating | after 30s | retries > 0 | | | failed |"))
     assert found["DSA305"].span.line == line(text, "after 30s")
-    assert "the timer after 30s of generating is not handled in generating at retries = 0" in found["DSA305"].message
+    assert (
+        "after 30s of generating (timer) is not handled in state generating, where retries = 0"
+        in found["DSA305"].message
+    )
 
 
 def test_a_failure_that_is_named_once_must_be_handled_everywhere(plant):
     _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | query_llm.failed | | | | failed |"))
     assert "DSA305" not in found
     _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | execute_guard.failed | | | | failed |"))
-    assert "execute_guard.failed is not handled in validating" in found["DSA305"].message
+    assert (
+        "execute_guard.failed (answer of execute_guard) is not handled in state validating" in found["DSA305"].message
+    )
 
 
 def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
@@ -159,7 +173,8 @@ def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
     assert found["DSA309"].severity == "warning"
     message = found["DSA309"].message
     assert (
-        "abort is refused in generating at retries = 0; reached by: specification; false: retries > 0 (line" in message
+        "event abort is refused in state generating, where retries = 0; reached by: specification; no row applies (false: retries > 0 (line"
+        in message
     )
 
 
@@ -175,7 +190,7 @@ def test_where_an_effect_was_emitted_is_found_some_steps_back():
     machine = Machine("m", rows, states("a", ["b", "c", "d"]), "a", events=events)
     unhandled = [finding for finding in check(machine).diagnostics if finding.code == "DSA305"]
     assert [finding.message.split(";")[0] for finding in unhandled] == [
-        "the answer of ask, answer is not handled in c", "the answer of ask, answer is not handled in d",
+        "answer (answer of ask) is not handled in state c", "answer (answer of ask) is not handled in state d",
     ]  # fmt: skip
     assert [(finding.span.line, finding.span.column) for finding in unhandled] == [(40, 43), (40, 43)]
 

@@ -50,5 +50,5 @@ def test_what_is_compared_is_spelled_alike():
 
 
 def test_the_same_duration_twice_in_a_cell_is_a_mistake():
-    with pytest.raises(MachineError, match="'after 1440m' stands twice in this cell"):
+    with pytest.raises(MachineError, match="'after 1440m' occurs twice in this cell"):
         loads(TEXT.replace("90s", "1440m"))
