@@ -2,6 +2,7 @@
 
 import json
 import threading
+from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,8 @@ from wire_formats import FORMATS, OPENAI
 from dsa.cli.main import program
 from dsa.runtime.ledger import ArtifactEntry
 
-pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+if find_spec("litellm") is None:  # to import it takes seconds, in each worker
+    pytest.skip("the extra `llm` is not installed", allow_module_level=True)
 
 GOOD = "```python\ndef add(a, b):\n    return a + b\n```\n"
 BAD = "```python\ndef add(a, b):\n    return a - b\n```\n"

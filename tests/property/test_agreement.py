@@ -4,7 +4,7 @@ import random
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
 
@@ -82,7 +82,7 @@ def test_shipped_machines_agree_on_random_walks(name, count):
 def test_random_machines_meet_every_reason_of_refusal():
     met = set()
 
-    @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+    @settings(max_examples=50, deadline=None, database=None, suppress_health_check=SLOW)
     @given(st.data())
     def search(data):
         machine = data.draw(machines(claims=False))
@@ -91,5 +91,8 @@ def test_random_machines_meet_every_reason_of_refusal():
             answer = step(machine, configuration, data.draw(occurrences(machine, configuration, with_malformed=False)))
             met.add(answer.reason if isinstance(answer, Refusal) else "taken")
 
-    search()
-    assert met == {"taken", "finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"}
+    every = {"taken", "finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"}
+    for batch in range(8):
+        if met != every:
+            seed(batch)(search)()
+    assert met == every

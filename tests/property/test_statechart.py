@@ -90,7 +90,7 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_machine_agrees_on_random_walks(name):
-    count = 400 if name in LARGE_HERE else 2_000
+    count = 100 if name in LARGE_HERE else 2_000  # a chart that has ended is built anew, which takes 30 ms there
     assert walk(SHIPPED[name], seed=1, count=count) > count // 4
 
 

@@ -2,6 +2,7 @@ import http.server
 import json
 import threading
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
 from each_row import each_row
@@ -10,7 +11,8 @@ from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 from dsa.runtime.generation import GenerationError
 
-pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+if find_spec("litellm") is None:  # to import it takes seconds, in each worker
+    pytest.skip("the extra `llm` is not installed", allow_module_level=True)
 
 CONTEXT = Context(AmbientEnvironment(constraints="Be brief."), "Say hi", feedback_history=(("hello", "too long"),))
 ANSWER = {

@@ -4,11 +4,12 @@ from math import comb
 import pytest
 from benchmarks.tasks.intervals import holm, mcnemar, paired_difference, wilson
 from each_row import each_row
-from scipy.stats import binomtest, false_discovery_control, multinomial
 
 
 @each_row(("hits", "trials"), [(0, 1), (1, 1), (0, 50), (50, 50), (25, 50), (9, 10), (1, 400), (83, 263)])
 def test_wilson_is_scipys(hits, trials):
+    from scipy.stats import binomtest
+
     theirs = binomtest(hits, trials).proportion_ci(method="wilson")
     assert wilson(hits, trials) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
@@ -31,6 +32,8 @@ def test_wilson_refuses_what_is_no_count(hits, trials):
 
 @each_row("counts", list(itertools.product((0, 1, 2, 5, 13, 40), repeat=2)))
 def test_mcnemar_is_a_binomial_test_of_what_differs(counts):
+    from scipy.stats import binomtest
+
     expected = binomtest(counts[0], sum(counts)).pvalue if sum(counts) else 1.0
     assert mcnemar(*counts) == pytest.approx(expected, abs=1e-12)
 
@@ -49,6 +52,8 @@ def test_holm_is_that_of_a_textbook():
 
 
 def test_holm_is_never_milder_than_the_false_discovery_rate():
+    from scipy.stats import false_discovery_control
+
     values = [0.001, 0.2, 0.03, 0.04, 0.5, 0.011]
     assert all(
         ours >= theirs - 1e-12 for ours, theirs in zip(holm(values), false_discovery_control(values), strict=True)
@@ -57,6 +62,8 @@ def test_holm_is_never_milder_than_the_false_discovery_rate():
 
 @pytest.mark.parametrize("rates", [(0.1, 0.1, 0.8), (0.3, 0.1, 0.6), (0.05, 0.3, 0.65), (0.4, 0.4, 0.2)])
 def test_the_difference_lies_in_its_interval_about_95_times_in_100(rates):
+    from scipy.stats import multinomial
+
     pairs, truth, covered = 30, rates[0] - rates[1], 0.0
     for first, second in itertools.product(range(pairs + 1), repeat=2):
         if first + second <= pairs:
