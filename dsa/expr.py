@@ -420,6 +420,11 @@ def simplify(node: Expr) -> Expr:
     return substitute(node, lambda name: name)
 
 
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """Return the operands of a conjunction; anything else is alone."""
+    return condition.operands if isinstance(condition, And) else (condition,)
+
+
 def all_of(operands: Iterable[Expr]) -> Expr:
     """Join by `and`, without true operands and repetitions; false when an operand is false or contradicts another."""
     parts: dict[Expr, None] = {}

@@ -604,7 +604,7 @@ def _rest_from(
             todo.append(after)
     while todo:
         number = todo.popleft()
-        if result.system.may_rest(number // result.ground.volume) and well(number):
+        if result.may_rest(number) and well(number):
             return ways[number]
         for command, after in result.moves(number):
             if after not in ways and after not in hopeless and not bad(number, command, after):
