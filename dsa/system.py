@@ -47,7 +47,7 @@ from dsa.machine import (
     timers_after,
     timers_before,
 )
-from dsa.semantics import Configuration, Occurrence, Reason, after_effects
+from dsa.semantics import Configuration, Occurrence, Reason, after_effects, may_be_outstanding
 
 #: The least and the greatest number that a comparison allows; None for unbounded.
 _Bounds = tuple[int | None, int | None]
@@ -206,8 +206,10 @@ class System:
         return self.variables[: len(self.machine.variables) + len(self.counted_effects)]
 
     def is_outstanding(self, location: int, effect: str) -> expr.Expr:
-        """Return when an effect is outstanding at a location."""
+        """Return when an effect is outstanding at a location; of the empty name, when any effect is."""
         here = self.locations[location]
+        if not effect:
+            return any_of(self.is_outstanding(location, each) for each in self.machine.effects_with_answers)
         if effect in self.counted_at.get(here.state, ()):
             return comparison(counter(effect), ">", expr.Integer(0))
         return constant(effect in here.outstanding)
@@ -288,6 +290,8 @@ class _Case:
     may_take: expr.Expr
 
 
+#: The effects that rows read as outstanding, sorted, each with when it is; the empty name stands for any effect.
+_Pending = tuple[tuple[str, expr.Expr], ...]
 #: The condition under which no row is enabled on an occurrence, and the rows that can be.
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
@@ -302,7 +306,8 @@ class _SystemLayout:
     ) -> None:
         self._machine, self._is_late, self._memo = machine, is_late, memo
         self._counted_effects = tuple(effect for effect in machine.effects_with_answers if effect in counted_effects)
-        self._counted_at = _may_be_outstanding(machine, frozenset(counted_effects)) if counted_effects else {}
+        everywhere = may_be_outstanding(machine) if counted_effects else {}
+        self._counted_at = {leaf: effects.intersection(counted_effects) for leaf, effects in everywhere.items()}
         self._sets: set[frozenset[str]] = set()
         self._changes: dict[tuple[int, str], _NumberChanges] = {}
         self._index: dict[Location, int] = {}
@@ -391,9 +396,10 @@ class _SystemLayout:
 
     def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
         """Add the results of one occurrence: a command for each row that can be enabled, a fault for each refusal."""
-        key = (*map(id, rows), occurrence.verdicts)
+        pending = self._pending(self._locations[place], occurrence, rows)
+        key = (*map(id, rows), occurrence.verdicts, pending)
         if key not in self._answers:
-            self._answers[key] = self._known_answer(occurrence, rows)
+            self._answers[key] = self._known_answer(occurrence, rows, pending)
         nothing, cases = self._answers[key]
         comes = self._comes_when(occurrence)
         self._fault(place, occurrence, "invalid_state", (), all_of([comes, nothing]))
@@ -407,22 +413,42 @@ class _SystemLayout:
         origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
         return comparison(counter(origin), ">", expr.Integer(0)) if origin in self._counted_effects else expr.TRUE
 
-    def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
+    def _pending(self, location: Location, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Pending":
+        """Return when the effects are outstanding that the rows read, once the answer has discharged its own (S3)."""
+        effects = sorted({effect for row in rows for effect in expr.pending_effects(row.condition)})
+        every = self._machine.effects_with_answers
+        numbers = {
+            name: self._number_before(location, occurrence, name) for name in (every if "" in effects else effects)
+        }
+        whole = any_of(numbers.values())
+        return tuple((effect, numbers[effect] if effect else whole) for effect in effects)
+
+    def _number_before(self, location: Location, occurrence: Occurrence, effect: str) -> expr.Expr:
+        """Return when an effect is outstanding once the answer has discharged its own."""
+        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
+        if effect not in self._counted_at.get(location.state, ()):
+            return constant(effect != origin and effect in location.outstanding)
+        return comparison(counter(effect), ">", expr.Integer(1 if effect == origin else 0))
+
+    def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: "_Pending") -> "_Answer":
         """Return the result of `_answer`, which is computed once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
-        key = ("answer", id(variables), places, occurrence.verdicts)
+        key = ("answer", id(variables), places, occurrence.verdicts, pending)
         if key not in self._memo:
-            answer = self._answer(occurrence, rows)
+            answer = self._answer(occurrence, rows, pending)
             if self._is_late():
                 return answer
             self._memo[key] = answer, rows, variables  # while these are held, no others have their ids
         result: _Answer = self._memo[key][0]
         return result
 
-    def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Return the condition under which no row is enabled on an occurrence, and the rows that can be. Both are the same at every location."""
-        candidates = tuple(self._enabled_rows(occurrence, rows))
+    def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: "_Pending") -> "_Answer":
+        """Return the condition under which no row is enabled on an occurrence, and the rows that can be.
+
+        Both are the same at every location where what the rows read is outstanding under the same conditions.
+        """
+        candidates = tuple(self._enabled_rows(occurrence, rows, dict(pending)))
         row_facts = [facts(condition) for _, condition in candidates]
         cases = []
         for place, (row, enabled_when) in enumerate(candidates):
@@ -453,13 +479,15 @@ class _SystemLayout:
         return other is not None and other.domain == self._domains[name].domain
 
     def _enabled_rows(
-        self, occurrence: Occurrence, rows: tuple[Transition, ...]
+        self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: Mapping[str, expr.Expr]
     ) -> Iterator[tuple[Transition, expr.Expr]]:
-        """Return the rows that can be enabled, each with its condition, in which verdicts and `else` are decided (S3)."""
+        """Return the rows that can be enabled, each with its condition, in which verdicts, `pending` and `else` are decided (S3)."""
         verdicts = dict(occurrence.verdicts)
 
         def decide(node: Leaf) -> expr.Expr:
-            return constant(verdicts[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
+            if isinstance(node, expr.Verdict):
+                return constant(verdicts[node.guard] == node.outcome)
+            return pending[node.name] if isinstance(node, Name) and node.kind == "pending" else node
 
         plain = [(row, substitute(row.condition, decide)) for row in rows if not row.is_else]
         otherwise = negation(any_of(condition for _, condition in plain))
@@ -567,47 +595,6 @@ def _number_changes(machine: Machine, counted_effects: Collection[str], row: Tra
 def _counter_variable(effect: str) -> Variable:
     domain = expr.RangeDomain(expr.Integer(0), expr.Integer(1))
     return Variable(counter(effect).name, "environment", domain, expr.Integer(0))
-
-
-def _may_be_outstanding(machine: Machine, counted_effects: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return for each leaf which counted effects may be outstanding there, as far as the rows tell."""
-    start = machine.entry_leaf(machine.initial)
-    effects: dict[str, frozenset[str]] = {start: frozenset()}
-    queue = [start]
-    while queue:
-        state = queue.pop()
-        for row in _rows_at(machine, state, counted_effects - effects[state]):
-            target = state if row.target == STAY else machine.entry_leaf(row.target)
-            before = effects.get(target)
-            after = _effects_left(machine, effects[state], row, target) & counted_effects
-            if before is None or not after <= before:
-                effects[target] = after | (before or frozenset())
-                queue.append(target)
-    return effects
-
-
-def _rows_at(machine: Machine, state: str, absent_effects: frozenset[str]) -> Iterator[Transition]:
-    """Yield the rows that may be taken in a state where some effects are not outstanding."""
-    if state in machine.final_states:
-        return
-    for event in machine.event_named.values():
-        if event.origin not in absent_effects:
-            yield from machine.rows_for(state, event.name)
-    for timer in machine.armed_timers(state):
-        yield from machine.rows_from[timer]
-
-
-def _effects_left(machine: Machine, before: frozenset[str], row: Transition, state: str) -> frozenset[str]:
-    """Return the effects that may be outstanding after a row into a state."""
-    now = set(before)
-    for item in row.effects:
-        if isinstance(item, Emit):
-            now.add(item.effect)
-        elif item.effect is None:
-            now.clear()
-        else:
-            now.discard(item.effect)
-    return frozenset() if state in machine.final_states else frozenset(now)
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:

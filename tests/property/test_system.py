@@ -11,7 +11,7 @@ from dsa.declarations import expressions
 from dsa.expr import Environment, Value, evaluate, holds, simplify
 from dsa.ground_system import ground
 from dsa.machine import Machine, environment, read_guards
-from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, pending_values, start, step
 from dsa.system import System, after, at_location, at_start, closed_system, counter, location_of
 from dsa.testing.strategies import machines
 
@@ -99,6 +99,7 @@ def moment_names(
         **environment(machine, here.values),
         **{state.name: state.name in inside for state in machine.states},
         **{f"pending {effect}": effect in here.outstanding for effect in machine.answers},
+        "pending": bool(here.outstanding),
         **{effect.name: effect.name in emitted for effect in machine.effects},
         **{event: bool(occurrence) and occurrence.event == event for event in machine.event_named},
         **{guard.name: said.get(guard.name, "not asked") for guard in machine.guards},
@@ -134,7 +135,7 @@ def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
     for row in machine.transitions:
         small = simplify(row.condition)
         for here in reached(machine, 5):
-            known = environment(machine, here.values)
+            known = {**environment(machine, here.values), **pending_values(machine, here.outstanding)}
             for said in product(*(machine.guard_named[guard].outcomes for guard in read_guards((row,)))):
                 there = {**known, **dict(zip(read_guards((row,)), said, strict=True))}
                 assert evaluate(small, there) == evaluate(row.condition, there)
