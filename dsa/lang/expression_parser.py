@@ -40,7 +40,7 @@ _HINTS = {
     "/": "there is no division; multiply the other side",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "there are no lists: write a set as {a, b}; a list is one variable for each place (q_1, q_2)",
+    "[": "there are no lists: write a set {a, b}, or one variable for each place (q_1, q_2)",
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
     "?": "there is no choice inside an expression: write a row for each case",

@@ -179,7 +179,7 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
         ):
             kind, line = first_uses[name]
             where = f" (line {line})" if line else ""
-            message = f"'{name}' would mean {what}, but it is already {kind}{where}"
+            message = f"'{name}' is used as {what}, but it is already {kind}{where}"
             hint = "a value may have the name of a state, event or effect, and of nothing else"
             is_value = what.startswith("a value")
             findings.error("DSA202", message, span, hint if is_value else "names are unique over the whole document")
