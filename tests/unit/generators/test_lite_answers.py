@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import threading
 import zlib
-from importlib.util import find_spec
 
 import pytest
+from conftest import require_package
 from stream_server import HANG, answered, events, refusing, serving
 from stream_shapes import chunk
 from wire_formats import ANTHROPIC, COMPLETION_TOKENS, FORMATS, OLLAMA, OPENAI, PROMPT_TOKENS
@@ -17,8 +17,7 @@ from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 from dsa.runtime.generation import GenerationError, PromptTooLong
 
-if find_spec("litellm") is None:  # to import it takes seconds, in each worker
-    pytest.skip("the extra `llm` is not installed", allow_module_level=True)
+require_package("litellm", "the extra `llm` is not installed")
 
 CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
 COUNTS = (PROMPT_TOKENS, COMPLETION_TOKENS)

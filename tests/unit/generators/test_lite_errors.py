@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from importlib.util import find_spec
 
 import pytest
+from conftest import require_package
 from stream_server import DROP, RESET, answered, refusing, serving
 from wire_formats import COMPLETION_TOKENS, FORMATS, OPENAI, PROMPT_TOKENS
 
@@ -12,8 +12,7 @@ from dsa.generators.provider import LiteLLMGenerator, forget_clients_of_ended_lo
 from dsa.runtime.content import AmbientEnvironment, Context
 from dsa.runtime.generation import GenerationError
 
-if find_spec("litellm") is None:  # to import it takes seconds, in each worker
-    pytest.skip("the extra `llm` is not installed", allow_module_level=True)
+require_package("litellm", "the extra `llm` is not installed")
 
 CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
 
