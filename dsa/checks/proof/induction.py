@@ -3,7 +3,7 @@
 `Inductive`, `RankEvidence` and `ExhaustiveEvidence` are values that a certificate can carry and a kernel can check. Locations and commands
 are indexes into `closed_system(machine)`; observers keep both, except for `at most`, whose commands are split and which needs no indexes of
 commands. All expressions are over the variables of the (observed) system and its parameters. Assumed everywhere: parameters lie in their
-domains, and so do the machine's own variables (the start does, and a command is taken only where its updates do). An observer's variable is
+domains, and so do the machine's own variables and the counters (the start does, and a command is taken only where its updates do). An observer's variable is
 a truth value or a whole number, and no more is assumed of it.
 
 `Induction` takes a region of a system, a `Logic` and candidates at locations; it gives the largest inductive set of them (Houdini).

@@ -78,7 +78,7 @@ def terms(session: ProofSession, upper_bound: Expr) -> list[Expr]:
     machine = session.machine
     shrinking_terms: list[Expr] = []
     growing_terms: list[Expr] = []
-    for variable in machine.variables:
+    for variable in session.system.own_variables:
         if isinstance(variable.domain, RangeDomain) and variable.domain.high is not None:
             here = Name(variable.name, "variable")
             shrinking_terms.append(simplify(Arithmetic("-", variable.domain.high, here)))
@@ -260,7 +260,7 @@ class _SafetySearch:
     @cached_property
     def _names(self) -> list[str]:
         machine = self._session.machine
-        return [*(p.name for p in machine.parameters), *(v.name for v in machine.variables)]
+        return [*(p.name for p in machine.parameters), *(v.name for v in self._session.system.own_variables)]
 
     def _potential(self, place: int, factors: Factors) -> Expr:
         if place not in self._live:

@@ -38,7 +38,7 @@ class SolverAnswer:
 class Logic:
     """A solver for conditions over a system's names, within their domains.
 
-    The parameters lie in their domains, and so do the machine's own variables. Nothing is assumed of observers'
+    The parameters lie in their domains, and so do the machine's own variables and counters. Nothing is assumed of observers'
     variables. Once `is_expired` returns true, every answer is unknown.
 
     What z3 finds depends on all that its `context` has seen. Each `Logic` has its own, so that no other proof in the process
@@ -71,7 +71,7 @@ class Logic:
 
     def learn(self, system: System) -> None:
         """Add the variables of an observed system; they replace variables of the same names."""
-        own = {variable.name for variable in system.machine.variables}
+        own = {variable.name for variable in system.own_variables}
         for variable in system.variables:
             if self._domains.get(variable.name) != variable.domain:
                 self._domains[variable.name] = variable.domain
