@@ -361,12 +361,12 @@ class _Options:
     type=click.Path(file_okay=False, path_type=Path),
     help="Write every counterexample and witness here, as JSONL.",
 )
-@click.option("--itf", is_flag=True, help="Write them in the Informal Trace Format instead.")
+@click.option("--itf", is_flag=True, help="With --save-traces: use the Informal Trace Format instead of JSONL.")
 @click.option(
     "--with",
     "module",
     metavar="MODULE",
-    help="Also check that this module (its name or its file) has code for every effect and guard. It is imported; none of them is called.",
+    help="Also check that this module (its name or its file) has code for every effect and guard. The module is imported, but no effect or guard is called.",
 )
 @click.option(
     "--certificate",

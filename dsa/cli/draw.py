@@ -69,7 +69,9 @@ _TRACE_FORMATS = ("dot", "svg", "png")
 )
 @click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
 @click.option("--rows", is_flag=True, help="Draw the rows that a Steps document stands for, not its steps.")
-@click.option("--full", is_flag=True, help="Write each row at its arrow, even where that is wider than a page.")
+@click.option(
+    "--full", is_flag=True, help="Label every arrow with its whole row, even if the picture becomes wider than a page."
+)
 @output_option
 def command(file: str, form: str | None, output: Path | None, trace: str | None, *, rows: bool, full: bool) -> None:
     """Draw a machine and what each state waits for. For a Steps document, draw its steps."""

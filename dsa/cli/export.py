@@ -53,7 +53,7 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 @click.argument("file")
 @click.option("--to", "tool", type=Word(_TOOLS), required=True, help="What the text is for.")
 @output_option
-@param_option("At this value of a parameter; repeatable.")
+@param_option("Set a parameter, such as rmax=1; repeatable.")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Write a machine for another tool, at its parameters' defaults or the values given.
 

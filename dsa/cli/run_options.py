@@ -141,7 +141,7 @@ def watching_options(command: FC) -> FC:
         "--secret", "names", multiple=True, metavar="NAME", help="Treat the environment variable NAME as a secret."
     )
     @click.option(
-        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Treat text that matches as a secret."
+        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Text that REGEX matches is a secret."
     )
     @click.option(
         "--not-secret",

@@ -218,7 +218,7 @@ def command(
     """Run FILE with the real driver in a simulated world: crashes before and after every step, failing disks, two processes that hold one run, clocks that jump.
 
     FILE is a machine, or a spec; the properties of a spec are watched as well. The output depends only on FILE and the seeds; a seed always gives the same
-    story. Exit code 0: good; 1: an oracle was broken or too little was covered; 2: FILE cannot be read or is too large.
+    story. Exit code 0: good; 1: a rule was broken, or too little was covered; 2: FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters), SimArguments(file, parameters)
     if seed is not None and seeds is None:

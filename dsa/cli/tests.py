@@ -39,9 +39,9 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "--observe",
     default="",
     metavar="WHAT",
-    help="What an implementation shows beside its effects: state, pending, reasons, names of variables, or all; with --complete.",
+    help="With --complete: what an implementation shows beside its effects, any of state, pending, reasons and the name of a variable, or all.",
 )
-@param_option("At this value; repeatable.")
+@param_option("Set a parameter, such as rmax=1; repeatable.")
 @click.option(
     "--max-tests",
     type=click.IntRange(min=1),
