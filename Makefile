@@ -18,10 +18,12 @@ demo: $(READY)
 # Three workers on two cores: tests wait for processes and files a third of their time.
 test: $(READY)
 	$(BIN)/python -m compileall -q dsa machines
+	$(BIN)/python tests/rewritten_assertions.py
 	$(BIN)/python -m pytest -n 3 --dist worksteal tests
 
 test-full: $(PEERS)
 	$(BIN)/python -m compileall -q dsa machines
+	$(BIN)/python tests/rewritten_assertions.py
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "full or not full" tests
 
 bench: $(PEERS)

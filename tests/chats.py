@@ -4,17 +4,19 @@ import asyncio
 import io
 import json
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from chat_server import Said, playing
 from rich.console import Console
-from vega_datasets import data as vega
 
 from dsa.runs.runs import open_runs
 from machines.chat.chat_display import ChatDisplay
 from machines.chat.chat_session import Chat, ChatStart
 
-CARS = Path(vega.cars.filepath)
+#: Files that the package ships; to import it takes the time of pandas, in each worker.
+VEGA = Path(find_spec("vega_datasets").origin).with_name("_data")
+CARS = VEGA / "cars.json"
 SQL = "SELECT Origin, count(*) AS n, avg(Horsepower) AS hp FROM cars GROUP BY Origin ORDER BY Origin"
 PLOT = "df.plot.bar(x='Origin', y='hp')\nplt.savefig('hp.png')"
 CSV = "df.to_csv('hp.csv', index=False)"

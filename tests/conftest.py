@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from contextlib import contextmanager
+from importlib.util import find_spec
 from operator import itemgetter
 
 import pytest
@@ -29,6 +30,12 @@ NOT_TESTED = "NOT TESTED"
 
 #: Documents that are wrong on purpose: what is claimed of them is tested, not they themselves.
 collect_ignore_glob = ["golden/forged/*"]
+
+
+def require_package(name, reason):
+    """Skip a module of tests where a package is not installed. Each worker collects each module, so it is not imported here."""
+    if find_spec(name) is None:
+        pytest.skip(reason, allow_module_level=True)
 
 
 class TimeLimitError(BaseException):

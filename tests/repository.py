@@ -22,12 +22,12 @@ def all_machines() -> dict[str, Machine]:
 
 
 def _readable(paths: dict[str, Path]) -> dict[str, Machine]:
-    machines = {name: _machine(path) for name, path in paths.items()}
+    machines = {name: machine_in(path) for name, path in paths.items()}
     return {name: machine for name, machine in machines.items() if machine is not None}
 
 
 @cache
-def _machine(path: Path) -> Machine | None:
+def machine_in(path: Path) -> Machine | None:
     """Return the machine of a document, the same one for each test, or None where it is not valid."""
     return read_machine(path.read_text(encoding="utf-8"), path.name).machine
 

@@ -1,16 +1,13 @@
 """Data as a package ships it, held in a conversation as people hold them: load, ask, SQL, plot, CSV, continue, refine, run it again."""
 
-from pathlib import Path
-
 import pytest
 from chat_server import Said
-from chats import conversation, python, say, steps_since_user
-from vega_datasets import data as vega
+from chats import VEGA, conversation, python, say, steps_since_user
 
 from machines.chat.command import counters_of
 from machines.tool_use.records import as_data
 
-CARS, WEATHER, STOCKS = (Path(each.filepath) for each in (vega.cars, vega.seattle_weather, vega.stocks))
+CARS, WEATHER, STOCKS = (VEGA / name for name in ("cars.json", "seattle-weather.csv", "stocks.csv"))
 #: For each file: the query, the plot, the CSV, a refined query with its plot; each also in other words.
 WORK = {
     "cars": (

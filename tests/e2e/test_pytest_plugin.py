@@ -66,7 +66,8 @@ def project(tmp_path, tmp_path_factory):
             (tmp_path / name).write_text(text, encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COLUMNS": "100"}
         environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("temporary"))  # it clears only its own away
-        command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments]
+        others = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # its plugin imports all of Hypothesis
+        command = [sys.executable, "-m", "pytest", "-W", "error", *others, *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
         )

@@ -7,14 +7,14 @@ import json
 
 import ordinary_user
 import pytest
-from conftest import NOT_TESTED
+from conftest import NOT_TESTED, require_package
 from hostile_programs import SECRETS
 from python_attacks import ATTACKS
 
 from dsa.edge.sandbox import Confinement, probe
 from machines.chat.python import REQUIRED_FEATURES, Interpreter, PythonError
 
-pytest.importorskip("pandas", reason=f"{NOT_TESTED}: pandas is not installed")
+require_package("pandas", f"{NOT_TESTED}: pandas is not installed")
 ALL = ("bubblewrap", "namespaces")
 #: The batches of `make test`: all attacks on one rung, and every third on the other. The rest belongs to `make test-full`.
 QUICK = ("bubblewrap", "user")

@@ -2,11 +2,11 @@
 
 import pytest
 from each_row import each_row
+from repository import all_machines
 
 from dsa.checks.mutation import mutants
 from dsa.machine import Machine
 from dsa.system import closed_system
-from tests.repository import all_machines
 
 MOST_ROWS = 30
 

@@ -2,17 +2,16 @@ import http.server
 import json
 import threading
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 import pytest
+from conftest import require_package
 from each_row import each_row
 
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 from dsa.runtime.generation import GenerationError
 
-if find_spec("litellm") is None:  # to import it takes seconds, in each worker
-    pytest.skip("the extra `llm` is not installed", allow_module_level=True)
+require_package("litellm", "the extra `llm` is not installed")
 
 CONTEXT = Context(AmbientEnvironment(constraints="Be brief."), "Say hi", feedback_history=(("hello", "too long"),))
 ANSWER = {

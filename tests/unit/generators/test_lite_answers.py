@@ -6,6 +6,7 @@ import threading
 import zlib
 
 import pytest
+from conftest import require_package
 from stream_server import HANG, answered, events, refusing, serving
 from stream_shapes import chunk
 from wire_formats import ANTHROPIC, COMPLETION_TOKENS, FORMATS, OLLAMA, OPENAI, PROMPT_TOKENS
@@ -16,7 +17,7 @@ from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 from dsa.runtime.generation import GenerationError, PromptTooLong
 
-litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+require_package("litellm", "the extra `llm` is not installed")
 
 CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
 COUNTS = (PROMPT_TOKENS, COMPLETION_TOKENS)
@@ -308,6 +309,8 @@ def test_a_prompt_too_long_is_told_before_anything_is_asked(ask):
 
 
 def test_the_prompt_has_no_more_than_its_tokens_as_litellm_counts():
+    import litellm
+
     history = [(f"attempt number {number} " * 5, f"reason {number} " * 5) for number in range(30)]
     with serving(OPENAI.whole("hi")) as (address, requests):
         generator = made(OPENAI, address, max_prompt_tokens=300)

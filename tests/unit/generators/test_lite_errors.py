@@ -4,6 +4,7 @@ import asyncio
 import os
 
 import pytest
+from conftest import require_package
 from stream_server import DROP, RESET, answered, refusing, serving
 from wire_formats import COMPLETION_TOKENS, FORMATS, OPENAI, PROMPT_TOKENS
 
@@ -11,7 +12,7 @@ from dsa.generators.provider import LiteLLMGenerator, forget_clients_of_ended_lo
 from dsa.runtime.content import AmbientEnvironment, Context
 from dsa.runtime.generation import GenerationError
 
-litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+require_package("litellm", "the extra `llm` is not installed")
 
 CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
 
@@ -141,6 +142,8 @@ def test_an_answer_that_is_none_has_been_paid_for(form, streamed):
 @each_way
 def test_a_call_that_blocks_leaves_no_client_behind(form, streamed, monkeypatch):
     """LiteLLM knows a loop by a number that a later one may have again, and would use its client: `Event loop is closed`."""
+    import litellm
+
     kept = {}
     monkeypatch.setattr(litellm.in_memory_llm_clients_cache, "cache_dict", kept)
     with serving(form.stream("hi") if streamed else form.whole("hi")) as (address, _):
@@ -149,6 +152,8 @@ def test_a_call_that_blocks_leaves_no_client_behind(form, streamed, monkeypatch)
 
 
 def test_clients_of_a_loop_that_has_ended_are_forgotten_once(monkeypatch):
+    import litellm
+
     kept = {}
     monkeypatch.setattr(litellm.in_memory_llm_clients_cache, "cache_dict", kept)
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 import attrs
 import pytest
+from repository import all_machines
 
 from dsa.checks.mutation import mutants
 from dsa.checks.search import python_engine
@@ -14,7 +15,6 @@ from dsa.expr import TRUE
 from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
-from tests.repository import all_machines
 
 LIMITS = SearchLimits(5_000)
 MOST_ROWS = 30

@@ -6,13 +6,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import NOT_TESTED
+from conftest import NOT_TESTED, require_package
 from each_row import each_row
 
 from dsa.edge.sandbox import Confinement, probe
 from machines.chat.python import CODES, REQUIRED_FEATURES, FrameSource, Interpreter, PythonError
 
-pytest.importorskip("pandas", reason=f"{NOT_TESTED}: pandas is not installed")
+require_package("pandas", f"{NOT_TESTED}: pandas is not installed")
 
 SALES = FrameSource(
     ("region", "n", "day", "price", "paid", "rate", "at"),

@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from conftest import require_package
 from foreign_servers import SHORT_S, TESTS, Foreign, real, refused, rogue, text, wait_until_gone
 
 from dsa.edge.sandbox.command_sandbox import stop
 from machines.coding.servers.mcp_results import McpServer
 from machines.coding.servers.mcp_session import Live
 
-pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+require_package("mcp", "the package mcp asks MCP servers")
 
 UNANSWERED = {"answers": False}
 

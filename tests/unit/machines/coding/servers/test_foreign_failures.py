@@ -7,12 +7,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import require_package
 from foreign_servers import LONG_S, SHORT_S, real, refused, rogue, text, wait_until_gone
 
 from dsa.edge.sandbox.command_sandbox import stop
 from machines.coding.servers.mcp_results import McpServer
 
-pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+require_package("mcp", "the package mcp asks MCP servers")
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import json
 import os
 
 import pytest
+from conftest import require_package
 from foreign_servers import Foreign, real, refused, rogue, text
 
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
-pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+require_package("mcp", "the package mcp asks MCP servers")
 
 
 def test_a_call_gives_text_and_structured_values(shared):

@@ -3,11 +3,12 @@
 import re
 
 import pytest
+from conftest import require_package
 from foreign_servers import real, refused, rogue, text
 
 from machines.coding.servers.mcp_results import MOST_TOOLS, read_tool, tool_name, tools_of
 
-pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+require_package("mcp", "the package mcp asks MCP servers")
 
 
 def test_tools_have_names_descriptions_schemas_and_hints(shared):
