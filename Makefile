@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 NEWEST := build/newest
 PEERS := $(VENV)/peers/.ready
 
+# Tests start pytest often. Without bytecode each process would rewrite the asserts of all plugins again, which takes a second or more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-full bench bench-tasks constraints clean
 
 demo: $(READY)

@@ -271,6 +271,7 @@ class _StepWriter:
         self._initial = dict(zip(self._variables, machine.initial_values, strict=True))
         #: Variables that start outside their domains: rows that do not update them are refused as well.
         self._outside = [name for name, value in self._initial.items() if not machine.values_of[name].contains(value)]
+        self._effects = ("", *machine.effects_with_answers)
         self._constants: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
         self._pool: dict[frozenset[str], frozenset[str]] = {}
@@ -295,6 +296,7 @@ class _StepWriter:
             yield f"if any(then == {timer} for _, then in c.precedence): return None"
         verdicts = {guard: f"w{place}" for place, guard in enumerate(read_guards(rows))}
         yield from self._read_verdicts(verdicts)
+        yield from self._read_pending(rows, origin)
         if self._outside or any(row.updates or expr.names(row.condition) & self._variables.keys() for row in rows):
             yield f"{', '.join(self._variables.values())}, = c.values"
         if len(rows) == 1 and rows[0].condition == expr.Boolean(value=True):
@@ -316,6 +318,20 @@ class _StepWriter:
         for guard, word in verdicts.items():
             outcomes = self._machine.guard_named[guard].outcomes
             yield f"if n{word} != {self._text(guard)} or {word} not in {outcomes!r}: return None"
+
+    def _read_pending(self, rows: tuple[Transition, ...], origin: str) -> Iterator[str]:
+        """Set a name for each effect whose being outstanding the rows read, once the answer has discharged its own (S3)."""
+        for effect in sorted({effect for row in rows for effect in expr.pending_effects(row.condition)}):
+            if effect == origin:
+                value = "False"
+            elif effect:
+                value = f"{self._text(effect)} in c.outstanding"
+            else:
+                value = f"len(c.outstanding) > {0 if origin == OUTSIDE else 1}"
+            yield f"{self._pending_word(effect)} = {value}"
+
+    def _pending_word(self, effect: str) -> str:
+        return f"p{self._effects.index(effect)}"
 
     def _choose(self, rows: tuple[Transition, ...], verdicts: dict[str, str]) -> Iterator[str]:
         """Set k to the place of the one row that is enabled, or to -1 (S3)."""
@@ -389,6 +405,8 @@ class _StepWriter:
                 return expr.Name(repr(value))
             case expr.Symbol(value):
                 return expr.Name(self._text(value))
+            case expr.Name(name, "pending"):
+                return expr.Name(self._pending_word(name))
             case expr.Name(name):
                 return expr.Name(self._variables.get(name) or self._value(self._machine.constants[name]))
             case expr.Verdict(guard, outcome):

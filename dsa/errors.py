@@ -39,7 +39,7 @@ CODES: dict[str, str] = {
     "DSA210": "A row sets workflow state without its guards having passed (S9, Definition 4).",
     "DSA211": "A row revokes workflow state, or sets it where no guard judges (reported, allowed).",
     "DSA212": "A declared name is never used.",
-    "DSA213": "An effect is cancelled or emitted where that cannot be meant.",
+    "DSA213": "An effect is cancelled, emitted or read as pending where that cannot be meant.",
     "DSA214": "A step's requirement or use, the goal or the result cannot be met by the steps there are.",
     "DSA215": "A guard or a generator cannot be built from what its row says.",
     "DSA301": "A state cannot be reached.",

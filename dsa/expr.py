@@ -132,14 +132,14 @@ def evaluate(expr: Expr, environment: Environment) -> Value:
     """Evaluate a resolved and typed expression.
 
     `environment` maps every name that occurs to its value, a guard to its verdict (`passed`, `failed`,
-    `fatal`), and `pending E` to whether effect E is outstanding. A missing name raises KeyError, as it is
-    a fault of the caller, not of the table.
+    `fatal`), `pending E` to whether effect E is outstanding, and `pending` to whether any effect is. A missing name raises
+    KeyError, as it is a fault of the caller, not of the table.
     """
     match expr:
         case Boolean(value) | Integer(value) | Symbol(value):
             return value
         case Name(name, kind):
-            return environment[f"pending {name}" if kind == "pending" else name]
+            return environment[pending_text(name) if kind == "pending" else name]
         case Verdict(guard, outcome):
             return environment[guard] == outcome
         case Not(operand):
@@ -157,6 +157,11 @@ def evaluate(expr: Expr, environment: Environment) -> Value:
             return all(evaluate(operand, environment) for operand in operands)
         case Or(operands):
             return any(evaluate(operand, environment) for operand in operands)
+
+
+def pending_text(effect: str) -> str:
+    """Return `pending E`; `pending`, which is about all effects, for the empty name."""
+    return f"pending {effect}" if effect else "pending"
 
 
 def _integer(expr: Expr, environment: Environment) -> int:
@@ -206,7 +211,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def names(expr: Expr) -> frozenset[str]:
     """Return the names of variables, parameters, states, events and effects that occur."""
-    return frozenset(node.name for node in walk(expr) if isinstance(node, Name))
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Name) and node.name)
+
+
+@lru_cache(maxsize=4_096)
+def pending_effects(expr: Expr) -> frozenset[str]:
+    """Return the effects E of which the expression reads `pending E`; the empty name stands for `pending`."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Name) and node.kind == "pending")
 
 
 @lru_cache(maxsize=4_096)
@@ -260,7 +271,7 @@ def _text(expr: Expr) -> tuple[str, int]:
         case Symbol(value):
             return value, _ATOM
         case Name(name, kind):
-            return (f"pending {name}" if kind == "pending" else name), _ATOM
+            return (pending_text(name) if kind == "pending" else name), _ATOM
         case Verdict(guard, outcome):
             return f"{guard}.{outcome}", _ATOM
         case Not(operand):
@@ -418,6 +429,11 @@ def substitute(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
 def simplify(node: Expr) -> Expr:
     """Fold everything that constants decide; chains and memberships become plain comparisons."""
     return substitute(node, lambda name: name)
+
+
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """Return the operands of a conjunction; anything else is alone."""
+    return condition.operands if isinstance(condition, And) else (condition,)
 
 
 def all_of(operands: Iterable[Expr]) -> Expr:

@@ -3,10 +3,14 @@
 `ground` turns a `System` into a `Ground`. Every variable is a field of consecutive whole numbers (`false` and `true` are 0 and 1; the values of
 enumerations are numbered over the whole machine). A configuration is one number: `location * volume + data`, where `data` has the fields as
 mixed-radix digits, the first field as the least significant one. Conditions that the fields' values decide are replaced by their truth value.
+
+`satisfiable` returns whether a condition over finite variables can be true, with a bound on the work. It splits cases (Davis, Putnam, Logemann and
+Loveland, 1962): a conjunct that names one value of a variable settles it, else it tries the values of the variable with the fewest.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
 
@@ -16,7 +20,146 @@ from dsa import expr
 from dsa.errors import DsaError
 from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negation, substitute
 from dsa.semantics import Configuration
-from dsa.system import SearchEffort, System, location_of, outcomes_at_samples, satisfiable, start_values
+from dsa.system import System, counter, location_of, start_values
+
+#: For each variable, the values that it may have: whole numbers, or truth values.
+Ranges = Mapping[str, Sequence[int]]
+#: The number of sample values for each variable.
+_SAMPLES = 8
+#: A variable with at most this many values has each of them tried.
+_FEW = 8
+#: The number of nodes of a condition of usual size.
+_USUAL = 200
+
+
+@attrs.define
+class SearchEffort:
+    """The number of values that may still be tried, in conditions of usual size; a longer condition costs more. It is over once `is_late` says so."""
+
+    left: int
+    is_late: Callable[[], bool] = lambda: False
+
+
+def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
+    """Return whether some values make a condition true; None if the effort is used up first."""
+    if isinstance(condition, expr.Boolean):
+        return condition.value
+    cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
+    for part in _branches(condition, ranges):
+        if effort.left <= 0 or effort.is_late():
+            return None
+        effort.left -= cost
+        result = satisfiable(part, ranges, effort)
+        if result is not False:
+            return result
+    return False
+
+
+def outcomes_at_samples(condition: expr.Expr, ranges: Ranges) -> frozenset[bool]:
+    """Return the truth values of a condition at a few valuations: all lowest, all highest, and some between."""
+    read = sorted(expr.names(condition))
+    return frozenset(
+        expr.evaluate(condition, {name: _sample(ranges[name], number * (place + 1)) for place, name in enumerate(read)})
+        is True
+        for number in range(_SAMPLES)
+    )
+
+
+def _sample(values: Sequence[int], number: int) -> int:
+    size = _size(values)
+    return values[number * (size // _SAMPLES + 1) % size]
+
+
+def _size(values: Sequence[int]) -> int:
+    """Return the number of values, which may be too great for `len`."""
+    return values.stop - values.start if isinstance(values, range) else len(values)
+
+
+def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
+    """Return conditions of which one can be true if this one can: its alternatives, or the condition at each remaining value of a variable."""
+    match condition:
+        case expr.Or(operands):
+            return operands
+        case expr.Not(expr.And(operands)):
+            return map(negation, operands)
+        case expr.Not(expr.Or(operands)):
+            return (all_of(map(negation, operands)),)
+    name, values = _split(condition, ranges)
+    return (_with(condition, name, value) for value in values)
+
+
+def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
+    """Choose a variable, and its remaining values."""
+    for part in expr.conjuncts(condition):
+        match part:
+            case expr.Name(name):
+                return name, [value for value in ranges[name] if value]
+            case expr.Not(expr.Name(name)):
+                return name, [value for value in ranges[name] if not value]
+            case expr.Compare(expr.Name(name), (("==", expr.Integer(value)),)):
+                return name, [value] if value in ranges[name] else []
+    name, values = min(
+        ((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1])
+    )
+    return name, _representatives(condition, name, values)
+
+
+def _representatives(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
+    """Return values of a variable that represent all: values between two neighbouring numbers of its comparisons are alike."""
+    turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
+    if turns is None or not values:
+        return values
+    near = {turn + step for turn in turns for step in (0, 1)}
+    return sorted({values[0], values[-1], *(each for each in near if each in values)})
+
+
+def _turns(node: expr.Expr, name: str) -> set[int] | None:
+    """Return the numbers at which a condition may become true or false as a variable grows; None if its form does not tell."""
+    if name not in expr.names(node):
+        return set()
+    match node:
+        case expr.Compare(first, rest):
+            sides = [_linear_form(side, name) for side in (first, *(operand for _, operand in rest))]
+            turns = set[int]()
+            for left, right in pairwise(sides):
+                if left is None or right is None:
+                    return None
+                (is_left, shift), (is_right, number) = left, right
+                if is_left != is_right:
+                    turns.add(number - shift if is_left else shift - number)
+            return turns
+        case expr.And(operands) | expr.Or(operands):
+            parts = [_turns(operand, name) for operand in operands]
+            return None if None in parts else set().union(*(part for part in parts if part))
+        case expr.Not(operand):
+            return _turns(operand, name)
+    return None
+
+
+def _linear_form(side: expr.Expr, name: str) -> tuple[bool, int] | None:
+    """Return a side of a comparison as the variable plus a number, or as a number; None for anything else."""
+    match side:
+        case expr.Integer(number):
+            return False, number
+        case expr.Name(other) if other == name:
+            return True, 0
+        case expr.Arithmetic("+", expr.Name(other), expr.Integer(number)) if other == name:
+            return True, number
+        case expr.Arithmetic("+", expr.Integer(number), expr.Name(other)) if other == name:
+            return True, number
+        case expr.Arithmetic("-", expr.Name(other), expr.Integer(number)) if other == name:
+            return True, -number
+    return None
+
+
+def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:
+    replacement = constant(value)
+
+    def leaf(node: Leaf) -> expr.Expr:
+        return replacement if isinstance(node, expr.Name) and node.name == name else node
+
+    return substitute(condition, leaf)
+
 
 #: The most values tried to decide one condition, and all conditions of a machine. Conditions that are then undecided are evaluated where they matter.
 _MOST_TRIALS_EACH, _MOST_TRIALS = 2_048, 20_000
@@ -148,7 +291,16 @@ class Ground:
         location = self.system.locations[place]
         own = self.fields[: len(self.system.machine.variables)]
         values = tuple(self._value(field, field.low + data // field.stride % field.size) for field in own)
-        return Configuration(location.state, values, location.outstanding, location.precedence)
+        return Configuration(location.state, values, self.outstanding(number), location.precedence)
+
+    def outstanding(self, number: int) -> frozenset[str]:
+        """Return the outstanding effects of a configuration."""
+        place, data = divmod(number, self.volume)
+        located_effects = self.system.locations[place].outstanding
+        if not self.system.counted_effects:
+            return located_effects
+        counters = ((effect, self.field_named[counter(effect).name]) for effect in self.system.counted_effects)
+        return located_effects.union(effect for effect, field in counters if data // field.stride % field.size)
 
     def _value(self, field: Field, number: int) -> expr.Value:
         if field.is_bool:
@@ -163,6 +315,9 @@ class Ground:
     def encode(self, configuration: Configuration, observer_values: Mapping[str, expr.Value] | None = None) -> int:
         """Return the number of a configuration; `observer_values` has the values of observers, which are 0 or false otherwise."""
         values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
+        values |= {
+            counter(effect).name: int(effect in configuration.outstanding) for effect in self.system.counted_effects
+        }
         values |= observer_values or {}
         data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
         return location_of(self.system, configuration) * self.volume + data

@@ -76,6 +76,7 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 #: A number, a name (`:flag` and `:count` too), or a sign.
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
+BARE_PENDING = rf"\bpending(?! +(?!(?:{'|'.join(sorted(KEYWORDS))})\b)[A-Za-z_])"
 RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
 #: A value with the name of something else too has no type of its own: it is the value only beside a value of an enumeration.
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
@@ -195,7 +196,12 @@ class KernelParser:
             return NUMBER, str(int(word))
         if word in ("true", "false"):
             return CONDITION, word.capitalize()
-        if word == "pending" and self.tokens:
+        if (
+            word == "pending"
+            and self.tokens
+            and re.match("[A-Za-z_]", self.tokens[-1])
+            and self.tokens[-1] not in KEYWORDS
+        ):
             word = f"pending {self.tokens.pop()}"
         assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is not a name that is allowed there"
         is_value = word in self.values and self.types[word] not in (CONDITION, EITHER)
@@ -310,7 +316,7 @@ class Tables:
         for name in several:
             assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is not a valid name"
         numbers = {f"={symbol}": n for n, symbol in enumerate(symbols)}
-        pending = [f"pending {effect}" for effect in effects]
+        pending = ["pending", *(f"pending {effect}" for effect in effects)]
         self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
         self.domains = {name: self.read_domain(domain) for name, domain in domains.items()}
         types_of = lambda names: {name: self.domains[name][0] for name in names}
@@ -323,7 +329,7 @@ class Tables:
             "parameters": parameter_types,
             "values": value_types,
             "lasting": value_types | dict.fromkeys((*states, *pending), CONDITION),
-            "rows": value_types | dict.fromkeys(verdict_names, CONDITION),
+            "rows": value_types | dict.fromkeys((*verdict_names, *pending), CONDITION),
             "claims": value_types | when,
         }
         self.types |= {"lemmas": value_types | when | {":flag": CONDITION, ":count": NUMBER}}
@@ -658,16 +664,16 @@ class Claim(Tables):
 
     def means(self, node, true=()):
         """Return the values of all names at a configuration; `true` are the things that happen there."""
-        return (
-            self.names | node[2] | dict.fromkeys((*self.above(node[0]), *map("pending ".__add__, node[1]), *true), True)
-        )
+        pending = ["pending", *map("pending ".__add__, node[1])] if node[1] else []
+        return self.names | node[2] | dict.fromkeys((*self.above(node[0]), *pending, *true), True)
 
     def take(self, node, move):
         """Take the one enabled row, if any: yield the node after it, what ended and what happened."""
         (leaf, out, values, order), (true, origin, rows) = node, move
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
-        matches = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
-        matches = matches or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
+        readable = self.means((leaf, out - {origin}, values, order), true)  # S3
+        matches = [row for row in rows if not row["else"] and self.value(row["if"], readable, "rows")]
+        matches = matches or [row for row in rows if row["else"] and self.value(row["if"], readable, "rows")]
         assert self.form == DEFINITION_4 or (len(matches) < 2 and (matches or origin == "outside")), where
         for row in matches:
             after, target = dict(values), leaf if row["target"] == "=" else self.entry_leaf(row["target"])
@@ -751,6 +757,7 @@ class Claim(Tables):
         for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.move_origins).items()):
             rows = self.rows_for(leaf, event)
             words = re.findall(NAME, " ".join([origin, *(row[x] for row in rows for x in ("if", "update", "effects"))]))
+            words += self.effects if any(re.search(BARE_PENDING, row["if"]) for row in rows) else ()
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
 
     def orders(self, leaf):

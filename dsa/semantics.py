@@ -4,7 +4,7 @@
 (S8). Everything else in this package that executes a machine is tested to agree with `step`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import attrs
 
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Cancel, Transition
 from dsa.errors import OccurrenceError
-from dsa.expr import Environment, Outcome, Value, evaluate, holds, show_value
+from dsa.expr import Environment, Outcome, Value, evaluate, holds, pending_text, show_value
 from dsa.immutable import immutable
 from dsa.machine import (
     Machine,
@@ -112,7 +112,7 @@ def step(machine: Machine, configuration: Configuration, occurrence: Occurrence)
     if not rows:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} here")
     _require_exact_verdicts(rows, occurrence)
-    valuation = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    valuation = known_values(machine, configuration, occurrence)
     matches = enabled_rows(rows, valuation)
     if not matches:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} is enabled", rows)
@@ -174,6 +174,19 @@ def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Tr
     if occurrence.source is not None:
         return machine.rows_from[occurrence.source, occurrence.event]
     return machine.rows_for(state, occurrence.event)
+
+
+def known_values(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> Environment:
+    """Return what the conditions of rows for an occurrence may read: values, verdicts, and what is outstanding (S3)."""
+    origin = OUTSIDE if occurrence.source is not None else machine.event_named[occurrence.event].origin
+    pending = pending_values(machine, configuration.outstanding - {origin})
+    return {**environment(machine, configuration.values), **dict(occurrence.verdicts), **pending}
+
+
+def pending_values(machine: Machine, outstanding: Collection[str]) -> dict[str, Value]:
+    """Return the value of `pending`, and of `pending E` for each effect with answers."""
+    values: dict[str, Value] = {pending_text(effect): effect in outstanding for effect in machine.answers}
+    return {**values, pending_text(""): bool(outstanding)}
 
 
 def enabled_rows(rows: tuple[Transition, ...], valuation: Environment) -> tuple[Transition, ...]:
@@ -238,6 +251,57 @@ def after_effects(
     return frozenset(now), tuple(sorted(cancelled)), None
 
 
+#: The most pairs of a leaf and a set of outstanding effects that `may_be_outstanding` distinguishes.
+_MOST_SETS = 5_000
+
+
+def may_be_outstanding(machine: Machine) -> dict[str, frozenset[str]]:
+    """Return, for each leaf, the effects that may be outstanding there, as far as the rows tell.
+
+    This is an over-approximation: conditions are not evaluated, so a state may wait for effects that exploration would
+    rule out, but none is missing. Leaves that no row enters wait for nothing. If there are very many
+    sets of outstanding effects, each leaf has their union.
+    """
+    initial = start(machine)
+    effects: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
+    visited_pairs, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
+    while queue:
+        leaf, waits_for = queue.pop()
+        is_coarse = len(visited_pairs) > _MOST_SETS
+        for row in _rows_at(machine, leaf, waits_for):
+            target = leaf if row.target == STAY else machine.entry_leaf(row.target)
+            after = _left_outstanding(machine, waits_for, row, target, is_coarse=is_coarse)
+            if after is None:
+                continue
+            union = effects.get(target, frozenset()) | after
+            here = (target, union if is_coarse else after)
+            effects[target] = union
+            if here not in visited_pairs:
+                visited_pairs.add(here)
+                queue.append(here)
+    return {leaf: effects.get(leaf, frozenset()) for leaf in machine.leaves}
+
+
+def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
+    """Yield the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
+    if leaf in machine.final_states:
+        return
+    for event in machine.event_named.values():
+        if event.origin == OUTSIDE or event.origin in waits_for:
+            yield from machine.rows_for(leaf, event.name)
+    for source, event_name in machine.armed_timers(leaf):
+        yield from machine.rows_from[source, event_name]
+
+
+def _left_outstanding(
+    machine: Machine, waits_for: frozenset[str], row: Transition, target: str, *, is_coarse: bool
+) -> frozenset[str] | None:
+    """Return what is outstanding after a row; None if the row is refused, which a union of sets (`is_coarse`) cannot show."""
+    emissions = {str(item) for item in row.effects} if is_coarse else set()
+    outstanding, _, twice = after_effects(machine, waits_for - emissions, row, target)
+    return None if twice else outstanding
+
+
 def accepted_events(machine: Machine, state: str) -> tuple[str, ...]:
     """Return the events and timers that have rows in a state, sorted."""
     if state in machine.final_states:
@@ -253,7 +317,7 @@ def is_over(machine: Machine, configuration: Configuration) -> bool:
     end = machine.ends.get(state)
     if end is None or configuration.outstanding or machine.armed_timers(state):
         return False
-    valuation = environment(machine, configuration.values)
+    valuation = {**environment(machine, configuration.values), **pending_values(machine, ())}
     return holds(end, valuation) and not any(
         _may_take(machine, state, event, valuation) for event in machine.events_from_outside
     )

@@ -4,22 +4,23 @@
 guards that they read, the outstanding effects afterwards. What remains are conditions and updates over variables and parameters, so one system serves
 every engine, every proof and every export. Parameters stay names; `dsa.ground_system` puts in their values.
 
-- `satisfiable` returns whether a condition over finite variables can be true, with a bound on the work. It splits cases (Davis, Putnam, Logemann and
-  Loveland, 1962): a conjunct that names one value of a variable settles it, else it tries the values of the variable with the fewest.
-- `at_location`, `at_start` and `after` return the meaning of a property's expression at a moment, that is at the start or at a command
-  (specs/semantics.md, "What properties mean"), as an expression over variables and parameters.
+What is outstanding is either part of a location, or *counted*: then the number outstanding of an effect is a further variable, a whole number (`counter`).
+Few effects side by side are faster in locations, as names alone then decide what can happen. Many would make a location of each of their sets.
+
+`at_location`, `at_start` and `after` return the meaning of a property's expression at a moment, that is at the start or at a command
+(specs/semantics.md, "What properties mean"), as an expression over variables and parameters.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import product
 from math import prod
 from typing import Any
 
 import attrs
 
 from dsa import expr
-from dsa.declarations import OUTSIDE, STAY, Assign, Emit, Transition, Variable
+from dsa.declarations import OUTSIDE, STAY, Assign, Cancel, Emit, Transition, Variable
 from dsa.expr import (
     FALSE,
     Expr,
@@ -46,151 +47,10 @@ from dsa.machine import (
     timers_after,
     timers_before,
 )
-from dsa.semantics import Configuration, Occurrence, Reason, after_effects
+from dsa.semantics import Configuration, Occurrence, Reason, after_effects, may_be_outstanding
 
-#: For each variable, the values that it may have: whole numbers, or truth values.
-Ranges = Mapping[str, Sequence[int]]
-#: The number of sample values for each variable.
-_SAMPLES = 8
-#: A variable with at most this many values has each of them tried.
-_FEW = 8
-#: The number of nodes of a condition of usual size.
-_USUAL = 200
 #: The least and the greatest number that a comparison allows; None for unbounded.
 _Bounds = tuple[int | None, int | None]
-
-
-@attrs.define
-class SearchEffort:
-    """The number of values that may still be tried, in conditions of usual size; a longer condition costs more. It is over once `is_late` says so."""
-
-    left: int
-    is_late: Callable[[], bool] = lambda: False
-
-
-def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
-    """Return whether some values make a condition true; None if the effort is used up first."""
-    if isinstance(condition, expr.Boolean):
-        return condition.value
-    cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
-    for part in _branches(condition, ranges):
-        if effort.left <= 0 or effort.is_late():
-            return None
-        effort.left -= cost
-        result = satisfiable(part, ranges, effort)
-        if result is not False:
-            return result
-    return False
-
-
-def outcomes_at_samples(condition: expr.Expr, ranges: Ranges) -> frozenset[bool]:
-    """Return the truth values of a condition at a few valuations: all lowest, all highest, and some between."""
-    read = sorted(expr.names(condition))
-    return frozenset(
-        expr.evaluate(condition, {name: _sample(ranges[name], number * (place + 1)) for place, name in enumerate(read)})
-        is True
-        for number in range(_SAMPLES)
-    )
-
-
-def _sample(values: Sequence[int], number: int) -> int:
-    size = _size(values)
-    return values[number * (size // _SAMPLES + 1) % size]
-
-
-def _size(values: Sequence[int]) -> int:
-    """Return the number of values, which may be too great for `len`."""
-    return values.stop - values.start if isinstance(values, range) else len(values)
-
-
-def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
-    """Return conditions of which one can be true if this one can: its alternatives, or the condition at each remaining value of a variable."""
-    match condition:
-        case expr.Or(operands):
-            return operands
-        case expr.Not(expr.And(operands)):
-            return map(negation, operands)
-        case expr.Not(expr.Or(operands)):
-            return (all_of(map(negation, operands)),)
-    name, values = _split(condition, ranges)
-    return (_with(condition, name, value) for value in values)
-
-
-def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
-    """Choose a variable, and its remaining values."""
-    for part in _conjuncts(condition):
-        match part:
-            case expr.Name(name):
-                return name, [value for value in ranges[name] if value]
-            case expr.Not(expr.Name(name)):
-                return name, [value for value in ranges[name] if not value]
-            case expr.Compare(expr.Name(name), (("==", expr.Integer(value)),)):
-                return name, [value] if value in ranges[name] else []
-    name, values = min(
-        ((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1])
-    )
-    return name, _representatives(condition, name, values)
-
-
-def _representatives(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
-    """Return values of a variable that represent all: values between two neighbouring numbers of its comparisons are alike."""
-    turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
-    if turns is None or not values:
-        return values
-    near = {turn + step for turn in turns for step in (0, 1)}
-    return sorted({values[0], values[-1], *(each for each in near if each in values)})
-
-
-def _turns(node: expr.Expr, name: str) -> set[int] | None:
-    """Return the numbers at which a condition may become true or false as a variable grows; None if its form does not tell."""
-    if name not in expr.names(node):
-        return set()
-    match node:
-        case expr.Compare(first, rest):
-            sides = [_linear_form(side, name) for side in (first, *(operand for _, operand in rest))]
-            turns = set[int]()
-            for left, right in pairwise(sides):
-                if left is None or right is None:
-                    return None
-                (is_left, shift), (is_right, number) = left, right
-                if is_left != is_right:
-                    turns.add(number - shift if is_left else shift - number)
-            return turns
-        case expr.And(operands) | expr.Or(operands):
-            parts = [_turns(operand, name) for operand in operands]
-            return None if None in parts else set().union(*(part for part in parts if part))
-        case expr.Not(operand):
-            return _turns(operand, name)
-    return None
-
-
-def _linear_form(side: expr.Expr, name: str) -> tuple[bool, int] | None:
-    """Return a side of a comparison as the variable plus a number, or as a number; None for anything else."""
-    match side:
-        case expr.Integer(number):
-            return False, number
-        case expr.Name(other) if other == name:
-            return True, 0
-        case expr.Arithmetic("+", expr.Name(other), expr.Integer(number)) if other == name:
-            return True, number
-        case expr.Arithmetic("+", expr.Integer(number), expr.Name(other)) if other == name:
-            return True, number
-        case expr.Arithmetic("-", expr.Name(other), expr.Integer(number)) if other == name:
-            return True, -number
-    return None
-
-
-def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:
-    replacement = constant(value)
-
-    def leaf(node: Leaf) -> expr.Expr:
-        return replacement if isinstance(node, expr.Name) and node.name == name else node
-
-    return substitute(condition, leaf)
-
-
-def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
-    return condition.operands if isinstance(condition, expr.And) else (condition,)
 
 
 @attrs.frozen
@@ -212,7 +72,7 @@ def facts(condition: expr.Expr) -> ConjunctFacts:
     """Return the facts that the form of a condition shows."""
     numbers: dict[expr.Expr, _Bounds] = {}
     values: dict[expr.Expr, str] = {}
-    for part in _conjuncts(condition):
+    for part in expr.conjuncts(condition):
         match part:
             case expr.Compare(left, (("==", expr.Symbol(value)),)):
                 values[left] = value
@@ -239,6 +99,8 @@ def _before(one: _Bounds, two: _Bounds) -> bool:
 
 #: The most combinations of state, outstanding effects and order of timers in a system.
 MAX_LOCATIONS = 50_000
+#: With more sets of outstanding effects than this, all effects are counted.
+MOST_SETS = 256
 #: An event with more combinations of verdicts is left out: some nine guards read at once.
 MAX_COMBINATIONS = 20_000
 
@@ -248,7 +110,10 @@ Promise = str | tuple[str, str]
 
 @attrs.frozen
 class Location:
-    """A leaf, the outstanding effects and the order of timers: a configuration without the variables' values."""
+    """A leaf, the outstanding effects and the order of timers: a configuration without the variables' values.
+
+    Effects that the system counts are not in `outstanding`.
+    """
 
     state: str
     outstanding: frozenset[str]
@@ -305,8 +170,9 @@ class SystemFault:
 class System:
     """Everything that can happen, location by location; the first location is the start's.
 
-    `variables` are the machine's, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what is missing
-    because it was too much: then the absence of something proves nothing. `silent` are effects without a promise of an answer.
+    `variables` are the machine's, the counters, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what is
+    missing because it was too much: then the absence of something proves nothing. `silent` are effects without a promise of an answer.
+    `counted_effects` are those whose number is a variable, and `counted_at` has for each leaf which of them may be outstanding there.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -316,6 +182,8 @@ class System:
     faults: tuple[SystemFault, ...]
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
+    counted_effects: tuple[str, ...] = ()
+    counted_at: Mapping[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
     #: A cache for results about conditions; systems made of one another share it.
     memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
@@ -332,10 +200,28 @@ class System:
         """The place of each location."""
         return {location: place for place, location in enumerate(self.locations)}
 
-    def promises(self, location: int) -> frozenset[Promise]:
-        """Return what must end some time (S12): the outstanding effects, and the armed timers."""
+    @cached_property
+    def own_variables(self) -> tuple[Variable, ...]:
+        """The machine's variables and the counters: those that always lie in their domains."""
+        return self.variables[: len(self.machine.variables) + len(self.counted_effects)]
+
+    def is_outstanding(self, location: int, effect: str) -> expr.Expr:
+        """Return when an effect is outstanding at a location; of the empty name, when any effect is."""
         here = self.locations[location]
-        return (here.outstanding - self.silent) | frozenset(self.machine.armed_timers(here.state))
+        if not effect:
+            return any_of(self.is_outstanding(location, each) for each in self.machine.effects_with_answers)
+        if effect in self.counted_at.get(here.state, ()):
+            return comparison(counter(effect), ">", expr.Integer(0))
+        return constant(effect in here.outstanding)
+
+    def promises(self, location: int) -> dict[Promise, expr.Expr]:
+        """Return what must end some time (S12), the outstanding effects and the armed timers, each with when it is there."""
+        here = self.locations[location]
+        effects = here.outstanding | self.counted_at.get(here.state, frozenset())
+        promises: dict[Promise, expr.Expr] = {
+            effect: self.is_outstanding(location, effect) for effect in sorted(effects - self.silent)
+        }
+        return promises | dict.fromkeys(self.machine.armed_timers(here.state), expr.TRUE)
 
     def is_final(self, location: int) -> bool:
         """Return whether the location's state is final."""
@@ -344,26 +230,45 @@ class System:
     def end_at(self, location: int) -> expr.Expr:
         """Return when a run is finished at a location that is not final, provided that no row can be taken there; FALSE for never."""
         end = self.machine.ends.get(self.locations[location].state)
-        if end is None or not self.may_rest(location):
+        if end is None or self.may_rest(location) == FALSE:
             return FALSE
         faults = (fault for fault in self.faults if fault.location == location and fault.reason != "invalid_state")
         return all_of(
-            [end, *(negation(fault.condition) for fault in faults)]
+            [end, self.may_rest(location), *(negation(fault.condition) for fault in faults)]
         )  # an enabled row counts even if it is refused
 
-    def may_rest(self, location: int) -> bool:
-        """Return whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
-        return not self.promises(location)
+    def may_rest(self, location: int) -> expr.Expr:
+        """Return when a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
+        return negation(any_of(self.promises(location).values()))
 
 
-def closed_system(machine: Machine, is_late: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
+def counter(effect: str) -> Name:
+    """Return the variable that has the number outstanding of a counted effect."""
+    return Name(f"pending {effect}", "variable")
+
+
+def closed_system(
+    machine: Machine,
+    is_late: Callable[[], bool] = lambda: False,
+    like: System | None = None,
+    *,
+    counted_effects: Collection[str] | None = None,
+) -> System:
     """Return the system of a machine: every location that names alone allow, and what can happen there (S1 to S7, S11).
 
     It does not check which conditions can be true, so there may be locations that no run reaches. Any outside event with rows
     here may come, any answer of an outstanding effect (`E.failed` if some row names it, S7), and any armed timer. Once `is_late` says that the
-    time is over, the rest is left out. Results are shared with the system `like`, which has rows in common.
+    time is over, the rest is left out. Results are shared with the system `like`, which has rows in common. `counted_effects` are those to count: by
+    default those that `like` counts; without one all, if otherwise there were more than `MOST_SETS` sets of outstanding effects, or else none.
     """
-    return _SystemLayout(machine, is_late, {} if like is None else like.memo).run()
+    memo = {} if like is None else like.memo
+    if counted_effects is None and like is not None:
+        counted_effects = like.counted_effects
+    layout = _SystemLayout(machine, is_late, memo, counted_effects or ())
+    if not layout.is_filled(MOST_SETS if counted_effects is None else MAX_LOCATIONS):
+        layout = _SystemLayout(machine, is_late, memo, machine.effects_with_answers)
+        layout.is_filled()
+    return layout.system()
 
 
 @attrs.frozen
@@ -385,13 +290,26 @@ class _Case:
     may_take: expr.Expr
 
 
+#: The effects that rows read as outstanding, sorted, each with when it is; the empty name stands for any effect.
+_Pending = tuple[tuple[str, expr.Expr], ...]
 #: The condition under which no row is enabled on an occurrence, and the rows that can be.
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
 class _SystemLayout:
-    def __init__(self, machine: Machine, is_late: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        is_late: Callable[[], bool],
+        memo: dict[Hashable, Any],
+        counted_effects: Collection[str],
+    ) -> None:
         self._machine, self._is_late, self._memo = machine, is_late, memo
+        self._counted_effects = tuple(effect for effect in machine.effects_with_answers if effect in counted_effects)
+        everywhere = may_be_outstanding(machine) if counted_effects else {}
+        self._counted_at = {leaf: effects.intersection(counted_effects) for leaf, effects in everywhere.items()}
+        self._sets: set[frozenset[str]] = set()
+        self._changes: dict[tuple[int, str], _NumberChanges] = {}
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
         self._commands: list[GuardedCommand] = []
@@ -401,7 +319,8 @@ class _SystemLayout:
         self._domains = {variable.name: variable for variable in machine.variables}
         self._answers: dict[tuple[object, ...], _Answer] = {}
 
-    def run(self) -> System:
+    def is_filled(self, most_sets: int = MAX_LOCATIONS) -> bool:
+        """Find all locations and what can happen there. Return whether there are at most `most_sets` sets of outstanding effects."""
         machine = self._machine
         state = machine.entry_leaf(machine.initial)
         self._place(Location(state, frozenset(), precedence_at_start(machine, state)))
@@ -413,22 +332,37 @@ class _SystemLayout:
                 break
             if self._is_late():
                 break
+            if len(self._sets) > most_sets:
+                return False
             for occurrence, rows in self._possible(location):
                 self._happens(place, occurrence, rows)
         if self._is_late():
             self._left_out.append(f"the time limit was met while the rows of {place + 1} locations were compared")
+        return True
+
+    def system(self) -> System:
+        """Return what was found."""
+        machine = self._machine
         del self._locations[MAX_LOCATIONS:]
         last = len(self._locations)
         commands = tuple(command for command in self._commands if command.target < last)
-        left_out = tuple(dict.fromkeys(self._left_out))
         return System(
-            machine, tuple(self._locations), machine.variables, commands, tuple(self._faults), left_out, memo=self._memo
+            machine,
+            tuple(self._locations),
+            (*machine.variables, *map(_counter_variable, self._counted_effects)),
+            commands,
+            tuple(self._faults),
+            tuple(dict.fromkeys(self._left_out)),
+            counted_effects=self._counted_effects,
+            counted_at=self._counted_at,
+            memo=self._memo,
         )
 
     def _place(self, location: Location) -> int:
         if location not in self._index:
             self._index[location] = len(self._locations)
             self._locations.append(location)
+            self._sets.add(location.outstanding)
         return self._index[location]
 
     def _possible(self, location: Location) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
@@ -440,7 +374,7 @@ class _SystemLayout:
             if event.origin == OUTSIDE and (rows := machine.rows_for(state, event.name)):
                 yield from self._with_verdicts(event.name, rows)
         for effect, answers in machine.answers.items():
-            if effect in location.outstanding:
+            if effect in location.outstanding or effect in self._counted_at.get(state, ()):
                 failed = (f"{effect}.failed",) if effect in machine.failures_handled else ()
                 for answer in (*answers, *failed):
                     yield from self._with_verdicts(answer, machine.rows_for(state, answer))
@@ -462,32 +396,59 @@ class _SystemLayout:
 
     def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
         """Add the results of one occurrence: a command for each row that can be enabled, a fault for each refusal."""
-        key = (*map(id, rows), occurrence.verdicts)
+        pending = self._pending(self._locations[place], occurrence, rows)
+        key = (*map(id, rows), occurrence.verdicts, pending)
         if key not in self._answers:
-            self._answers[key] = self._known_answer(occurrence, rows)
+            self._answers[key] = self._known_answer(occurrence, rows, pending)
         nothing, cases = self._answers[key]
-        self._fault(place, occurrence, "invalid_state", (), nothing)
+        comes = self._comes_when(occurrence)
+        self._fault(place, occurrence, "invalid_state", (), all_of([comes, nothing]))
         for case in cases:
             for other, condition in case.overlaps:
-                self._fault(place, occurrence, "ambiguous", (case.number, other), condition)
-            self._row(place, occurrence, case)
+                self._fault(place, occurrence, "ambiguous", (case.number, other), all_of([comes, condition]))
+            self._row(place, occurrence, case, comes)
 
-    def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
+    def _comes_when(self, occurrence: Occurrence) -> expr.Expr:
+        """Return when an occurrence can come at a location where names do not forbid it: of a counted effect, some must be outstanding."""
+        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
+        return comparison(counter(origin), ">", expr.Integer(0)) if origin in self._counted_effects else expr.TRUE
+
+    def _pending(self, location: Location, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Pending":
+        """Return when the effects are outstanding that the rows read, once the answer has discharged its own (S3)."""
+        effects = sorted({effect for row in rows for effect in expr.pending_effects(row.condition)})
+        every = self._machine.effects_with_answers
+        numbers = {
+            name: self._number_before(location, occurrence, name) for name in (every if "" in effects else effects)
+        }
+        whole = any_of(numbers.values())
+        return tuple((effect, numbers[effect] if effect else whole) for effect in effects)
+
+    def _number_before(self, location: Location, occurrence: Occurrence, effect: str) -> expr.Expr:
+        """Return when an effect is outstanding once the answer has discharged its own."""
+        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
+        if effect not in self._counted_at.get(location.state, ()):
+            return constant(effect != origin and effect in location.outstanding)
+        return comparison(counter(effect), ">", expr.Integer(1 if effect == origin else 0))
+
+    def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: "_Pending") -> "_Answer":
         """Return the result of `_answer`, which is computed once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
-        key = ("answer", id(variables), places, occurrence.verdicts)
+        key = ("answer", id(variables), places, occurrence.verdicts, pending)
         if key not in self._memo:
-            answer = self._answer(occurrence, rows)
+            answer = self._answer(occurrence, rows, pending)
             if self._is_late():
                 return answer
             self._memo[key] = answer, rows, variables  # while these are held, no others have their ids
         result: _Answer = self._memo[key][0]
         return result
 
-    def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Return the condition under which no row is enabled on an occurrence, and the rows that can be. Both are the same at every location."""
-        candidates = tuple(self._enabled_rows(occurrence, rows))
+    def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: "_Pending") -> "_Answer":
+        """Return the condition under which no row is enabled on an occurrence, and the rows that can be.
+
+        Both are the same at every location where what the rows read is outstanding under the same conditions.
+        """
+        candidates = tuple(self._enabled_rows(occurrence, rows, dict(pending)))
         row_facts = [facts(condition) for _, condition in candidates]
         cases = []
         for place, (row, enabled_when) in enumerate(candidates):
@@ -518,34 +479,46 @@ class _SystemLayout:
         return other is not None and other.domain == self._domains[name].domain
 
     def _enabled_rows(
-        self, occurrence: Occurrence, rows: tuple[Transition, ...]
+        self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: Mapping[str, expr.Expr]
     ) -> Iterator[tuple[Transition, expr.Expr]]:
-        """Return the rows that can be enabled, each with its condition, in which verdicts and `else` are decided (S3)."""
+        """Return the rows that can be enabled, each with its condition, in which verdicts, `pending` and `else` are decided (S3)."""
         verdicts = dict(occurrence.verdicts)
 
         def decide(node: Leaf) -> expr.Expr:
-            return constant(verdicts[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
+            if isinstance(node, expr.Verdict):
+                return constant(verdicts[node.guard] == node.outcome)
+            return pending[node.name] if isinstance(node, Name) and node.kind == "pending" else node
 
         plain = [(row, substitute(row.condition, decide)) for row in rows if not row.is_else]
         otherwise = negation(any_of(condition for _, condition in plain))
         others = [(row, all_of([otherwise, substitute(row.condition, decide)])) for row in rows if row.is_else]
         return ((row, when) for row, when in (*plain, *others) if when != FALSE)
 
-    def _row(self, place: int, occurrence: Occurrence, case: "_Case") -> None:
+    def _row(self, place: int, occurrence: Occurrence, case: "_Case", comes: expr.Expr) -> None:
         machine, location, row = self._machine, self._locations[place], case.row
-        self._fault(place, occurrence, "out_of_domain", (case.number,), case.unsafe)
+        self._fault(place, occurrence, "out_of_domain", (case.number,), all_of([comes, case.unsafe]))
         state = location.state if row.target == STAY else machine.entry_leaf(row.target)
-        outstanding, cancelled, twice = after_effects(machine, location.outstanding, row, state)
-        if twice is not None:
-            self._fault(place, occurrence, "emitted_twice", (case.number,), case.may_take)
+        changes = self._changes_of(row, case.number, state)
+        outstanding, cancelled, twice = after_effects(machine, location.outstanding, changes.located_row, state)
+        too_many = expr.TRUE if twice is not None else changes.too_many
+        self._fault(place, occurrence, "emitted_twice", (case.number,), all_of([comes, case.may_take, too_many]))
+        if too_many == expr.TRUE:
             return
         timers = timers_after(machine, location.state, row, state)
         precedence = precedence_after(machine, location.precedence, timers, state)
         target = self._place(Location(state, outstanding, precedence))
         effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
-        endings = self._endings(location, occurrence, row, state, cancelled)
-        what = (case.enabled_when, case.safe, case.rivals, case.updates)
+        endings = self._endings(location, occurrence, row, state, (*cancelled, *changes.cancelled))
+        enabled_when, safe = all_of([comes, case.enabled_when]), all_of([case.safe, negation(too_many)])
+        what = (enabled_when, safe, case.rivals, (*case.updates, *changes.updates))
         self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, effects, endings))
+
+    def _changes_of(self, row: Transition, number: int, state: str) -> "_NumberChanges":
+        """Return the changes of a row that leads to a state to the numbers of counted effects."""
+        key = number, state
+        if key not in self._changes:
+            self._changes[key] = _number_changes(self._machine, self._counted_effects, row, state)
+        return self._changes[key]
 
     def _new_value(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
@@ -561,17 +534,67 @@ class _SystemLayout:
     def _endings(
         self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
     ) -> frozenset[Promise]:
-        """Return the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
+        """Return the promises that end with this step, if they are there: answered, cancelled, fired, or their source left (S7, S11)."""
         machine = self._machine
-        endings: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
+        outstanding = before.outstanding | self._counted_at.get(before.state, frozenset())
+        endings: set[Promise] = {effect for effect in cancelled if effect in outstanding}
         if occurrence.source is not None:
             endings.add((occurrence.source, occurrence.event))
         else:
-            endings |= before.outstanding & {machine.event_named[occurrence.event].origin}
+            endings |= outstanding & {machine.event_named[occurrence.event].origin}
         if row.target != STAY:
             left = sources_left(machine, before.state, state)
             endings |= {(source, timer) for source, timer in machine.armed_timers(before.state) if source in left}
         return frozenset(endings)
+
+
+@attrs.frozen
+class _NumberChanges:
+    """What a row does to the numbers outstanding of counted effects; `located_row` has its other effects alone.
+
+    `updates` are the new numbers that differ from the old ones. The row is refused when `too_many` would be outstanding. `cancelled` are the effects of which
+    all are cancelled, if there are any.
+    """
+
+    located_row: Transition
+    updates: tuple[tuple[str, expr.Expr], ...]
+    too_many: expr.Expr
+    cancelled: tuple[str, ...]
+
+
+def _number_changes(machine: Machine, counted_effects: Collection[str], row: Transition, state: str) -> _NumberChanges:
+    """Return the changes of a row that leads to a state (S7): one less for an answer, then the effects in the order written."""
+    if not counted_effects:
+        return _NumberChanges(row, (), FALSE, ())
+    numbers: dict[str, expr.Expr] = {effect: counter(effect) for effect in counted_effects}
+    cancelled: dict[str, None] = {}
+    excesses = []
+    origin = OUTSIDE if row.is_timer else machine.event_named[row.event].origin
+    if origin in numbers:
+        numbers[origin] = simplify(expr.Arithmetic("-", numbers[origin], expr.Integer(1)))
+    for item in row.effects:
+        if isinstance(item, Cancel):
+            dropped_effects = [effect for effect in counted_effects if item.effect in {None, effect}]
+            numbers |= dict.fromkeys(dropped_effects, expr.Integer(0))
+            cancelled |= dict.fromkeys(dropped_effects)
+        elif item.effect in numbers:
+            excesses.append(comparison(numbers[item.effect], ">=", expr.Integer(1)))
+            numbers[item.effect] = simplify(expr.Arithmetic("+", numbers[item.effect], expr.Integer(1)))
+    if state in machine.final_states:
+        numbers = dict.fromkeys(counted_effects, expr.Integer(0))
+    updates = ((counter(effect), number) for effect, number in numbers.items())
+    located_effects = (item for item in row.effects if item.effect is None or item.effect not in counted_effects)
+    return _NumberChanges(
+        attrs.evolve(row, effects=tuple(located_effects)),
+        tuple((name.name, number) for name, number in updates if number != name),
+        any_of(excesses),
+        tuple(cancelled),
+    )
+
+
+def _counter_variable(effect: str) -> Variable:
+    domain = expr.RangeDomain(expr.Integer(0), expr.Integer(1))
+    return Variable(counter(effect).name, "environment", domain, expr.Integer(0))
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
@@ -595,7 +618,8 @@ def start_values(system: System) -> dict[str, expr.Expr]:
 
 def location_of(system: System, configuration: Configuration) -> int:
     """Return the place of a configuration's location; KeyError when names alone do not allow it."""
-    return system.index[Location(configuration.state, configuration.outstanding, configuration.precedence)]
+    located_effects = configuration.outstanding.difference(system.counted_effects)
+    return system.index[Location(configuration.state, located_effects, configuration.precedence)]
 
 
 def happens(expr: Expr) -> bool:
@@ -645,7 +669,7 @@ def _reader(system: System, location: int, moment_value: Callable[[Leaf], Expr])
             if node.kind == "state":
                 return constant(node.name in inside)
             if node.kind == "pending":
-                return constant(node.name in here.outstanding)
+                return system.is_outstanding(location, node.name)
             if node.kind in {"variable", "parameter"}:
                 return node
         return moment_value(node)

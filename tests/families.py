@@ -2,6 +2,7 @@
 
 Counts in closed form, all with one idle configuration at the start:
 ordered n/rmax: 3 n (rmax + 1) + n + 2 (generating, validating and escalated everywhere, failed once for each step, idle, succeeded).
+side by side n: 2^n + 1.
 any-order N/R, with M = R + 2 (a step has passed, or failed 0 to R times): M^N + N M^(N - 1) (3 (R + 1) + 1) + 1.
 """
 
@@ -20,6 +21,7 @@ ANY_ORDER = {
     (9, 3): 47_656_251,
     (11, 2): 119_537_665,
 }
+SIDE_BY_SIDE = {16: 65_537, 24: 16_777_217}
 TWO_PHASE_COMMIT = {3: 288, 5: 8_832, 7: 296_448}
 
 _ANSWERS = """
@@ -117,6 +119,24 @@ def _step(i: int, r: int) -> list[str]:
         f"| validating.s_{i} | verdict | else and g.failed | | | failed.s_{i} |",
         f"| validating.s_{i} | verdict | g.fatal | | | escalated.s_{i} |",
     ]
+
+
+def side_by_side_configurations(count: int) -> int:
+    """How many configurations `side_by_side(count)` has."""
+    return 2**count + 1
+
+
+def side_by_side(count: int, *claims: str) -> Machine:
+    """A machine that asks for `count` effects at once, and rests when all are answered; in claims, EVERYTHING is that one of them is outstanding."""
+    numbers = range(count)
+    properties = [f"- {claim.replace('EVERYTHING', ' or '.join(f'pending e{n}' for n in numbers))}" for claim in claims]
+    return loads("\n".join([
+        "# side_by_side", "", "## States", "| state | kind |", "| - | - |", "| idle | initial |", "| work | end when true |",
+        "", "## Events", "| event | from |", "| - | - |", "| go | outside |", *(f"| d{n} | e{n} |" for n in numbers),
+        "", "## Transitions", "| source | event | effects | target |", "| - | - | - | - |",
+        f"| idle | go | {', '.join(f'e{n}' for n in numbers)} | work |", *(f"| work | d{n} | | = |" for n in numbers),
+        "", *(["## Properties", *properties] if properties else []), "",
+    ]))  # fmt: skip
 
 
 def two_phase_commit(count: int) -> Machine:

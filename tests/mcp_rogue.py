@@ -1,4 +1,4 @@
-"""A program: servers that speak MCP by hand, and badly. `python mcp_rogue.py HOW`; started by tests as processes of their own."""
+"""A program: servers that speak MCP by hand, most of them badly. `python mcp_rogue.py HOW`; started by tests as processes of their own."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from itertools import count
+from pathlib import Path
 
 OBJECT = {"type": "object", "properties": {}}
 FOREVER_S = 600
@@ -132,6 +133,8 @@ def listed(request, how):
 def carried_out(request, how):
     if how in RESULTS:
         answer(request, RESULTS[how])
+    elif how == "obedient":
+        obey(request, request["params"]["arguments"])
     elif how == "refuses":
         refuse(request, "not today")
     elif how == "one_message":
@@ -153,6 +156,17 @@ def carried_out(request, how):
     elif how == "stops_reading":
         time.sleep(FOREVER_S)
     else:
+        answer(request, {"content": [{"type": "text", "text": str(os.getpid())}]})
+
+
+def obey(request, arguments):
+    """Do what a call asks for: write a mark, end with a code, answer or not. Other calls are answered meanwhile."""
+    if "mark" in arguments:
+        Path(arguments["mark"]).write_text(str(os.getpid()))
+    if "code" in arguments:
+        print("Traceback: out of luck\n\n", file=sys.stderr, flush=True)
+        os._exit(arguments["code"])
+    if arguments.get("answers", True):
         answer(request, {"content": [{"type": "text", "text": str(os.getpid())}]})
 
 

@@ -53,6 +53,7 @@ class Moment:
             **environment(machine, self.after.values),
             **{s.name: state == s.name or state.startswith(f"{s.name}.") for s in machine.states},
             **{f"pending {effect}": effect in self.after.outstanding for effect in machine.answers},
+            "pending": bool(self.after.outstanding),
             **{effect: effect in self.effects for effect in effects},
             **{event: event == self.occurrence.event for event in machine.event_named},
             **{guard.name: said.get(guard.name) for guard in machine.guards},

@@ -12,9 +12,20 @@ import attrs
 from dsa.checks.places import RowView, row_views
 from dsa.declarations import OUTSIDE, Assign, Transition
 from dsa.errors import OccurrenceError
-from dsa.expr import Choices, Environment, Expr, Outcome, Value, Values, names, show_value
+from dsa.expr import (
+    Choices,
+    Environment,
+    Expr,
+    Outcome,
+    Value,
+    Values,
+    names,
+    pending_effects,
+    pending_text,
+    show_value,
+)
 from dsa.machine import Machine, fault_of_value, read_guards
-from dsa.semantics import Configuration, Occurrence, Taken, enabled_rows, step
+from dsa.semantics import Configuration, Occurrence, Taken, enabled_rows, pending_values, step
 from dsa.text import closest
 
 _CASES_TRIED = 4096
@@ -155,14 +166,23 @@ def _verdicts(
 def _valuations(
     machine: Machine, rows: tuple[Transition, ...], restrictions: Mapping[str, Value]
 ) -> Iterator[tuple[tuple[str, Value], ...]]:
-    """Yield the values of the variables that the rows' conditions and updates read, the last one changing fastest."""
+    """Yield the values of the variables that the rows' conditions and updates read, and what is outstanding, the last one changing fastest."""
     read = {name for row in rows for expr in _read(row) for name in names(expr)}
     relevant = [variable.name for variable in machine.variables if variable.name in read]
     choices = [
         (restrictions[name],) if name in restrictions else _value_choices(machine.values_of[name]) for name in relevant
     ]
+    effects = _effects_read(machine, rows)
+    choices += [(False, True)] * len(effects)
     for values in product(*choices):
-        yield tuple(zip(relevant, values, strict=True))
+        yield tuple(zip([*relevant, *map(pending_text, effects)], values, strict=True))
+
+
+def _effects_read(machine: Machine, rows: tuple[Transition, ...]) -> tuple[str, ...]:
+    """Return the effects whose being outstanding decides about the rows: those that they read, without the one that the event answers (S3)."""
+    read = {effect for row in rows for effect in pending_effects(row.condition)}
+    origin = OUTSIDE if rows[0].is_timer else machine.event_named[rows[0].event].origin
+    return tuple(e for e in machine.effects_with_answers if e != origin and ("" in read or e in read))
 
 
 def _read(row: Transition) -> tuple[Expr, ...]:
@@ -188,15 +208,17 @@ def _case(
     verdicts: tuple[tuple[str, Outcome], ...],
     values: tuple[tuple[str, Value], ...],
 ) -> ValuationCase:
-    """Ask `step` in a configuration with these values, the others initial, and only the answered effect outstanding."""
-    environment: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
+    """Ask `step` in a configuration with these values, the others initial, the answered effect outstanding, and others as the values say."""
+    event, source = rows[0].event, rows[0].source if rows[0].is_timer else None
+    origin = OUTSIDE if source else machine.event_named[event].origin
+    outstanding = {effect for effect in machine.effects_with_answers if dict(values).get(pending_text(effect))}
+    pending = pending_values(machine, outstanding)
+    environment: Environment = {**machine.constants, **pending, **dict(values), **dict(verdicts)}
     rows_enabled = enabled_rows(rows, environment)
     views = row_views(rows, rows_enabled, environment)
     pairs = zip(machine.variables, machine.initial_values, strict=True)
     everywhere = tuple(dict(values).get(variable.name, initial) for variable, initial in pairs)
-    event, source = rows[0].event, rows[0].source if rows[0].is_timer else None
-    origin = OUTSIDE if source else machine.event_named[event].origin
-    configuration = Configuration(leaf, everywhere, frozenset({origin} - {OUTSIDE}))
+    configuration = Configuration(leaf, everywhere, frozenset(outstanding | {origin} - {OUTSIDE}))
     result = step(machine, configuration, Occurrence(event, verdicts, source))
     if isinstance(result, Taken):
         return ValuationCase(verdicts, values, 1, "taken", views)

@@ -203,12 +203,14 @@ def _conditions(machine: Machine, row: Transition) -> Iterator[tuple[str, Transi
 
 
 def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
-    """Yield the faults of one node of a condition: a comparison shifted, a verdict changed."""
+    """Yield the faults of one node of a condition: a comparison shifted, a verdict changed, `pending` negated."""
     match node:
         case expr.Verdict(guard, outcome):
             for other in machine.guard_named[guard].outcomes:
                 if other != outcome:
                     yield f"{guard}.{other} instead of {guard}.{outcome}", expr.Verdict(guard, other)
+        case expr.Name(_, "pending"):
+            yield f"'{expr.unparse(negation(node))}' instead of '{expr.unparse(node)}'", negation(node)
         case expr.Compare(first, ((sign, second),)):
             neighbours = [expr.Compare(first, ((_NEIGHBOUR[sign], second),))]
             if _is_number(machine, second) and _is_number(machine, first):

@@ -11,8 +11,8 @@ import attrs
 from dsa.declarations import Assign, Transition
 from dsa.errors import SourceNode, Span
 from dsa.expr import And, Environment, Expr, Value, holds, names, unparse
-from dsa.machine import Machine, environment
-from dsa.semantics import Configuration, Occurrence, candidates, enabled_rows
+from dsa.machine import Machine
+from dsa.semantics import Configuration, Occurrence, candidates, enabled_rows, known_values
 from dsa.trace import show_values
 
 NOWHERE = Span("<python>", 1, 1, 1, "")
@@ -80,7 +80,7 @@ class RowView:
 def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> tuple[RowView, ...]:
     """Return the candidate rows for an occurrence in a configuration, each with which of its conjuncts are true there."""
     rows = candidates(machine, configuration.state, occurrence)
-    values: Environment = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    values = known_values(machine, configuration, occurrence)
     rows_enabled = enabled_rows(rows, values)
     return row_views(rows, rows_enabled, values)
 

@@ -52,7 +52,7 @@ from dsa.errors import Diagnostic
 from dsa.expr import FALSE, Environment, Expr, Name, Value, any_of, evaluate, holds, show_value, unparse
 from dsa.ground_system import LateError
 from dsa.machine import Machine, environment
-from dsa.semantics import Configuration, Occurrence, Taken, is_over, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, is_over, pending_values, start, step
 from dsa.system import GuardedCommand, System, at_location, happens
 from dsa.trace import Trace, show_loop
 
@@ -107,7 +107,7 @@ def _configuration_names(machine: Machine, here: Configuration) -> dict[str, Val
     return {
         **environment(machine, here.values),
         **{state.name: state.name in inside for state in machine.states},
-        **{f"pending {effect}": effect in here.outstanding for effect in machine.answers},
+        **pending_values(machine, here.outstanding),
     }
 
 
@@ -604,7 +604,7 @@ def _rest_from(
             todo.append(after)
     while todo:
         number = todo.popleft()
-        if result.system.may_rest(number // result.ground.volume) and well(number):
+        if result.may_rest(number) and well(number):
             return ways[number]
         for command, after in result.moves(number):
             if after not in ways and after not in hopeless and not bad(number, command, after):

@@ -118,15 +118,15 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
         states = list(dict.fromkeys(witness.configuration.state for witness in witnesses))
         several = f"states {', '.join(states)}; in {state}" if len(states) > 1 else f"state {state}"
         message = f"event {show_occurrence(first.occurrence)} is refused in {several}{where}{more}"
-        ignore = "target '=' ignores it; column 'otherwise' of Events: refused, says that it is meant"
-        hint = f"add a row for this case; {ignore}" + _outer_rows(machine, state, rows[0])
+        hint = "add a row for this case (with target '=' to ignore the event), or write 'refused' in the column 'otherwise' of Events if this is meant"
+        hint += _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
     kind = "timer" if first.occurrence.source else f"answer of {machine.event_named[event].origin}"
     message = f"{show_occurrence(first.occurrence)} ({kind}) is not handled in state {state}{where}{more}"
     if rows:
         hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
-    hint = f"add a row for {event} in {state}, or cancel the effect on the way there; target '=' ignores it"
+    hint = f"add a row for {event} in {state} (with target '=' to ignore it), or cancel the effect on the way there"
     return Diagnostic("DSA305", "error", message, _emitted_at(exploration, first), hint)
 
 
@@ -141,7 +141,7 @@ def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
 def _others(witnesses: list[Witness]) -> str:
     cases = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
     rest = f", and {len(witnesses) - 4} more" if len(witnesses) > 4 else ""  # noqa: PLR2004  (the first and three more are shown)
-    return f"; nor is {', '.join(cases)}{rest}" if cases else ""
+    return f"; the same holds for {', '.join(cases)}{rest}" if cases else ""
 
 
 def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
@@ -163,7 +163,7 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     where = f"{state} at {at}" if at else state
     reach = _reach(exploration, configuration)
     message = f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; {reach}"
-    hint = "add a row for what can happen here; or emit an effect with answers in the rows that lead here; or make the state final; or write 'end when CONDITION' if the work is done under that condition"
+    hint = "add a row for what can happen here; or let a row that leads here emit an effect that has answers; or make the state final; or write 'end when CONDITION' if the work is done under that condition"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 
 
@@ -221,7 +221,9 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
         if count and (row.source, row.event) in exploration.machine.armed_timers(location.state)
     ]
     if not ahead or not all(ahead):
-        return "the row's condition is never true, or rows of inner states replace the row: fix the condition, or delete the row"
+        is_nested = any(exploration.machine.parents for exploration in explorations)
+        inner = ", or a row of a nested state comes before it" if is_nested else ""
+        return f"its condition is never true{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
     return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"

@@ -21,6 +21,7 @@ from dsa.checks.places import cell, changed_by, place, read_by
 from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
 from dsa.declarations import (
     EFFECT_COLUMNS,
+    OUTSIDE,
     STAY,
     Assign,
     Cancel,
@@ -49,6 +50,7 @@ from dsa.expr import (
     disjunction,
     guards_read,
     names,
+    pending_effects,
     show_value,
     unparse,
     unparse_domain,
@@ -180,14 +182,33 @@ def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def vain_effects(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return effects that are cancelled although they cannot be outstanding, or emitted although no answer can be handled (S7)."""
+    """Return effects that are cancelled or read as outstanding although they cannot be, or emitted although no answer can be handled (S3, S7)."""
     emitted_effects = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
     diagnostics: list[Diagnostic] = []
     for row in machine.transitions:
         diagnostics += _cancelled_in_vain(machine, row, emitted_effects)
         diagnostics += _cancelled_at_once(machine, row)
         diagnostics += _emitted_into_final(machine, row)
-    return tuple(diagnostics)
+    return (*diagnostics, *_pending_in_vain(machine, emitted_effects))
+
+
+def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Diagnostic]:
+    """Yield each `pending E` of a condition that is never true. A row with several events is one: it may be true for another of them."""
+    rows_as_written: dict[object, list[Transition]] = {}
+    for row in machine.transitions:
+        rows_as_written.setdefault(row.span or id(row), []).append(row)
+    for rows in rows_as_written.values():
+        origins = {OUTSIDE if row.is_timer else machine.event_named[row.event].origin for row in rows}
+        for effect in sorted(pending_effects(rows[0].condition) - {""}):
+            if effect not in emitted_effects:
+                why, hint = f"no row emits {effect}", "emit it, or delete this"
+            elif origins == {effect}:
+                why = f"the answer ends {effect} before the condition is read"
+                hint = "in a row for an answer, 'pending' is about other effects: delete this"
+            else:
+                continue
+            message = f"'pending {effect}' is never true here: {why}"
+            yield Diagnostic("DSA213", "warning", message, cell(rows[0], "if"), hint)
 
 
 def _cancelled_in_vain(machine: Machine, row: Transition, emitted_effects: set[str]) -> Iterator[Diagnostic]:

@@ -352,7 +352,7 @@ class _Options:
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Show up to N counterexamples that take different rows, and the nearest run that passes.",
+    help="Show up to N counterexamples that take different rows, and the most similar run that does not violate the property.",
 )
 @click.option("--trace", "trace", metavar="FILE", help="Run a recorded trace again, and watch the properties on it.")
 @click.option(
@@ -394,8 +394,8 @@ def command(
 ) -> None:
     """Check machines and specs: names, types, rows, exploration, Definition 4, scenarios, properties.
 
-    Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit 0 good, 1 findings, VIOLATED or UNKNOWN, 2
-    unreadable. With --trace it only runs that trace again.
+    Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit code 0: good;
+    1: findings, VIOLATED or UNKNOWN; 2: unreadable. With --trace it only runs that trace again.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)

@@ -28,7 +28,7 @@ DEMO_RUNS = (
 @watching_options
 @run_options
 def command(seed: int, root: str, options: RunOptions) -> None:
-    """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
+    """Run the shipped katas. Exit code 0: each kata ended as its document says it should; 1: not."""
     console, finished_runs = terminal(), list[FinishedRun]()
     for name, expected_outcome, shows in DEMO_RUNS:
         machine = load(name).at(dict(options.parameters))

@@ -222,7 +222,7 @@ def command(
 ) -> None:
     """Show how NEW differs from OLD, whether it behaves differently, and which runs in flight may go on under it.
 
-    Runs in .dsa are judged, if there are any. Exit 0: NEW behaves the same, and every run in flight is compatible; 1: one
+    Runs in .dsa are judged, if there are any. Exit code 0: NEW behaves the same, and every run in flight is compatible; 1: one
     of these is false or UNKNOWN; 2: a file cannot be read. With --runs only the compatibility of the runs counts.
     """
     diff = _compare_files((old, new), root, parameters, max_states, time_limit)

@@ -36,7 +36,7 @@ from dsa.edge.processes import spread
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="The share of the faults in rows that must be noticed, such as 0.95; exit 1 if it is smaller.",
+    help="At least this share of the faults planted in rows must be noticed, such as 0.95; if it is smaller, exit with 1.",
 )
 @max_states_option(MAX_STATES, "exploration")
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")
@@ -52,8 +52,8 @@ def command(
 ) -> None:
     """Measure how strong a spec is: make small faults in the machine, and count those that are noticed.
 
-    FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed or some were not judged within --time-limit, 2 usage, or a
-    machine that does not itself pass `dsa check`.
+    FILE is a machine, or a spec that adds properties and scenarios to one. Exit code 0: good; 1: fewer are noticed than --at-least asks for, or some
+    were not judged within --time-limit; 2: wrong usage, or the machine does not itself pass `dsa check`.
     """
     values = parse_parameters(parameters) or None
     machine = load(file)

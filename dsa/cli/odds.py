@@ -63,7 +63,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     "passes",
     multiple=True,
     metavar="GUARD=P[,P..]",
-    help="Odds of passing, by retry number; without GUARD= for all guards.",
+    help="Odds of passing, by retry number. Without GUARD= they are for all guards.",
 )
 @click.option("--fatal", "fatals", multiple=True, metavar="GUARD=P[,P..]", help="Odds of a fatal verdict, likewise.")
 @click.option(
@@ -71,12 +71,12 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="Odds of an event: an effect's answer, an effect's failure (E.failed), or an outside event that comes while the run waits, before any timer fires.",
+    help="Odds of an effect's answer or failure (E.failed), or, for an outside event, that it comes before a timer fires while the run waits.",
 )
 @click.option(
     "--outside",
     is_flag=True,
-    help="Allow any outside event wherever the run waits or a timer will fire. Which one comes is somebody's choice, without odds.",
+    help="Allow any outside event wherever the run waits or a timer will fire. Which one comes is left open, so that results become bounds over all choices.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
@@ -113,8 +113,8 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
 def command(file: str, *, target: float | None, json_wanted: bool, **options: Any) -> None:  # noqa: ANN401  (click's options)
     """Compute how runs of a machine end and what they cost.
 
-    Odds of guards are in the columns `pass` and `fatal` of Guards, or given here. Exit 0 good, 1 a target is missed or something is
-    UNKNOWN, 2 usage.
+    Odds of guards are in the columns `pass` and `fatal` of Guards, or given here. Exit code 0: good; 1: a target is missed or something is
+    UNKNOWN; 2: wrong usage.
     """
     try:
         with ProgressLine("computing odds"):

@@ -33,8 +33,8 @@ _WIDEST = 72
 def command(file: str, *, json_wanted: bool, time_limit: float | None, certificate: str | None) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
-    It proves what every machine must do (one row at a time, every answer handled, ..), then its properties. Exit 0 if all of this is PROVED, 1 if
-    not, 2 if FILE cannot be read or z3 is not installed. The exit code ignores whether the machine comes to rest. It also ignores properties about odds; `dsa check` decides those.
+    It proves what every machine must do (never two rows enabled at once, every answer handled, ..), then its properties. Exit code 0: all of this is PROVED; 1:
+    it is not; 2: FILE cannot be read or z3 is not installed. The exit code ignores whether the machine comes to rest. It also ignores properties about odds; `dsa check` decides those.
     """
     require_file(certificate, "--certificate")
     document = read_document(file)

@@ -113,7 +113,7 @@ _TRACES = (".jsonl", ".json")
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
     """Compute every entry of RUN again from its events, and compare. With --against, feed them to the machine in FILE and show the first difference.
 
-    RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
+    RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit code 0: the same; 1: not.
     """
     if run.endswith(_TRACES):
         sys.exit(_of_file(run, file, json_wanted=json_wanted))

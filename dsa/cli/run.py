@@ -348,7 +348,7 @@ def command(
     options: RunOptions,
     policy: AskedPolicy | None,
 ) -> None:
-    """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
+    """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy, an async Python function that is registered by name.
 
     SPECIFICATION says in a sentence what the workflow should make. You can leave it out if no step's task uses it. You can also leave
     it out if the machine has cases but no steps; the goal is then that the calls in the cases give what is expected. Exit code 0: succeeded; 1: failed; 3: a person is needed;

@@ -344,7 +344,7 @@ def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> 
     return duration_ms / 1000
 
 
-_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: the model that the run was started with; for a new run, local."
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: local; for a run that was started before, its own model."
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:

@@ -86,7 +86,7 @@ class RunsCommand(JsonCommand, click.Group):
     "--verify",
     is_flag=True,
     help="Read and replay every run. This finds damage anywhere in a ledger, and runs whose table has changed since. Without it only the runs' "
-    "summaries are read, and only changes to them are noticed.",
+    "summaries are read, so damage elsewhere is not noticed.",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each run.")
 @click.pass_context
@@ -137,7 +137,7 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
-    """Remove runs, each named by its id or a part of it, with their parts, artifacts and folders. A run that a process holds is refused."""
+    """Remove runs and all that belongs to them: parts, artifacts, folders. Each is named by its id or a part of it. A run that a process holds is refused."""
     removed_ids, find = list[str](), importlib.import_module("dsa.cli.run_options").find
     with _open_archive(Path(root)) as runs:
         ids = runs.ids()

@@ -47,7 +47,7 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
     "--counters",
     "form",
     flag_value="counters",
-    help="Print how many events, effects, refusals by reason, and rescued answers there were.",
+    help="Count events, effects, refusals (by reason), and malformed answers of models that could be read all the same.",
 )
 @click.option(
     "--transcript",

@@ -199,7 +199,7 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="The share of row x boundary x fault that must be hit; exit 1 if it is smaller. [95, unless seeds are chosen]",
+    help="The percentage of the combinations of row, boundary and fault that must occur; if it is smaller, exit with 1. [95; with --seed or --seeds: none]",
 )
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="The number of worker processes. [as many as processors]"
@@ -215,10 +215,10 @@ def command(
     *,
     json_wanted: bool,
 ) -> None:
-    """Run FILE with the real driver in a simulated world: crashes at every boundary, disks that fail, two holders, wild clocks.
+    """Run FILE with the real driver in a simulated world: crashes before and after every step, failing disks, two processes that hold one run, clocks that jump.
 
     FILE is a machine, or a spec; the properties of a spec are watched as well. The output depends only on FILE and the seeds; a seed always gives the same
-    story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
+    story. Exit code 0: good; 1: an oracle was broken or too little was covered; 2: FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters), SimArguments(file, parameters)
     if seed is not None and seeds is None:

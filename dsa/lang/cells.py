@@ -465,9 +465,7 @@ def _record(row: TableRow, names: list[str], columns: Columns, findings: Finding
     if len(row.cells) != len(names):
         count = len(row.cells)
         message = f"this row has {plural(count, 'cell')}, the header has {len(names)}"
-        hint = (
-            r"an empty cell is '| |'; a pipe inside a cell is '\|'; 'or' is written 'or'; a table ends at an empty line"
-        )
+        hint = r"an empty cell is '| |'; a pipe inside a cell is '\|'; write 'or' instead of '||'; a table ends at an empty line"
         findings.error("DSA105", message, row.span, hint)
         return None
     cells = dict(zip(names, row.cells, strict=True))

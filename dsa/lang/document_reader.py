@@ -238,7 +238,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
-            message = f"step {step.name} can never start: a step that it requires either requires {step.name} in turn or can never pass"
+            message = f"step '{step.name}' can never start: a step that it requires either requires '{step.name}' in turn, or can never pass"
             findings.error("DSA214", message, step.span)
     return plan
 

@@ -40,7 +40,7 @@ _HINTS = {
     "/": "there is no division; multiply the other side",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "there are no lists: write a set as {a, b}; a list is one variable for each place (q_1, q_2)",
+    "[": "there are no lists: write a set {a, b}, or one variable for each place (q_1, q_2)",
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
     "?": "there is no choice inside an expression: write a row for each case",
@@ -275,14 +275,23 @@ class ExpressionParser:
             self.take()
             return expr.Boolean(token.text == "true", span=self._since(token.start))
         if self.accept("pending"):
-            name = self.name("the name of an effect after 'pending'")
-            return expr.Name(name.text, "pending", span=self._since(token.start))
+            effect = "" if self._is_bare_pending() else self.name("the name of an effect after 'pending'").text
+            return expr.Name(effect, "pending", span=self._since(token.start))
         if token.text == "else":
             self.reject(
                 "'else' cannot stand inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
             )
         name = self.name("a name, a number or '('")
         return expr.Name(name.text, span=self._since(name.start))
+
+    def _is_bare_pending(self) -> bool:
+        """Return whether no effect is named after `pending`: a word of the language or a sign follows, or nothing."""
+        follows_expression = (("leads", "to"), ("only", "after"), ("with", "probability"), ("unchanged",))
+        return (
+            self.next.kind != "name"
+            or self.next.text in KEYWORDS
+            or any(self.at(*words) for words in follows_expression)
+        )
 
     def literal(self) -> expr.Expr:
         """Read a single value: a number with its sign, or a word."""
@@ -414,7 +423,8 @@ class Scope:
 
     `others` maps every other declared name to its kind in words, for better messages. `moments` maps the names that are true or
     false at a moment (states, events, effects) to their kind; states may also have their last part there, with the
-    full name in `full`. A name in `symbols` may be one of these too: it is the value where a value is expected.
+    full name in `full`. A name in `symbols` may be one of these too: it is the value where a value is expected. `has_pending` says whether
+    `pending` may be written here.
     """
 
     place: str
@@ -425,6 +435,7 @@ class Scope:
     moments: Mapping[str, expr.NameKind] = attrs.field(factory=dict)
     full: Mapping[str, str] = attrs.field(factory=dict)
     effects_with_answers: frozenset[str] = frozenset()
+    has_pending: bool = False
     others: Mapping[str, str] = attrs.field(factory=dict)
 
     def names(self) -> Iterable[str]:
@@ -564,10 +575,11 @@ class Resolver:
         return node, None
 
     def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
-        if self._scope.moments and node.name in self._scope.effects_with_answers:
+        if not self._scope.has_pending:
+            message = "'pending' is for conditions of rows and for properties"
+            self._report("DSA201", message, node, f"{self._scope.place} cannot read it")
+        elif not node.name or node.name in self._scope.effects_with_answers:
             return node, "bool"
-        if not self._scope.moments:
-            self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
         else:
             hint = closest(node.name, self._scope.effects_with_answers)
             self._report("DSA201", f"'{node.name}' is not an effect with answers", node, hint, about=node.name)

@@ -59,8 +59,15 @@ class Names:
 
     @cached_property
     def conditions(self) -> Scope:
-        """The scope of `if` cells: variables, parameters and verdicts."""
-        return attrs.evolve(self.updates, place="a condition", guards=self.guards)
+        """The scope of `if` cells: variables, parameters, verdicts and `pending`."""
+        effects = self._effects_with_answers
+        return attrs.evolve(
+            self.updates, place="a condition", guards=self.guards, effects_with_answers=effects, has_pending=True
+        )
+
+    @cached_property
+    def _effects_with_answers(self) -> frozenset[str]:
+        return frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
 
     @cached_property
     def updates(self) -> Scope:
@@ -79,7 +86,6 @@ class Names:
                 kinds[short], full[short] = "state", state
         kinds.update(dict.fromkeys(self.events, "event"))
         kinds.update(dict.fromkeys(self.effects, "effect"))
-        effects_with_answers = frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
         return Scope(
             place,
             self.parameters,
@@ -88,8 +94,9 @@ class Names:
             self.symbols,
             kinds,
             full,
-            effects_with_answers,
-            self.kinds,
+            self._effects_with_answers,
+            has_pending=True,
+            others=self.kinds,
         )
 
     def report_unknown(self, kind: str, place: WrittenName, findings: Findings) -> None:
@@ -172,7 +179,7 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
         ):
             kind, line = first_uses[name]
             where = f" (line {line})" if line else ""
-            message = f"'{name}' would mean {what}, but it is already {kind}{where}"
+            message = f"'{name}' is used as {what}, but it is already {kind}{where}"
             hint = "a value may have the name of a state, event or effect, and of nothing else"
             is_value = what.startswith("a value")
             findings.error("DSA202", message, span, hint if is_value else "names are unique over the whole document")

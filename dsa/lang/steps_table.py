@@ -225,8 +225,8 @@ def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: 
     others = {step.name for step in plan.steps} - {name}
     for _, source in cells.pair_cells(record["uses"], ";,", Findings()):
         if passed is not None and source.text in others - passed:
-            hint = f"put {source.text} into the column requires" + ("" if is_chain(plan) else ", as a list")
-            message = f"step {name} uses what {source.text} made, but {source.text} may not have passed by then"
+            hint = f"put '{source.text}' into the column 'requires'" + ("" if is_chain(plan) else ", as a list")
+            message = f"step '{name}' uses what '{source.text}' made, but '{source.text}' may not have passed by then"
             findings.error("DSA214", message, source.span(), hint, about=name)
 
 

@@ -213,7 +213,7 @@ def _require_places(row: WrittenRow, sources: list[str], target: str, names: Nam
                 "DSA207", "'=' is a target, not a source", place.span, "'*' is every state that is not final"
             )
         elif source in names.final_states:
-            message = f"{source} is final, so no row can leave it"
+            message = f"state '{source}' is final, so no row can leave it"
             findings.error(
                 "DSA207",
                 message,

@@ -11,12 +11,12 @@ from functools import cached_property
 import attrs
 
 from dsa import expr
-from dsa.declarations import Transition
+from dsa.declarations import Transition, Variable
 from dsa.expr import FALSE, all_of, comparison, negation
 from dsa.ground_system import Field, Ground, ground
 from dsa.machine import Machine, Precedence
 from dsa.semantics import Occurrence
-from dsa.system import GuardedCommand, Location, Promise, System, closed_system
+from dsa.system import GuardedCommand, Location, Promise, System, closed_system, counter
 from dsa.targets.spelling import ExportError
 from dsa.trace import show_values
 
@@ -43,7 +43,7 @@ class ClosedCommand:
 
 @attrs.frozen(slots=False)
 class ClosedModel:
-    """A machine at its parameter values, for model checkers. `fields` are its variables."""
+    """A machine at its parameter values, for model checkers. `fields` are its variables, and the numbers outstanding that are counted."""
 
     machine: Machine
     system: System
@@ -60,6 +60,11 @@ class ClosedModel:
     def fields(self) -> tuple[Field, ...]:
         """The variables with the whole numbers they range over."""
         return self.ground.fields
+
+    @property
+    def declared_fields(self) -> tuple[tuple[Variable, Field], ...]:
+        """The fields, each with the variable that it is of."""
+        return tuple(zip(self.system.variables, self.ground.fields, strict=True))
 
     @cached_property
     def symbols(self) -> dict[str, int]:
@@ -92,13 +97,18 @@ class ClosedModel:
         ancestry = self.machine.ancestry
         return tuple(p for p, here in enumerate(self.locations) if state in {here.state, *ancestry(here.state)})
 
-    def pending(self, effect: str) -> tuple[int, ...]:
-        """Return the locations at which an effect is outstanding."""
-        return tuple(p for p, here in enumerate(self.locations) if effect in here.outstanding)
+    def pending(self, effect: str) -> tuple[tuple[int, expr.Expr], ...]:
+        """Return the locations at which an effect may be outstanding, each with when it is."""
+        return self.where(lambda place: self.system.is_outstanding(place, effect))
 
-    def promise_locations(self, promise: Promise) -> tuple[int, ...]:
-        """Return the locations at which something must end some time (S12)."""
-        return tuple(p for p in range(len(self.locations)) if promise in self.system.promises(p))
+    def promise_places(self, promise: Promise) -> tuple[tuple[int, expr.Expr], ...]:
+        """Return the locations at which there may be something that must end some time (S12), each with when there is."""
+        return self.where(lambda place: self.system.promises(place).get(promise, FALSE))
+
+    def where(self, condition: Callable[[int], expr.Expr]) -> tuple[tuple[int, expr.Expr], ...]:
+        """Return the locations at which a condition can be true, each with the condition there."""
+        conditions = ((place, condition(place)) for place in range(len(self.locations)))
+        return tuple((place, here) for place, here in conditions if here != FALSE)
 
     @cached_property
     def promises(self) -> tuple[Promise, ...]:
@@ -124,7 +134,7 @@ def closed_model(machine: Machine) -> ClosedModel:
     system = closed_system(machine)
     if system.left_out:
         raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
-    initial = initial_values(machine)
+    initial = initial_values(machine) | {counter(effect).name: 0 for effect in system.counted_effects}
     whole = ground(system)
     steps = tuple(
         ClosedCommand(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])

@@ -160,7 +160,7 @@ def dot(
     A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: the list of its rows stands below.
 
     `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; by default they
-    are estimated from the rows (`picture.may_wait`). `trace` holds rows, or their line numbers: they are drawn
+    are estimated from the rows (`dsa.semantics.may_be_outstanding`). `trace` holds rows, or their line numbers: they are drawn
     heavy and all others faint; so are the steps that it begins.
     """
     lines = [

@@ -42,7 +42,7 @@ def mermaid(
     A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: comments list its rows.
 
     `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; by default they
-    are estimated from the rows (`picture.may_wait`).
+    are estimated from the rows (`dsa.semantics.may_be_outstanding`).
     """
     if machine.steps:
         lines = list(_steps(machine))

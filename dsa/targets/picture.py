@@ -11,15 +11,15 @@ tilde: texts fit the boxes that Graphviz makes for them. Arial and Liberation Sa
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import attrs
 
-from dsa.declarations import OUTSIDE, STAR, STAY, Transition
+from dsa.declarations import STAR, STAY, Transition
 from dsa.expr import Not, Outcome, Verdict, unparse, walk
 from dsa.machine import Machine
-from dsa.semantics import after_effects, start
+from dsa.semantics import may_be_outstanding
 from dsa.trace import condition_text, effect_texts, update_texts
 
 _FIRST = ord(" ")
@@ -106,8 +106,6 @@ _BREAKS = re.compile(r"(?<=,) | (?=(?:and|or) )")
 #: than this, in units of a font that is 10 units high, as they are beside each other.
 MOST_ROWS, _MOST_BESIDE = 25, 800
 _GAP = 25  # between two of them
-#: The most pairs of a leaf and a set of outstanding effects that `may_wait` distinguishes.
-_MOST_SETS = 5_000
 
 
 @attrs.frozen
@@ -131,9 +129,9 @@ class ListedRow:
 def picture(machine: Machine, waiting_effects: WaitingEffects | None = None, *, full: bool = True) -> Picture:
     """Return the picture of a machine. Unless `full`, a machine that is too large for a page is folded.
 
-    `waiting_effects` maps states to the effects outstanding there; None estimates it (`may_wait`).
+    `waiting_effects` maps states to the effects outstanding there; None estimates it (`may_be_outstanding`).
     """
-    effects = may_wait(machine) if waiting_effects is None else waiting_effects
+    effects = may_be_outstanding(machine) if waiting_effects is None else waiting_effects
     is_folded = not full and _is_large(machine)
     bundles: dict[tuple[str, str, int], list[PictureRow]] = {}
     for number, row in enumerate(machine.transitions, 1):
@@ -241,53 +239,6 @@ def _box(machine: Machine, waiting_effects: WaitingEffects, source: str, *, stan
     end = None if stands_for_all else machine.ends.get(source)
     words = "" if end is None else f"end when {unparse(end)}"
     return Box(source, stands_for_all, source in machine.final_states, waits_for, internal, words)
-
-
-def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
-    """Return, for each leaf, the effects that may be outstanding there, as far as the rows tell.
-
-    This is an over-approximation: conditions are not evaluated, so a state may wait for effects that exploration would
-    rule out, but none is missing. Leaves that no row enters wait for nothing. If there are very many
-    sets of outstanding effects, each leaf has their union.
-    """
-    initial = start(machine)
-    effects: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
-    visited_pairs, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
-    while queue:
-        leaf, waits_for = queue.pop()
-        is_coarse = len(visited_pairs) > _MOST_SETS
-        for row in _rows_at(machine, leaf, waits_for):
-            target = leaf if row.target == STAY else machine.entry_leaf(row.target)
-            after = _left_outstanding(machine, waits_for, row, target, is_coarse=is_coarse)
-            if after is None:
-                continue
-            union = effects.get(target, frozenset()) | after
-            here = (target, union if is_coarse else after)
-            effects[target] = union
-            if here not in visited_pairs:
-                visited_pairs.add(here)
-                queue.append(here)
-    return {leaf: effects.get(leaf, frozenset()) for leaf in machine.leaves}
-
-
-def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
-    """Yield the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
-    if leaf in machine.final_states:
-        return
-    for event in machine.event_named.values():
-        if event.origin == OUTSIDE or event.origin in waits_for:
-            yield from machine.rows_for(leaf, event.name)
-    for source, event_name in machine.armed_timers(leaf):
-        yield from machine.rows_from[source, event_name]
-
-
-def _left_outstanding(
-    machine: Machine, waits_for: frozenset[str], row: Transition, target: str, *, is_coarse: bool
-) -> frozenset[str] | None:
-    """Return what is outstanding after a row; None if the row is refused, which a union of sets (`is_coarse`) cannot show."""
-    emissions = {str(item) for item in row.effects} if is_coarse else set()
-    outstanding, _, twice = after_effects(machine, waits_for - emissions, row, target)
-    return None if twice else outstanding
 
 
 def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:

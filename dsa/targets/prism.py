@@ -235,12 +235,17 @@ class _PrismModel:
             case Name(name, "state"):
                 return self._at(self._model.inside(name))
             case Name(name, "pending"):
-                return self._at(self._model.pending(name))
+                return f"({' | '.join(map(self._where, self._model.pending(name))) or 'false'})"
             case Name() | Verdict():
                 raise AssertionError("events, effects and verdicts are not parts of a state")
 
     def _at(self, places: Iterable[int]) -> str:
         return f"({' | '.join(f'at = {self._places[place]}' for place in places) or 'false'})"
+
+    def _where(self, here: tuple[int, Expr]) -> str:
+        place, condition = here
+        at = f"at = {self._places[place]}"
+        return at if condition == TRUE else f"({at} & ({self.write(condition)}))"
 
     def _command(self, command: _Command) -> Iterator[str]:
         condition = "" if command.condition == TRUE else f" & ({self.write(command.condition)})"

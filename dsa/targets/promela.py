@@ -78,7 +78,7 @@ class _PromelaModel:
         yield from (f"#define {name} {place}" for place, name in enumerate(self._places))
         yield ""
         yield f"{_width(0, len(self._places) + 1)} at = {self._places[0]};"
-        for variable, field in zip(model.machine.variables, model.fields, strict=True):
+        for variable, field in model.declared_fields:
             yield self._declaration(variable, field)
         old_names = {name for step in model.steps for name in sequential(step.command.updates)[0]}
         for field in model.fields:
@@ -144,7 +144,7 @@ class _PromelaModel:
                 case Name(name, "state"):
                     places = [f"at == {self._places[place]}" for place in model.inside(name)]
                 case Name(name, "pending"):
-                    places = [f"at == {self._places[place]}" for place in model.pending(name)]
+                    places = list(map(self._where, model.pending(name)))
                 case Name(name, _):
                     places = self.steps_at(lambda c, name=name: happened_on(c.occurrence, c.effects, name))  # type: ignore[misc]  # mypy cannot infer the default
                 case Verdict(guard, outcome):
@@ -202,7 +202,7 @@ class _PromelaModel:
         conditions, violations = [], []
         for promise in self._model.promises:
             endings = self.steps_at(lambda c, promise=promise: promise in c.endings)  # type: ignore[misc]  # as above
-            places = " || ".join(f"at == {self._places[place]}" for place in self._model.promise_locations(promise))
+            places = " || ".join(map(self._where, self._model.promise_places(promise)))
             conditions.append(" || ".join((f"!({places})", *endings)))
         for number, name in enumerate(form.fair, 1):
             steps = [s for s in self._model.steps if happened_on(s.command.occurrence, s.command.effects, name)]
@@ -214,8 +214,13 @@ class _PromelaModel:
     def rest_condition(self) -> str:
         """Return the condition under which a run may stay for ever (S12)."""
         system = self._model.system
-        free = [f"at == {name}" for place, name in enumerate(self._places) if system.may_rest(place)]
-        return " || ".join(free) or "false"
+        return " || ".join(map(self._where, self._model.where(system.may_rest))) or "false"
+
+    def _where(self, here: tuple[int, Expr]) -> str:
+        """Return the condition of being at a location while something is true there."""
+        place, condition = here
+        at = f"at == {self._places[place]}"
+        return at if condition == TRUE else f"({at} && {self._within(condition)})"
 
 
 @attrs.frozen

@@ -109,15 +109,27 @@ class Leaves:
         is_by_order = not any(
             (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
         )
-        otherwise = negation(any_of(simplify(other.condition) for other in plain))
-        yield simplify(row.condition)
+        otherwise = negation(any_of(self._read(other) for other in plain))
+        yield self._read(row)
         if row.is_else and not is_by_order:
             yield otherwise
         if (leaf, self._places[id(row)], "ambiguous") in self._doubts:
             for other in rows:
                 if other is not row:
-                    condition = simplify(other.condition)
+                    condition = self._read(other)
                     yield negation(all_of([otherwise, condition]) if other.is_else else condition)
+
+    def _read(self, row: Transition) -> Expr:
+        """Return a row's condition over flags: `pending E` is not about the effect that the row's event answers, and `pending` is about all others (S3)."""
+        origin = OUTSIDE if row.is_timer else self._machine.event_named[row.event].origin
+
+        def leaf(node: Leaf) -> Expr:
+            if not isinstance(node, Name) or node.kind != "pending":
+                return node
+            effects = [node.name] if node.name else self._machine.effects_with_answers
+            return any_of(Name(effect, "pending") for effect in effects if effect != origin)
+
+        return substitute(row.condition, leaf)
 
     def _with_values(self, expr: Expr) -> Expr:
         """Replace the parameters by their values."""

@@ -192,7 +192,11 @@ class _RowCode:
         return frozenset((u, t) for u, t in pairs if t not in remaining or (u in remaining and (u, t) in before))
 
     def _valuation(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
-        return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
+        """Return values, verdicts, and what is outstanding without the effect that this answers. This is S3 again, for a second engine."""
+        origin = None if self.row.is_timer else self.machine.event_named[self.row.event].origin
+        names = [effect for effect in model.outstanding if effect != origin]
+        pending = {f"pending {effect}": effect in names for effect in self.machine.answers} | {"pending": names != []}
+        return {**environment(self.machine, model.values), **dict(occurrence.verdicts), **pending}
 
     def _is_enabled(self, row: Transition, valuation: Environment) -> bool:
         if row.is_else and any(holds(other.condition, valuation) for other in self.rows if not other.is_else):

@@ -138,7 +138,7 @@ class _TlaModule:
         yield ""
         yield "InDomains =="
         yield f"  /\\ at \\in {_set(self._places)}"
-        for variable, field in zip(machine.variables, model.fields, strict=True):
+        for variable, field in model.declared_fields:
             yield f"  /\\ {self._variable(field.name)} \\in {_domain(variable, field)}"
         yield ""
         yield from self._properties()
@@ -250,21 +250,31 @@ class _TlaModule:
         yield "Progress =="
         for promise in model.promises:
             ending = [step for step in model.steps if promise in step.command.endings]
-            yield f"  /\\ {self._some_time(ending, model.promise_locations(promise))} \\* {timer_text(promise)}"
+            yield f"  /\\ {self._some_time(ending, model.promise_places(promise))} \\* {timer_text(promise)}"
         yield "  /\\ TRUE"
         yield ""
 
-    def _some_time(self, ending: list[ClosedCommand], waiting_places: tuple[int, ...]) -> str:
+    def _some_time(self, ending: list[ClosedCommand], waiting_places: tuple[tuple[int, Expr], ...]) -> str:
         steps = _any(f"Step{step.number}" for step in ending)
         idle = [(step, self._model.is_idle(step)) for step in ending]
         unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]
         if not ending:
             return "TRUE"
-        if not unseen:
+        if not unseen and all(condition == TRUE for _, condition in waiting_places):
             return f"WF_vars({steps})"
-        places = _set(self._places[place] for place in waiting_places)
-        waits_not = _any([f"at \\notin {places}", *unseen])
+        waits_not = _any([f"~({self._within(waiting_places)})", *unseen])
         return f"([]<>({waits_not}) \\/ []<><<{steps}>>_vars)"
+
+    def _within(self, places: Iterable[tuple[int, Expr]]) -> str:
+        """Return the condition of being at one of some locations while what is given with it is true."""
+        places_by_condition: dict[Expr, list[str]] = {}
+        for place, condition in places:
+            places_by_condition.setdefault(condition, []).append(self._places[place])
+        parts = [
+            (f"at \\in {_set(names)}", "" if condition == TRUE else f" /\\ ({self.write(condition)})")
+            for condition, names in places_by_condition.items()
+        ]
+        return _any(f"({at}{more})" if more else at for at, more in parts) or "FALSE"
 
     def _fair(self, name: str) -> str:
         """Return the formula that what is possible again and again happens again and again; it is invisible where it changes nothing."""
@@ -283,8 +293,9 @@ class _TlaModule:
         """Define the states and pending effects that formulas name."""
         nodes = (node for form in forms for expr in expressions(form) for node in walk(expr))
         for node in dict.fromkeys(n for n in nodes if isinstance(n, Name) and n.kind in {"state", "pending"}):
-            places = self._model.inside(node.name) if node.kind == "state" else self._model.pending(node.name)
-            yield f"{self._leaf(node)} == at \\in {_set(self._places[place] for place in places)}"
+            model = self._model
+            inside = [(place, TRUE) for place in model.inside(node.name)] if node.kind == "state" else []
+            yield f"{self._leaf(node)} == {self._within(inside or model.pending(node.name))}"
         yield ""
 
 

@@ -143,8 +143,10 @@ def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) 
         if len(order) > max_configurations or system.left_out:
             raise GraphTooLargeError(machine, max_configurations)
         for occurrence in possible[location_of(system, configuration)]:
-            alphabet[occurrence] = None
             taken = step(configuration, occurrence)
+            if isinstance(taken, Refusal) and taken.reason == "late":
+                continue  # the system has it for other numbers outstanding
+            alphabet[occurrence] = None
             if isinstance(taken, Taken):
                 after = taken.configuration
                 if after not in index:

@@ -169,7 +169,7 @@ class Skeleton:
             self.vocabulary.with_names("state", tuple(state.name for state in machine.states))
             .with_names("event", tuple(machine.event_named))
             .with_names("effect", tuple(effect.name for effect in machine.effects))
-            .with_names("pending", tuple(machine.answers))
+            .with_names("pending", (*machine.answers, ""))
             .with_verdicts(tuple((guard.name, outcome) for guard in machine.guards for outcome in guard.outcomes))
         )
 
@@ -489,7 +489,10 @@ def drawn_row(draw: st.DrawFn, skeleton: Skeleton) -> Transition:
     )
     if draw(st.booleans()):
         return row
-    return attrs.evolve(row, condition=condition(draw, skeleton.vocabulary.with_verdicts(verdicts)))
+    vocabulary = skeleton.vocabulary.with_verdicts(verdicts)
+    if one_in(draw, 3):
+        vocabulary = vocabulary.with_names("pending", (*skeleton.machine.effects_with_answers, ""))
+    return attrs.evolve(row, condition=condition(draw, vocabulary))
 
 
 def configurations(machine: Machine) -> st.SearchStrategy[Configuration]:

@@ -289,7 +289,7 @@ def command(
 ) -> None:
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
-    The model uses SQL and Python. Both run in a sandbox; DIR/RUN/files has the files that they make. With --json the output is one JSON object
+    The model uses SQL and Python. Both run in a sandbox. The files that they make are in RUN/files, in the folder of runs. With --json the output is one JSON object
     for each turn, each on its own line. Exit code 0: the last turn was answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: Ctrl-C stopped a turn.
     """
     is_other = any(choices[name] for name in ("data", "no_dedup", "no_normalise")) or bool(options.parameters)
@@ -365,7 +365,8 @@ def _hold(
         chat = stack.enter_context(begin(runs, on_moment=watchers.observer(show), **how))
         if is_new and is_shown:
             display.tables(chat.resources.database.tables)
-        chat.resources.warm()
+        if not messages:  # while the user types; a script may never need Python, which takes a second to start
+            chat.resources.warm()
         session = _ChatSession(chat, display, options, watchers, stack.enter_context(asyncio.Runner()))
         code = session.ask(messages) if messages else Talk(chat, display).hold(session.hear, session.read_line)
         if chat.rest is not None:

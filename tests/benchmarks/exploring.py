@@ -104,6 +104,14 @@ def bench_whole_programs() -> None:
         print(f"  dsa check of {family}, {count:,} configurations   {took:.2f} s limit 1 s   {verdict(good=took <= 1)}")
 
 
+def bench_side_by_side() -> None:
+    """`dsa check` of many effects side by side, whose numbers are variables."""
+    for count, most_s in ((16, 2), (24, 10)):
+        took = statistics.median(checked("side_by_side", count).seconds for _ in range(ROUNDS))
+        what = f"  dsa check of {count} effects side by side, {families.SIDE_BY_SIDE[count]:,} configurations"
+        print(f"{what}   {took:.2f} s   limit {most_s} s   {verdict(good=took <= most_s)}")
+
+
 def bench_python_checkers() -> None:
     """Searches against other checkers written in Python."""
     expected = families.any_order_configurations(7, 3)
@@ -135,4 +143,4 @@ def bench_large() -> None:
     measured({"BDD": lambda: ours("BDD", "any_order", 16, 3)}, expected, 1)
 
 
-BENCHES = (bench_spin, bench_whole_programs, bench_python_checkers, bench_large)
+BENCHES = (bench_spin, bench_whole_programs, bench_side_by_side, bench_python_checkers, bench_large)

@@ -14,7 +14,20 @@ PLAN = tasks(("Write the module", "write_tested mathx.py with mean"))
 TESTS = "```python\nfrom mathx import mean\n\n\ndef test_mean():\n    assert mean([1, 2, 6]) == 3\n```"
 WRONG = "```python\ndef mean(values):\n    return sum(values) / 2\n```"
 RIGHT = "```python\ndef mean(values):\n    return sum(values) / len(values)\n```"
+#: The settings of a workspace: the plugins of pytest that are installed here take longer to load than the tests, so only the layout `beside` has them.
+NO_PLUGINS = "addopts = '--disable-plugin-autoload'\n"
+BARE = {"pyproject.toml": f"[tool.pytest.ini_options]\n{NO_PLUGINS}"}
 ASKED = call("write_tested", path="mathx.py", tests_path="tests/test_mathx.py", specification="mean(values), the arithmetic mean")  # fmt: skip
+
+
+def workspace_with(tmp_path, files):
+    """Make the workspace with these files, by path; return its folder."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    for name, text in files.items():
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text(text)
+    return workspace
 
 
 def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
@@ -42,10 +55,10 @@ def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
 
 
 def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
+    workspace = workspace_with(tmp_path, BARE)
     with agent_at(tmp_path, "A module mathx", writing(WRONG, RIGHT), test_first=True) as (agent, played):
         work = worked(agent)
         assert (agent.state, work.files_written) == ("goal_complete", ["mathx.py", "tests/test_mathx.py"])
-    workspace = tmp_path / "workspace"
     assert (workspace / "mathx.py").read_text() == "def mean(values):\n    return sum(values) / len(values)\n"
     assert "def test_mean" in (workspace / "tests" / "test_mathx.py").read_text()
     (result,) = (each.result for each in work.calls if each.tool == "write_tested")
@@ -56,6 +69,7 @@ def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
 
 
 def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
+    workspace_with(tmp_path, BARE)
     own = TESTS.replace("from mathx import mean", "def mean(values):\n    return 3")
     player = writing(RIGHT, tests=(own, TESTS))
     with agent_at(tmp_path, "A module mathx", player, test_first=True) as (agent, played):
@@ -72,12 +86,14 @@ def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
 
 
 def test_what_never_passes_is_not_written(tmp_path):
-    with agent_at(tmp_path, "A module mathx", writing(*[WRONG] * 4), test_first=True) as (agent, _):
+    workspace = workspace_with(tmp_path, BARE)
+    with agent_at(tmp_path, "A module mathx", writing(*[WRONG] * 4), test_first=True) as (agent, played):
         work = worked(agent)
         assert agent.state == "escalated"
     (result,) = (each.result for each in work.calls if each.tool == "write_tested")
     assert result["error"]["code"] == "not_tested"
-    assert not (tmp_path / "workspace" / "mathx.py").exists()
+    assert sum("You write code" in body["messages"][0]["content"] for body in played.requests) == 4
+    assert not (workspace / "mathx.py").exists()
 
 
 @pytest.mark.parametrize(("path", "code"), [("../mathx.py", "path_outside_workspace"), ("math-x.py", "bad_path")])
@@ -100,7 +116,7 @@ def test_without_the_mode_the_tool_is_not_there(tmp_path):
 
 # -- where they lie ---------------------------------------------------------------------------------------------------------
 
-SETTINGS = "[tool.pytest.ini_options]\npythonpath = ['src']\n"
+SETTINGS = f"[tool.pytest.ini_options]\npythonpath = ['src']\n{NO_PLUGINS}"
 SIBLING = "def half(value):\n    return value / 2\n"
 FIXTURE = "import pytest\n\n\n@pytest.fixture\ndef values():\n    return [1, 2, 6]\n"
 
@@ -119,23 +135,20 @@ HALVED = "from .sibling import half\n\n\ndef mean(values):\n    return 2 * half(
 LAYOUTS = {
     "beside": ({}, "mathx.py", "mathx", PLAIN, source_of("mathx")),
     "a package with a sibling": (
-        {"pkg/__init__.py": "", "pkg/sibling.py": SIBLING}, "pkg/mathx.py", "pkg.mathx", HALVED, source_of("pkg.mathx"),
+        {**BARE, "pkg/__init__.py": "", "pkg/sibling.py": SIBLING}, "pkg/mathx.py", "pkg.mathx", HALVED, source_of("pkg.mathx"),
     ),
-    "a folder without __init__": ({}, "lib/mathx.py", "lib.mathx", PLAIN, source_of("lib.mathx")),
+    "a folder without __init__": (BARE, "lib/mathx.py", "lib.mathx", PLAIN, source_of("lib.mathx")),
     "src with settings": (
         {"pyproject.toml": SETTINGS, "src/pkg/__init__.py": "", "src/pkg/sibling.py": SIBLING},
         "src/pkg/mathx.py", "pkg.mathx", HALVED, source_of("pkg.mathx"),
     ),
-    "a fixture of a conftest": ({"tests/conftest.py": FIXTURE}, "mathx.py", "mathx", PLAIN, source_of("mathx", "values", "values")),
+    "a fixture of a conftest": ({**BARE, "tests/conftest.py": FIXTURE}, "mathx.py", "mathx", PLAIN, source_of("mathx", "values", "values")),
 }  # fmt: skip
 
 
 def written(tmp_path, files, path, module, code, tests, **config):
     """Have a module written where files are already; return the agent's work and the result."""
-    workspace = tmp_path / "workspace"
-    for name, text in files.items():
-        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
-        (workspace / name).write_text(text)
+    workspace_with(tmp_path, files)
     asked = call("write_tested", path=path, tests_path="tests/test_mathx.py", specification="mean(values)")
     player = writing(*[fenced(code)] * 4, tests=[fenced(tests)] * 4, asked=asked, module=module)
     with agent_at(tmp_path, "A module mathx", player, test_first=True, **config) as (agent, _):
@@ -159,15 +172,16 @@ def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
 @pytest.mark.parametrize(
     ("files", "path", "module", "code", "tests", "why"),
     [
-        ({}, "src/pkg/mathx.py", "pkg.mathx", PLAIN, source_of("pkg.mathx"), "not_importable"),
-        ({}, "json.py", "json", PLAIN, source_of("json"), "not_importable"),
-        ({}, "mathx.py", "mathx", PLAIN, source_of("other.mathx"), "not_tested"),
-        ({}, "mathx.py", "mathx", PLAIN, "def test_mean():\n    assert mean([1, 2, 6]) == 3\n", "not_tested"),
-        ({}, "mathx.py", "mathx", PLAIN, "from mathx import mean\n# def test_mean\n", "not_tested"),
-        ({"tests/conftest.py": "import nothing_of_the_kind\n"}, "mathx.py", "mathx", PLAIN, source_of("mathx"), "not_importable"),
+        (BARE, "src/pkg/mathx.py", "pkg.mathx", PLAIN, source_of("pkg.mathx"), "not_importable"),
+        (BARE, "json.py", "json", PLAIN, source_of("json"), "not_importable"),
+        (BARE, "mathx.py", "mathx", PLAIN, source_of("other.mathx"), "not_tested"),
+        (BARE, "mathx.py", "mathx", PLAIN, "def test_mean():\n    assert mean([1, 2, 6]) == 3\n", "not_tested"),
+        (BARE, "mathx.py", "mathx", PLAIN, "from mathx import mean\n# def test_mean\n", "not_tested"),
+        ({**BARE, "tests/conftest.py": "import nothing_of_the_kind\n"}, "mathx.py", "mathx", PLAIN, source_of("mathx"), "not_importable"),
     ],
 )  # fmt: skip
-def test_what_would_not_pass_where_it_lies_is_not_written(tmp_path, files, path, module, code, tests, why):
+def test_what_would_not_pass_where_it_lies_is_not_written(tmp_path, monkeypatch, files, path, module, code, tests, why):
+    monkeypatch.setattr(test_first, "RMAX", 0)  # another answer would not pass either
     result = written(tmp_path, files, path, module, code, tests)
     assert result["error"]["code"] == why
     assert not (tmp_path / "workspace" / path).exists()

@@ -96,7 +96,7 @@ def comes_to_rest(machine: Machine, known) -> bool:
     for here in known:
         circle = [other for other in after[here] if here in after[other]]
         ended = {promise for other in circle for target, ends in steps[other] if target in circle for promise in ends}
-        promises = [system.promises(location_of(system, other)) - ended for other in circle]
+        promises = [frozenset(system.promises(location_of(system, other))) - ended for other in circle]
         if circle and not frozenset.intersection(*promises):
             return False
     return True

@@ -48,27 +48,30 @@ def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
 
 
 @MANY
-@given(claimed_machines())
-def test_verdicts_and_lengths_are_those_of_the_oracle(machine: Machine) -> None:
-    compare(machine)
+@given(machine=claimed_machines(), is_counted=st.booleans())
+def test_verdicts_and_lengths_are_those_of_the_oracle(machine: Machine, *, is_counted: bool) -> None:
+    compare(machine, is_counted=is_counted)
 
 
 @pytest.mark.full
 @settings(max_examples=5_000, deadline=None)
-@given(claimed_machines())
-def test_the_same_on_many_more(machine: Machine) -> None:
-    compare(machine)
+@given(machine=claimed_machines(), is_counted=st.booleans())
+def test_the_same_on_many_more(machine: Machine, *, is_counted: bool) -> None:
+    compare(machine, is_counted=is_counted)
 
 
-def judgements(machine: Machine, forms: list[Form], traces: int = 1) -> list[tuple[Form, PropertyValue]]:
-    questions = Questions(closed_system(machine), forms)
+def judgements(
+    machine: Machine, forms: list[Form], traces: int = 1, *, is_counted: bool = False
+) -> list[tuple[Form, PropertyValue]]:
+    counted = machine.effects_with_answers if is_counted else ()
+    questions = Questions(closed_system(machine, counted_effects=counted), forms)
     found = judge(questions, questions.search(LIMITS), LIMITS, traces=traces)
     return [(form, found[form]) for form in forms]
 
 
-def compare(machine: Machine) -> None:
+def compare(machine: Machine, *, is_counted: bool = False) -> None:
     forms = [claim.form for claim in machine.properties if not isinstance(claim.form, Probability | ExpectedCount)]
-    for form, judged in judgements(machine, forms):
+    for form, judged in judgements(machine, forms, is_counted=is_counted):
         try:
             expected = naive.violated(machine, form)
         except naive.TooLargeError:
@@ -104,9 +107,9 @@ def restless_machines(draw: st.DrawFn) -> Machine:
 
 
 @settings(max_examples=50, deadline=None)
-@given(restless_machines())
-def test_leads_to_is_judged_as_the_oracle_does(machine: Machine) -> None:
-    compare(machine)
+@given(machine=restless_machines(), is_counted=st.booleans())
+def test_leads_to_is_judged_as_the_oracle_does(machine: Machine, *, is_counted: bool) -> None:
+    compare(machine, is_counted=is_counted)
 
 
 @settings(max_examples=100, deadline=None)

@@ -65,6 +65,7 @@ def reread(text: str, machine: Machine, *, with_moments: bool):
         symbols,
         moments(machine) if with_moments else {},
         effects_with_answers=frozenset(machine.answers),
+        has_pending=with_moments,
     )
     resolved, _ = Resolver(scope, findings, Span("m.md", 1, 1, 2, text)).infer(expr)
     assert findings.diagnostics == ()

@@ -1,4 +1,4 @@
-"""The closed system says exactly what `step` says: on random machines, in every configuration that is reached."""
+"""The closed system says exactly what `step` says: on random machines, in every configuration that is reached, whatever effects it counts."""
 
 from collections import Counter
 from itertools import product
@@ -8,25 +8,39 @@ from hypothesis import strategies as st
 from oracle import possible, reached
 
 from dsa.declarations import expressions
-from dsa.expr import Environment, evaluate, holds, simplify
+from dsa.expr import Environment, Value, evaluate, holds, simplify
 from dsa.ground_system import ground
 from dsa.machine import Machine, environment, read_guards
-from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
-from dsa.system import after, at_location, at_start, closed_system, location_of
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, pending_values, start, step
+from dsa.system import System, after, at_location, at_start, closed_system, counter, location_of
 from dsa.testing.strategies import machines
 
 MANY = settings(max_examples=150, deadline=None)
 
 
+@st.composite
+def systems(draw: st.DrawFn, *, claims: bool = True) -> System:
+    """Draw the system of a machine, and which of its effects are counted: often none or all."""
+    machine = draw(machines(claims=claims))
+    effects = machine.effects_with_answers
+    some = st.lists(st.sampled_from(effects), unique=True) if effects else st.just([])
+    return closed_system(machine, counted_effects=draw(st.just(()) | st.just(effects) | some))
+
+
+def values_known(system: System, here: Configuration) -> dict[str, Value]:
+    """The values at a configuration, the numbers outstanding among them."""
+    numbers = {counter(effect).name: int(effect in here.outstanding) for effect in system.counted_effects}
+    return {**environment(system.machine, here.values), **numbers}
+
+
 @MANY
-@given(machines(claims=False))
-def test_commands_are_what_step_takes_and_faults_what_it_refuses(machine: Machine) -> None:
-    system = closed_system(machine)
-    grounded = ground(system)
+@given(systems(claims=False))
+def test_commands_are_what_step_takes_and_faults_what_it_refuses(system: System) -> None:
+    machine, grounded = system.machine, ground(system)
     rows = {id(row): number for number, row in enumerate(machine.transitions)}
     for here in reached(machine):
         place, taken, refused = location_of(system, here), set(), set()
-        known = environment(machine, here.values)
+        known = values_known(system, here)
         for occurrence in possible(machine, here):
             result = step(machine, here, occurrence)
             if isinstance(result, Taken):
@@ -41,7 +55,14 @@ def test_commands_are_what_step_takes_and_faults_what_it_refuses(machine: Machin
                 evaluate(command.after[v.name], known) if v.name in command.after else known[v.name]
                 for v in machine.variables
             )
-            there = Configuration(target.state, values, target.outstanding, target.precedence)
+            numbers = {
+                name.removeprefix("pending "): value for name, value in known.items() if name.startswith("pending ")
+            }
+            numbers |= {
+                e: evaluate(command.after[counter(e).name], known) for e in numbers if counter(e).name in command.after
+            }
+            outstanding = target.outstanding.union(effect for effect, number in numbers.items() if number)
+            there = Configuration(target.state, values, outstanding, target.precedence)
             assert (command.occurrence, command.row, command.effects, there) in taken
         assert len(commands) == len(taken)
         faults = {(f.occurrence, f.reason) for f in system.faults if f.location == place and holds(f.condition, known)}
@@ -53,11 +74,11 @@ def test_commands_are_what_step_takes_and_faults_what_it_refuses(machine: Machin
 
 
 @MANY
-@given(machines(claims=False))
-def test_rows_of_a_fault_are_those_that_step_names(machine: Machine) -> None:
-    system = closed_system(machine)
+@given(systems(claims=False))
+def test_rows_of_a_fault_are_those_that_step_names(system: System) -> None:
+    machine = system.machine
     for here in reached(machine, 20):
-        known = environment(machine, here.values)
+        known = values_known(system, here)
         place = location_of(system, here)
         for fault in system.faults:
             if fault.location == place and holds(fault.condition, known):
@@ -78,6 +99,7 @@ def moment_names(
         **environment(machine, here.values),
         **{state.name: state.name in inside for state in machine.states},
         **{f"pending {effect}": effect in here.outstanding for effect in machine.answers},
+        "pending": bool(here.outstanding),
         **{effect.name: effect.name in emitted for effect in machine.effects},
         **{event: bool(occurrence) and occurrence.event == event for event in machine.event_named},
         **{guard.name: said.get(guard.name, "not asked") for guard in machine.guards},
@@ -85,15 +107,15 @@ def moment_names(
 
 
 @MANY
-@given(machines())
-def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(machine: Machine) -> None:
-    system = closed_system(machine)
+@given(systems())
+def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(system: System) -> None:
+    machine = system.machine
     exprs = [expr for claim in machine.properties for expr in expressions(claim.form)]
     first = moment_names(machine, start(machine), None, None)
     for expr in exprs:
         assert evaluate(at_start(system, expr), machine.constants) == evaluate(expr, first)
     for here in reached(machine, 25):
-        known = environment(machine, here.values)
+        known = values_known(system, here)
         quiet = moment_names(machine, here, None, None)
         for expr in exprs:
             assert evaluate(at_location(system, location_of(system, here), expr), known) == evaluate(expr, quiet)
@@ -113,7 +135,7 @@ def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
     for row in machine.transitions:
         small = simplify(row.condition)
         for here in reached(machine, 5):
-            known = environment(machine, here.values)
+            known = {**environment(machine, here.values), **pending_values(machine, here.outstanding)}
             for said in product(*(machine.guard_named[guard].outcomes for guard in read_guards((row,)))):
                 there = {**known, **dict(zip(read_guards((row,)), said, strict=True))}
                 assert evaluate(small, there) == evaluate(row.condition, there)

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsa.expr import evaluate, names, simplify
+from dsa.ground_system import SearchEffort, outcomes_at_samples, satisfiable
 from dsa.lang.cells import condition
 from dsa.lang.expression_parser import Findings
 from dsa.lang.markdown import Cell
-from dsa.system import SearchEffort, facts, outcomes_at_samples, satisfiable
+from dsa.system import facts
 
 RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "long": range(-5, 40), "huge": range(10**40)}
 

@@ -36,6 +36,9 @@ _GHOSTS = {HISTORY: ":flag", OBLIGATION: ":flag", NOW: ":flag", OPEN: ":flag", C
 MOST_CONFIGURATIONS = 20_000
 
 _ODDS = "odds are not certified"
+_NUMBERS_AS_VARIABLES = (
+    "it is proved with the numbers of outstanding effects as variables, which the kernel does not know"
+)
 
 
 @attrs.frozen
@@ -113,6 +116,9 @@ class Certifier:
         if isinstance(evidence, ExhaustiveEvidence):
             results = [self.hold(form, dict(values)) for values in evidence.valuations]
             return all(results)
+        if system.counted_effects:
+            self.leave_out(form if isinstance(form, str) else declarations.show(form), _NUMBERS_AS_VARIABLES)
+            return False
         keys = [_key(place) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
         all_lemmas = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}

@@ -226,9 +226,8 @@ class _ChainLayout:
     def _choices(self, node: int, number: int, counts: tuple[int, ...]) -> Iterator[Choice]:
         """Yield what can come at a node: each choice has the edges of all its outcomes."""
         machine = self._ground.system.machine
-        here = self._location(number)
-        if here.outstanding:
-            for effect in sorted(here.outstanding):
+        if outstanding := self._ground.outstanding(number):
+            for effect in sorted(outstanding):
                 answers = (*machine.answers[effect], f"{effect}.failed")
                 for mixture in self._mixtures(effect, answers):
                     yield from self._mixture_choices(number, counts, mixture, waits=0.0)

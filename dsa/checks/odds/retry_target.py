@@ -19,7 +19,7 @@ from dsa.declarations import Variable
 from dsa.errors import UndecidedError
 from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negation, substitute
 from dsa.machine import Machine
-from dsa.system import GuardedCommand, System, in_domain
+from dsa.system import GuardedCommand, System, counter, in_domain
 from dsa.text import closest
 
 _OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -61,7 +61,11 @@ def limit(system: System, parameters: Iterable[str], success: Iterable[str]) -> 
     success_states = frozenset(success)
     is_ceiling = not any(_reaches(system, place, success_states) for place in late)
     reduced_system = attrs.evolve(
-        system, machine=_without(system.machine, read_variables), variables=variables, commands=reduced_commands
+        system,
+        machine=_without(system.machine, read_variables),
+        variables=variables,
+        commands=reduced_commands,
+        counted_effects=tuple(effect for effect in system.counted_effects if counter(effect).name in read_variables),
     )
     return UnboundedSystem(reduced_system, is_ceiling)
 

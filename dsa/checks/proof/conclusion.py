@@ -39,7 +39,7 @@ from dsa.expr import (
     substitute,
     unparse,
 )
-from dsa.system import GuardedCommand, Location, System
+from dsa.system import GuardedCommand, Location, System, counter
 from dsa.text import plural
 from dsa.trace import Trace, show_occurrence, show_values
 
@@ -141,22 +141,17 @@ def explain_gap(system: System, start: InductionGap, sample: Sample, variables: 
     points = [
         (system.locations[place], dict(zip(variables, values, strict=True))) for place, values in sample.configurations
     ]
-    there = [values for where, values in points if where == location]
+    outstanding = _outstanding(system, location, gap_values)
+    there = [
+        values for where, values in points if where == location and _outstanding(system, where, values) == outstanding
+    ]
+    gap_values = {name: value for name, value in gap_values.items() if name not in _counters(system)}
     odd = [name for name, value in gap_values.items() if there and all(each[name] != value for each in there)]
     odd_values = {name: gap_values[name] for name in odd} or gap_values
-    if not there:
-        reach_text = f"{_place(location)} is never reached"
-    elif odd:
-        reach_text = f"in {_place(location)}, " + ", ".join(
-            f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd
-        )
-    else:
-        nearest = min(there, key=lambda each: _distance(gap_values, each))
-        reach_text = f"these values are not reached together, the nearest are {_values_text({n: nearest[n] for n in gap_values})}"
     row = machine.transitions[command.row]
     return Gap(
         location.state,
-        tuple(sorted(location.outstanding)),
+        tuple(sorted(outstanding)),
         tuple(
             (_name(name), value)
             for name, value in (odd_values if len(gap_values) > _MOST_LISTED else gap_values).items()
@@ -164,14 +159,43 @@ def explain_gap(system: System, start: InductionGap, sample: Sample, variables: 
         tuple(zip(names, sample.parameters, strict=True)),
         show_occurrence(command.occurrence),
         row.span.line if row.span else 0,
-        reach_text,
-        _hint(system, location, odd_values if there else {}, points, dict(zip(names, sample.parameters, strict=True))),
+        _reach_text(_place(location.state, outstanding), gap_values, odd, there),
+        _hint(
+            system,
+            location.state,
+            outstanding,
+            odd_values if there else {},
+            points,
+            dict(zip(names, sample.parameters, strict=True)),
+        ),
     )
 
 
-def _place(location: Location) -> str:
-    waits = " with " + " and ".join(sorted(location.outstanding)) + " outstanding" if location.outstanding else ""
-    return f"{location.state}{waits}"
+def _reach_text(
+    place: str, gap_values: Mapping[str, Value], odd: Sequence[str], there: Sequence[Mapping[str, Value]]
+) -> str:
+    """Return what is reached instead of a gap; `there` are the values that are reached at its place, `odd` the variables that never have its values."""
+    if not there:
+        return f"{place} is never reached"
+    if odd:
+        return f"in {place}, " + ", ".join(f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd)
+    nearest = min(there, key=lambda each: _distance(gap_values, each))
+    return f"these values are not reached together, the nearest are {_values_text({n: nearest[n] for n in gap_values})}"
+
+
+def _counters(system: System) -> frozenset[str]:
+    return frozenset(counter(effect).name for effect in system.counted_effects)
+
+
+def _outstanding(system: System, here: Location, values: Mapping[str, Value]) -> frozenset[str]:
+    """Return what is outstanding at a location with these values."""
+    counted_effects = (effect for effect in system.counted_effects if values.get(counter(effect).name, 0))
+    return here.outstanding.union(counted_effects)
+
+
+def _place(state: str, outstanding: Iterable[str]) -> str:
+    effects = sorted(outstanding)
+    return f"{state} with {' and '.join(effects)} outstanding" if effects else state
 
 
 _REMEMBER = "if it is true, let a variable remember what the property looks back to, and state as another property how the two go together"
@@ -179,7 +203,8 @@ _REMEMBER = "if it is true, let a variable remember what the property looks back
 
 def _hint(
     system: System,
-    here: Location,
+    state: str,
+    outstanding: frozenset[str],
     odd: Mapping[str, Value],
     points: Sequence[tuple[Location, Mapping[str, Value]]],
     parameters: Mapping[str, Value],
@@ -191,17 +216,15 @@ def _hint(
     own = {variable.name for variable in system.machine.variables}
     own_values = {name: value for name, value in odd.items() if name in own}
     alike = [
-        where
+        _outstanding(system, where, values)
         for where, values in points
-        if where.state == here.state and all(values[n] == v for n, v in own_values.items())
+        if where.state == state and all(values[n] == v for n, v in own_values.items())
     ]
-    if any(where.outstanding == here.outstanding for where in alike):
+    if outstanding in alike:
         return _REMEMBER  # nothing that a property can name distinguishes the configuration from one that is reached
-    parts = [here.state, *(unparse(_equals(name, value)) for name, value in own_values.items())]
+    parts = [state, *(unparse(_equals(name, value)) for name, value in own_values.items())]
     if alike:
-        parts += [
-            f"{'' if effect in here.outstanding else 'not '}pending {effect}" for effect in system.machine.answers
-        ]
+        parts += [f"{'' if effect in outstanding else 'not '}pending {effect}" for effect in system.machine.answers]
     parts += [unparse(_equals(name, value)) for name, value in parameters.items()]
     example = f"never {' and '.join(parts)}"
     return f"if it is true, state what rules this out as another property that every row keeps; from that should follow: {example}"

@@ -3,7 +3,7 @@
 `Inductive`, `RankEvidence` and `ExhaustiveEvidence` are values that a certificate can carry and a kernel can check. Locations and commands
 are indexes into `closed_system(machine)`; observers keep both, except for `at most`, whose commands are split and which needs no indexes of
 commands. All expressions are over the variables of the (observed) system and its parameters. Assumed everywhere: parameters lie in their
-domains, and so do the machine's own variables (the start does, and a command is taken only where its updates do). An observer's variable is
+domains, and so do the machine's own variables and the counters (the start does, and a command is taken only where its updates do). An observer's variable is
 a truth value or a whole number, and no more is assumed of it.
 
 `Induction` takes a region of a system, a `Logic` and candidates at locations; it gives the largest inductive set of them (Houdini).
@@ -215,11 +215,14 @@ def unseen(logic: Logic, lemmas: Lemmas, sight: WatchedCondition) -> SolverAnswe
 
 
 class Slicer:
-    """Of an inductive set of lemmas, finds the few that a claim needs, and what these need in turn."""
+    """Of an inductive set of lemmas, finds the few that a claim needs, and what these need in turn.
+
+    The questions come in the same order in every process: what z3 answers depends on what it was asked before.
+    """
 
     def __init__(self, region: Region, logic: Logic, lemmas: Lemmas) -> None:
         self._region, self._logic, self._lemmas = region, logic, lemmas
-        self._needs: dict[Lemma, frozenset[Lemma]] = {}
+        self._needs: dict[Lemma, tuple[Lemma, ...]] = {}
         self._commands_into: dict[int, list[int]] = {}
         for index in region.commands:
             self._commands_into.setdefault(region.system.commands[index].target, []).append(index)
@@ -238,16 +241,16 @@ class Slicer:
                 todo += needs
         return tuple(sorted(closed_set, key=lambda lemma: (lemma.location, str(lemma.condition))))
 
-    def used_lemmas(self, location: int, conditions: Sequence[Expr]) -> frozenset[Lemma] | None:
+    def used_lemmas(self, location: int, conditions: Sequence[Expr]) -> tuple[Lemma, ...] | None:
         """Return the lemmas at a location without which the conditions could be true; None when they can be, or when that is not known."""
         here = list(self._lemmas.get(location, ()))
         if self._logic.ask(conditions).can_be == "no":
-            return frozenset()
+            return ()
         answer = self._logic.ask([*conditions, *here], track=True)
         if answer.can_be != "no":
             return None
         core = [here[i - len(conditions)] for i in sorted(answer.core) if i >= len(conditions)]
-        return frozenset(Lemma(location, condition) for condition in self._fewest(conditions, core))
+        return tuple(Lemma(location, condition) for condition in self._fewest(conditions, core))
 
     def _fewest(self, conditions: Sequence[Expr], lemmas: list[Expr]) -> list[Expr]:
         """Leave out lemmas that are not needed, the longest first."""
@@ -258,9 +261,9 @@ class Slicer:
                     lemmas = rest
         return lemmas
 
-    def _needed_by(self, lemma: Lemma) -> frozenset[Lemma] | None:
+    def _needed_by(self, lemma: Lemma) -> tuple[Lemma, ...] | None:
         if lemma not in self._needs:
-            lemmas: set[Lemma] = set()
+            lemmas: dict[Lemma, None] = {}
             for index in self._commands_into.get(lemma.location, ()):
                 command = self._region.system.commands[index]
                 goal = before(command, lemma.condition)
@@ -268,13 +271,13 @@ class Slicer:
                     continue
                 here = Lemma(command.source, goal)
                 if goal in self._lemmas.get(command.source, ()):
-                    lemmas.add(here)
+                    lemmas[here] = None
                     continue
                 used_lemmas = self.used_lemmas(command.source, [*self._region.condition(index), negation(goal)])
                 if used_lemmas is None:
                     return None
-                lemmas |= used_lemmas
-            self._needs[lemma] = frozenset(lemmas)
+                lemmas |= dict.fromkeys(used_lemmas)
+            self._needs[lemma] = tuple(lemmas)
         return self._needs[lemma]
 
 
@@ -283,14 +286,14 @@ class Needs:
 
     def __init__(self, slicer: Slicer) -> None:
         self._slicer = slicer
-        self._used_lemmas: set[Lemma] = set()
+        self._used_lemmas: dict[Lemma, None] = {}
 
     def impossible(self, location: int, conditions: Sequence[Expr]) -> bool:
         """Return whether conditions at a location are shown never to be true together."""
         used_lemmas = self._slicer.used_lemmas(location, conditions)
         if used_lemmas is None:
             return False
-        self._used_lemmas |= used_lemmas
+        self._used_lemmas |= dict.fromkeys(used_lemmas)
         return True
 
     def lemmas(self) -> tuple[Lemma, ...] | None:

@@ -26,8 +26,10 @@ from dsa.checks.search.property_search import happens_with
 from dsa.checks.search.state_graph import components
 from dsa.declarations import OUTSIDE, LeadsTo, Variable
 from dsa.expr import (
+    FALSE,
     TRUE,
     Arithmetic,
+    Boolean,
     BooleanDomain,
     EnumDomain,
     Expr,
@@ -227,13 +229,13 @@ class ObligationProof:
             if command.source in owed_places and not self._needs.impossible(command.source, conditions):
                 staying_commands[index] = conditions
         counted_commands = CountedCommands(system, staying_commands, owed_places, _IS_OWED)
-        rank = RankSearch(self._needs, counted_commands, self._session.machine.variables, self._awaitable).rank()
+        rank = RankSearch(self._needs, counted_commands, self._system.own_variables, self._awaitable).rank()
         return None if rank is None else self._rank_evidence(rank, owed_places)
 
     def _rank_evidence(self, rank: Rank, owed_places: frozenset[int]) -> RankEvidence | None:
         expectations = list(rank.expectations)
         for place in owed_places:
-            if self._system.may_rest(place) and expectations[place] is None:
+            if expectations[place] is None and self._may_rest(place):
                 expectations[place] = next(Fair(name) for name in self._fair if self._always(place, name))
         lemmas = self._needs.lemmas()
         entries = tuple(expectations) if any(item is not None for item in expectations) else ()
@@ -241,7 +243,14 @@ class ObligationProof:
 
     def _goes_on(self, place: int) -> bool:
         """Return whether a run cannot rest at a location while Q is owed."""
-        return not self._system.may_rest(place) or any(self._always(place, name) for name in self._fair)
+        return not self._may_rest(place) or any(self._always(place, name) for name in self._fair)
+
+    def _may_rest(self, place: int) -> bool:
+        """Return whether a run might rest at a location while Q is owed."""
+        rests = self._system.may_rest(place)
+        if isinstance(rests, Boolean):
+            return rests.value
+        return not self._needs.impossible(place, [_IS_OWED, rests])
 
     def _always(self, place: int, name: str) -> bool:
         """Return whether something fair is always possible at a location while Q is owed."""
@@ -251,15 +260,22 @@ class ObligationProof:
     def _awaitable(self, places: frozenset[int], inner: Sequence[int]) -> Expectation | None:
         """Return what ends a loop although no number falls in it: a promise that the loop never keeps, or something fair that it never does."""
         commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
-        promises = frozenset.intersection(*(self._system.promises(place) for place in places))
-        lasting_promises = sorted(promises.difference(*(command.endings for command in commands)), key=str)
-        if lasting_promises:
-            return lasting_promises[0]
+        by_place = [(place, self._system.promises(place)) for place in sorted(places)]
+        promises = frozenset[Promise](by_place[0][1]).difference(*(command.endings for command in commands))
+        for promise in sorted(promises, key=str):
+            if all(self._lasts(place, here.get(promise, FALSE)) for place, here in by_place):
+                return promise
         for name in self._fair:
             never = not any(happens_with(name, command) for command in commands)
             if never and all(self._always(place, name) for place in places):
                 return Fair(name)
         return None
+
+    def _lasts(self, place: int, condition: Expr) -> bool:
+        """Return whether a promise is there at a location whenever Q is owed; `condition` is when it is."""
+        return condition == TRUE or (
+            condition != FALSE and self._needs.impossible(place, [_IS_OWED, negation(condition)])
+        )
 
 
 _NOW = Name(NOW, "variable")
@@ -301,7 +317,7 @@ class ReachabilityProof:
             if command.source in open_places and not needs.impossible(command.source, conditions):
                 counted_commands[index] = conditions
         rank = RankSearch(
-            needs, CountedCommands(system, counted_commands, open_places, _NOT_YET), self._session.machine.variables
+            needs, CountedCommands(system, counted_commands, open_places, _NOT_YET), system.own_variables
         ).rank()
         lemmas_used = needs.lemmas() if rank is not None else None
         return None if rank is None or lemmas_used is None else RankEvidence(lemmas_used, rank.parts, strategy)
@@ -384,7 +400,7 @@ def comes_to_rest(session: ProofSession) -> RankEvidence | None:
         and not needs.impossible(command.source, region.condition(index))
     }
     places = frozenset(range(len(system.locations)))
-    rank = RankSearch(needs, CountedCommands(system, counted_commands, places, TRUE), session.machine.variables).rank()
+    rank = RankSearch(needs, CountedCommands(system, counted_commands, places, TRUE), system.own_variables).rank()
     lemmas = None if rank is None else needs.lemmas()
     return None if rank is None or lemmas is None else RankEvidence(lemmas, rank.parts)
 

@@ -57,7 +57,7 @@ class ProofSession:
     def legal_start(self) -> tuple[Expr, ...]:
         """The condition, over parameters, that every variable starts in its domain: otherwise there are no runs to claim anything of."""
         starts = start_values(self.system)
-        return tuple(in_domain(variable, starts[variable.name]) for variable in self.machine.variables)
+        return tuple(in_domain(variable, starts[variable.name]) for variable in self.system.own_variables)
 
     @cached_property
     def sampler(self) -> Sampler:

@@ -22,7 +22,7 @@ from dsa.checks.search.engine import SearchLimits
 from dsa.checks.table_faults import definition4
 from dsa.declarations import EverywherePossible, ExpectedCount, Form, LeadsTo, Possible, Probability, Property
 from dsa.errors import UndecidedError
-from dsa.expr import FALSE, Value, any_of, negation, unparse
+from dsa.expr import FALSE, Value, all_of, any_of, negation, unparse
 from dsa.machine import Machine
 from dsa.system import System, SystemFault, in_domain, start_values
 from dsa.trace import Trace, show_occurrence, show_values
@@ -62,7 +62,7 @@ _TEXTS = {
 def obligations(system: System) -> Iterator[Obligation]:
     """Yield the obligations of a system, the start's first."""
     initial = start_values(system)
-    outside = any_of(negation(in_domain(v, initial[v.name])) for v in system.machine.variables)
+    outside = any_of(negation(in_domain(v, initial[v.name])) for v in system.own_variables)
     yield Obligation("start", "every variable starts in its domain", Observer(system, outside, ()))
     sorted_out: dict[str, list[SystemFault]] = {name: [] for name in _TEXTS}
     for fault in system.faults:
@@ -90,9 +90,10 @@ def _obligation_of(system: System, fault: SystemFault) -> str:
 def _deadlock_sights(system: System) -> Iterator[WatchedCondition]:
     """Yield the conditions under which nothing can happen any more, although the state is not final and nothing is outstanding."""
     for place in range(len(system.locations)):
-        if system.may_rest(place) and not system.is_final(place):
-            end = system.end_at(place)
-            condition = negation(any_of([end, *(command.condition for command in system.commands_at[place])]))
+        rests = system.may_rest(place)
+        if rests != FALSE and not system.is_final(place):
+            goes_on = [system.end_at(place), *(command.condition for command in system.commands_at[place])]
+            condition = all_of([rests, negation(any_of(goes_on))])
             if condition != FALSE:
                 yield WatchedCondition(place, condition)
 

@@ -78,7 +78,7 @@ def terms(session: ProofSession, upper_bound: Expr) -> list[Expr]:
     machine = session.machine
     shrinking_terms: list[Expr] = []
     growing_terms: list[Expr] = []
-    for variable in machine.variables:
+    for variable in session.system.own_variables:
         if isinstance(variable.domain, RangeDomain) and variable.domain.high is not None:
             here = Name(variable.name, "variable")
             shrinking_terms.append(simplify(Arithmetic("-", variable.domain.high, here)))
@@ -152,8 +152,11 @@ class _SafetySearch:
         self._count_conditions = [after(system, command, form.moment) for command in system.commands]
         self._first = at_start(system, form.moment) == TRUE
         self._live = self._places()
-        self._unknown = {(p, i): z3.Int(f"f{p}_{i}") for p in sorted(self._live) for i in range(len(every))}
-        self._solver = z3.Solver()
+        self._context = session.logic.context
+        self._unknown = {
+            (p, i): z3.Int(f"f{p}_{i}", self._context) for p in sorted(self._live) for i in range(len(every))
+        }
+        self._solver = z3.SimpleSolver(ctx=self._context)
         self._solver.set("rlimit", EFFORT)
         self._solver.add(*[z3.And(factor >= 0, factor <= largest) for factor in self._unknown.values()])
 
@@ -217,7 +220,7 @@ class _SafetySearch:
 
     def _sum(self, place: int, values: tuple[int, ...]) -> Any:  # noqa: ANN401  (z3 has no types)
         parts = [value * self._unknown[place, i] for i, value in enumerate(values) if value and place in self._live]
-        return self._z3.Sum([self._z3.IntVal(0), *parts])
+        return self._z3.Sum([self._z3.IntVal(0, self._context), *parts])
 
     def _unpaid(self, factors: Factors) -> Iterator[Cost]:
         """Yield steps, at any values, that the factors do not pay for, as z3 finds them."""
@@ -257,7 +260,7 @@ class _SafetySearch:
     @cached_property
     def _names(self) -> list[str]:
         machine = self._session.machine
-        return [*(p.name for p in machine.parameters), *(v.name for v in machine.variables)]
+        return [*(p.name for p in machine.parameters), *(v.name for v in self._session.system.own_variables)]
 
     def _potential(self, place: int, factors: Factors) -> Expr:
         if place not in self._live:
@@ -271,8 +274,8 @@ class _SafetySearch:
 
 
 OBSERVERS = (HISTORY, OBLIGATION, COUNT, OPEN)
-#: Milliseconds that Spacer may think about one claim.
-SPACER_MS = 3_000
+#: How long Spacer may think about one claim, in z3's own units: some 3 seconds, and the same on every machine.
+SPACER_EFFORT = 15_000_000
 
 
 @attrs.frozen
@@ -405,7 +408,7 @@ class Safety:
 
     def _by_spacer(self) -> ProofResult | None:
         """Try with what Spacer finds."""
-        return self._proof_with(self._inductive(invariants(self._session.logic, self._observer, SPACER_MS)))
+        return self._proof_with(self._inductive(invariants(self._session.logic, self._observer)))
 
     def _inductive(self, candidates: Lemmas) -> Lemmas:
         """Keep what is inductive of the candidates, also for what is tried later."""
@@ -452,9 +455,9 @@ class Safety:
 # other candidate.
 
 
-def invariants(logic: Logic, observer: Observer, milliseconds: int) -> Lemmas:
-    """Return candidates for each location; none when Spacer finds no invariant in time, or one that cannot be written here."""
-    return _Clauses(logic, observer).solve(milliseconds)
+def invariants(logic: Logic, observer: Observer, effort: int = SPACER_EFFORT) -> Lemmas:
+    """Return candidates for each location; none when Spacer finds no invariant within its effort, or one that cannot be written here."""
+    return _Clauses(logic, observer).solve(effort)
 
 
 #: Without these, locations are merged, and nothing can be read off for them.
@@ -478,14 +481,15 @@ class _Clauses:
         self._terms = [logic.term(name) for name in self._names]
         sorts = [term.sort() for term in self._terms]
         places = range(len(observer.system.locations))
-        self._at = [z3.Function(f"at{place}", *sorts, z3.BoolSort()) for place in places]
-        self._bad = z3.Function("bad", z3.BoolSort())
+        truth = z3.BoolSort(logic.context)
+        self._at = [z3.Function(f"at{place}", *sorts, truth) for place in places]
+        self._bad = z3.Function("bad", truth)
 
-    def solve(self, milliseconds: int) -> Lemmas:
+    def solve(self, effort: int) -> Lemmas:
         """Return what holds at each location when no sight can be reached; nothing when one can, or when that is not known."""
         z3 = self._z3
-        fixedpoint = z3.Fixedpoint()
-        fixedpoint.set(**{"engine": "spacer", "timeout": milliseconds, **_KEEP_RELATIONS})
+        fixedpoint = z3.Fixedpoint(ctx=self._logic.context)
+        fixedpoint.set(**{"engine": "spacer", "rlimit": effort, **_KEEP_RELATIONS})
         fixedpoint.declare_var(*self._terms)
         for relation in (*self._at, self._bad):
             fixedpoint.register_relation(relation)

@@ -38,8 +38,11 @@ class SolverAnswer:
 class Logic:
     """A solver for conditions over a system's names, within their domains.
 
-    The parameters lie in their domains, and so do the machine's own variables. Nothing is assumed of observers'
+    The parameters lie in their domains, and so do the machine's own variables and counters. Nothing is assumed of observers'
     variables. Once `is_expired` returns true, every answer is unknown.
+
+    What z3 finds depends on all that its `context` has seen. Each `Logic` has its own, so that no other proof in the process
+    changes an answer.
     """
 
     def __init__(self, system: System, is_expired: Callable[[], bool] = lambda: False) -> None:
@@ -48,8 +51,9 @@ class Logic:
         except ImportError:
             raise NoSolverError from None
         self._z3: Any = z3
+        self.context: Any = z3.Context()
         self._is_expired = is_expired
-        self._solver = z3.SimpleSolver()
+        self._solver = z3.SimpleSolver(ctx=self.context)
         self._solver.set("rlimit", EFFORT)
         self._solver.set("random_seed", 0)
         self._terms: dict[expr.Expr, Any] = {}
@@ -67,7 +71,7 @@ class Logic:
 
     def learn(self, system: System) -> None:
         """Add the variables of an observed system; they replace variables of the same names."""
-        own = {variable.name for variable in system.machine.variables}
+        own = {variable.name for variable in system.own_variables}
         for variable in system.variables:
             if self._domains.get(variable.name) != variable.domain:
                 self._domains[variable.name] = variable.domain
@@ -100,7 +104,7 @@ class Logic:
         answer = self._check(self._solver, axioms, terms, names, track=track)
         if answer.can_be == "unknown" and not self._is_expired():
             # A fresh solver uses other methods (and has learnt nothing that leads astray).
-            afresh = self._z3.SolverFor("QF_NIA")
+            afresh = self._z3.SolverFor("QF_NIA", ctx=self.context)
             afresh.set("rlimit", EFFORT)
             answer = self._check(afresh, axioms, terms, names, track=False)
             answer = attrs.evolve(answer, core=frozenset(range(len(conditions))))
@@ -121,7 +125,7 @@ class Logic:
             if not track:
                 solver.add(*terms)
                 return self._answer_of(solver, solver.check(), names)
-            marks = [self._z3.Bool(f"#{index}") for index in range(len(terms))]
+            marks = [self._z3.Bool(f"#{index}", self.context) for index in range(len(terms))]
             for mark, term in zip(marks, terms, strict=True):
                 solver.add(self._z3.Implies(mark, term))
             answer = self._answer_of(solver, solver.check(*marks), names)
@@ -144,7 +148,7 @@ class Logic:
         if self._is_expired():
             return SolverAnswer("unknown")
         z3 = self._z3
-        optimize = z3.Optimize()
+        optimize = z3.Optimize(ctx=self.context)
         optimize.set("rlimit", EFFORT)
         every = sorted({name for condition in conditions for name in expr.names(condition)} | set(first))
         optimize.add(*[self.term(condition) for condition in [*self.facts_about(every), *conditions]])
@@ -183,17 +187,17 @@ class Logic:
         return term
 
     def _translate(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
-        z3 = self._z3
+        z3, context = self._z3, self.context
         match node:
             case expr.Boolean(value):
-                return z3.BoolVal(value)
+                return z3.BoolVal(value, context)
             case expr.Integer(value):
-                return z3.IntVal(value)
+                return z3.IntVal(value, context)
             case expr.Symbol(value):
-                return z3.IntVal(self.number_of(value))
+                return z3.IntVal(self.number_of(value), context)
             case expr.Name(name):
                 is_bool = isinstance(self._domains[name], expr.BooleanDomain)
-                return z3.Bool(name) if is_bool else z3.Int(name)
+                return z3.Bool(name, context) if is_bool else z3.Int(name, context)
             case expr.Not(operand):
                 return z3.Not(self.term(operand))
             case expr.Negate(operand):

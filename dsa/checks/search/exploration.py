@@ -41,7 +41,7 @@ from dsa.checks.search.engine import (
     stopped_by,
 )
 from dsa.errors import DsaError
-from dsa.expr import FALSE, Expr, Value, all_of, any_of, negation
+from dsa.expr import FALSE, TRUE, Expr, Value, all_of, any_of, negation
 from dsa.ground_system import Ground, GroundRule, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, step
@@ -297,6 +297,8 @@ class Exploration:
     ground: Ground = attrs.field(eq=False, repr=False, kw_only=True)
     result: SearchResult = attrs.field(eq=False, repr=False, kw_only=True)
     also: tuple[int | None, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
+    #: The leaves of configurations reached at which no counted effect is outstanding, of those locations where it depends on the numbers.
+    states_at_rest: frozenset[str] = attrs.field(default=frozenset(), eq=False, repr=False, kw_only=True)
 
     @property
     def parameters(self) -> dict[str, Value]:
@@ -308,8 +310,8 @@ class Exploration:
         """The leaves that some configuration reached has with nothing outstanding and no timer armed, final ones apart."""
         system = self.ground.system
         places = (place for place, count in enumerate(self.result.locations) if count)
-        rest_places = (place for place in places if system.may_rest(place) and not system.is_final(place))
-        return frozenset(system.locations[place].state for place in rest_places)
+        always = (place for place in places if system.may_rest(place) == TRUE and not system.is_final(place))
+        return frozenset(system.locations[place].state for place in always) | self.states_at_rest
 
     def all_configurations(self) -> Iterator[Configuration]:
         """Return every configuration, nearest to the start first."""
@@ -425,15 +427,20 @@ class _Lookout:
             pairs = [(attrs.evolve(watch, ends=_is_wrong(thing)), thing) for watch, thing in pairs]
         self._things = tuple(thing for _, thing in pairs)
         extra_watches = ground.watches(also)
+        rests = [
+            (place, system.may_rest(place)) for place in range(len(system.locations)) if not system.is_final(place)
+        ]
+        self._rests = tuple(w for w in ground.watches(r for r in rests if r[1] not in (TRUE, FALSE)) if w is not None)
         self.watches: tuple[GroundWatch, ...] = tuple(
-            w for w in (*(watch for watch, _ in pairs), *extra_watches) if w is not None
+            w for w in (*(watch for watch, _ in pairs), *self._rests, *extra_watches) if w is not None
         )
         self._is_asked = tuple(watch is not None for watch in extra_watches)
 
     def result(self, result: SearchResult) -> Exploration:
         system, machine = self.ground.system, self.ground.system.machine
         hits = self._nearest_first(result)
-        extra_hits = iter(result.hits[len(self._things) :])
+        rest_hits = zip(self._rests, result.hits[len(self._things) :], strict=False)
+        extra_hits = iter(result.hits[len(self._things) + len(self._rests) :])
         return Exploration(
             machine,
             result.configurations,
@@ -447,6 +454,7 @@ class _Lookout:
             ground=self.ground,
             result=result,
             also=tuple(next(extra_hits) if is_asked else None for is_asked in self._is_asked),
+            states_at_rest=frozenset(system.locations[w.location].state for w, hit in rest_hits if hit is not None),
         )
 
     def _nearest_first(self, result: SearchResult) -> list[tuple[SystemFault | None, Configuration]]:
@@ -476,8 +484,10 @@ def _deadlocks(ground: Ground) -> Iterator[tuple[int, Expr]]:
     """Yield when nothing can go on: at locations that are not final, with nothing outstanding and nothing armed."""
     system: System = ground.system
     for place, rules in enumerate(ground.rules_at):
-        if system.may_rest(place) and not system.is_final(place):
-            yield place, negation(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
+        rests = system.may_rest(place)
+        if rests != FALSE and not system.is_final(place):
+            goes_on = [system.end_at(place), *(rule.condition for rule in rules)]
+            yield place, all_of([rests, negation(any_of(goes_on))])
 
 
 def _witnesses(machine: Machine, hits: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:

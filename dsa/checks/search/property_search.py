@@ -16,9 +16,9 @@ import attrs
 from dsa.checks.observers import OBLIGATION, Observer, WatchedCondition
 from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.checks.search.exploration import Ways, automatic, ways
-from dsa.checks.search.state_graph import StateGraph, cycles, cycles_within, graph, marked_positions
+from dsa.checks.search.state_graph import Numbers, StateGraph, cycles, cycles_within, graph, marked_positions
 from dsa.declarations import LeadsTo
-from dsa.expr import Expr, Name, any_of, evaluate
+from dsa.expr import FALSE, TRUE, Expr, Name, all_of, any_of, evaluate
 from dsa.ground_system import Ground, ground
 from dsa.system import GuardedCommand, Promise, System
 from dsa.trace import Trace, follow
@@ -65,6 +65,11 @@ class FinishedSearch:
         """Yield the commands taken at a configuration and the configuration each leads to; slow."""
         for rule, after in self.ground.successors(number):
             yield self.system.commands[rule.command], after
+
+    def may_rest(self, number: int) -> bool:
+        """Return whether a run may stay for ever in a configuration (S12)."""
+        condition = self.ground.ground_condition(self.system.may_rest(number // self.ground.volume))
+        return evaluate(condition, self.ground.values(number)) is True
 
     def has(self, number: int) -> bool:
         """Return whether a configuration was found."""
@@ -220,6 +225,7 @@ class Obligations:
         self._is_owed = Name(OBLIGATION, "variable")
         self._timely = result.ground.timely
         self._happen: dict[str, frozenset[int]] = {}
+        self._marks_of: dict[Promise, Numbers] = {}
         #: The effects of which no answer is promised, and those whose failure ends the run.
         self._silent = form.doubtful_effects("never answers")
         self._failing_effects = form.doubtful_effects("fails") - result.system.machine.failures_handled
@@ -279,14 +285,14 @@ class Obligations:
         ignoring_commands = {
             index
             for index, command in enumerate(system.commands)
-            if machine.is_failure(command.occurrence.event) and system.may_rest(command.target)
+            if machine.is_failure(command.occurrence.event) and system.may_rest(command.target) != FALSE
             and not system.is_final(command.target) and machine.transitions[command.row].is_ignoring
         }  # fmt: skip
         effects = set()
         for position in self._timely(range(len(self._graph.numbers)) if ignoring_commands else ()):
             for step, target in self._result.steps_at(position):
                 index = self._result.index_at(step)
-                if index in ignoring_commands and self._marks[target]:
+                if index in ignoring_commands and self._marks[target] and self._rest_marks[target]:
                     effects.add(machine.event_named[system.commands[index].occurrence.event].origin)
         return tuple(effect for effect in machine.effects_with_answers if effect in effects)
 
@@ -307,11 +313,28 @@ class Obligations:
     def _cycles(self) -> tuple[frozenset[int], ...]:
         return tuple(cycles(self._graph, self._marks))
 
+    @cached_property
+    def _rest_marks(self) -> Numbers:
+        """For each position, whether a run may rest there."""
+        return self._marks_where(self._system.may_rest)
+
     def _ends_outstanding(self) -> Iterator[int]:
         """Return the positions where an effect is outstanding whose failure would end the run there."""
-        locations = enumerate(self._system.locations)
-        places = [place for place, location in locations if location.outstanding & self._failing_effects]
-        return iter(marked_positions(self._graph.marks_where(dict.fromkeys(places, self._is_owed))) if places else ())
+        effects = sorted(self._failing_effects & self._system.machine.answers.keys())
+        if not effects:
+            return iter(())
+        return iter(self._owed_where(lambda place: any_of(self._system.is_outstanding(place, e) for e in effects)))
+
+    def _owed_where(self, condition: Callable[[int], Expr]) -> list[int]:
+        """Return the positions at which Q is owed and a condition over the system's variables, given by location, is true."""
+        marks = self._marks_where(lambda place: all_of([self._is_owed, condition(place)]))
+        return marked_positions(marks)
+
+    def _marks_where(self, condition: Callable[[int], Expr]) -> Numbers:
+        """Return for each position whether a condition, given by location, is true there."""
+        ground_condition = self._result.ground.ground_condition
+        conditions = {place: ground_condition(condition(place)) for place in range(len(self._system.locations))}
+        return self._graph.marks_where({place: here for place, here in conditions.items() if here != FALSE})
 
     @cached_property
     def _ends_by_asking(self) -> tuple[tuple[int, GuardedCommand], ...]:
@@ -327,22 +350,36 @@ class Obligations:
 
     def promises(self) -> frozenset[Promise]:
         """Return the promises of all configurations at which something is owed: that they end is what the answer rests on."""
-        places = {self._result.place(position) for position in marked_positions(self._marks)}
-        return frozenset().union(*map(self._system.promises, places))
+        positions = marked_positions(self._marks)
+        places = {self._result.place(position) for position in positions}
+        promises = frozenset[Promise]().union(*map(self._system.promises, places))
+        return frozenset(
+            promise for promise in promises if any(self._has_promise(position, promise) for position in positions)
+        )
 
     def _resting_by(self, silent: frozenset[str]) -> list[int]:
         """Return the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""
-        system = self._system
-        places = [place for place in range(len(system.locations)) if not system.promises(place) - silent]
-        positions = marked_positions(self._graph.marks_where(dict.fromkeys(places, self._is_owed)))
+        positions = self._owed_where(lambda place: attrs.evolve(self._system, silent=silent).may_rest(place))
         able = [self._able(positions, name) for name in self._fair]
         return [position for position in positions if not any(position in there for there in able)]
 
     def _moves(self, position: int) -> Iterator[Move]:
         return self._result.moves_at(position)
 
-    def _promises(self, position: int) -> frozenset[Promise]:
-        return self._system.promises(self._result.place(position))
+    def _promises(self, position: int) -> list[Promise]:
+        """Return the promises of a position, sorted."""
+        promises = self._system.promises(self._result.place(position))
+        return sorted((promise for promise in promises if self._has_promise(position, promise)), key=str)
+
+    def _has_promise(self, position: int, promise: Promise) -> bool:
+        """Return whether something must end some time at a position: by its location, or by the numbers outstanding there."""
+        condition = self._system.promises(self._result.place(position)).get(promise, FALSE)
+        return condition == TRUE or (condition != FALSE and bool(self._promise_marks(promise)[position]))
+
+    def _promise_marks(self, promise: Promise) -> Numbers:
+        if promise not in self._marks_of:
+            self._marks_of[promise] = self._marks_where(lambda place: self._system.promises(place).get(promise, FALSE))
+        return self._marks_of[promise]
 
     def _inside(self, part: Collection[int]) -> set[int]:
         """Return the indexes of the commands taken inside a component."""
@@ -351,8 +388,13 @@ class Obligations:
 
     def _broken_promises(self, part: frozenset[int]) -> frozenset[Promise]:
         """Return the promises that last all round a component and are never kept: S12 allows no such run."""
-        places = {self._result.place(position) for position in part}
-        always = frozenset.intersection(*map(self._system.promises, places))
+        by_place = [self._system.promises(place) for place in {self._result.place(position) for position in part}]
+        always = frozenset(
+            promise
+            for promise in by_place[0]
+            if all(here.get(promise) == TRUE for here in by_place)
+            or (all(promise in here for here in by_place) and all(self._has_promise(at, promise) for at in part))
+        )
         commands = self._inside(part) if always else ()
         return always.difference(*(self._system.commands[index].endings for index in commands))
 
@@ -400,10 +442,10 @@ class Obligations:
             possible = len(able) == len(set(visited_positions)) if self._is_weak else bool(able)
             if possible and not any(happens_with(name, command) for command in taken):
                 return partial(self._is_fair_move, name)
-        for promise in sorted(self._promises(start) - self._silent, key=str):
-            is_kept = any(promise in command.endings for command in taken)
-            if not is_kept and all(promise in self._promises(position) for position in visited_positions):
-                return lambda move: promise in move[0].endings or promise not in self._promises(move[1])
+        for promise in self._promises(start):
+            is_kept = promise in self._silent or any(promise in command.endings for command in taken)
+            if not is_kept and all(self._has_promise(position, promise) for position in visited_positions):
+                return lambda move: promise in move[0].endings or not self._has_promise(move[1], promise)
         return None if walk and walk[-1][1] == start else lambda move: move[1] == start
 
     def _is_fair_move(self, name: str, move: Move) -> bool:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dsa.targets.picture as picture_module
+import dsa.semantics as semantics_module
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.expr import And, Compare, Integer, Name, Not, Or, Verdict
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.semantics import Taken, start, step
+from dsa.semantics import Taken, may_be_outstanding, start, step
 from dsa.targets import dot, mermaid
 from dsa.targets.picture import (
     Frame,
@@ -20,7 +20,6 @@ from dsa.targets.picture import (
     folded_list,
     label_lines,
     label_text,
-    may_wait,
     outcome_of,
     picture,
     sets_workflow,
@@ -121,7 +120,7 @@ def _waits(machine, waiting):
 
 
 def test_an_effect_is_carried_until_answered_cancelled_or_final(review):
-    assert {state: set(waits) for state, waits in may_wait(review).items() if waits} == {
+    assert {state: set(waits) for state, waits in may_be_outstanding(review).items() if waits} == {
         "review.drafting": {"write_draft"},
         "review.checking": {"run_checks"},
         # `after 30s` carries write_draft here; it cancels run_checks.
@@ -133,7 +132,7 @@ def test_an_answer_cannot_be_taken_where_its_effect_cannot_be_outstanding():
     rows = (Transition("a", "go", "b"), Transition("b", "done", "c", effects=(Emit("ask"),)))
     states = (State("a", "initial"), State("b"), State("c"))
     machine = Machine("m", rows, states, "a", events=(Event("go"), Event("done", "ask")))
-    assert may_wait(machine) == {"a": frozenset(), "b": frozenset(), "c": frozenset()}
+    assert may_be_outstanding(machine) == {"a": frozenset(), "b": frozenset(), "c": frozenset()}
 
 
 def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
@@ -145,7 +144,7 @@ def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
     )
     events = (Event("loud"), Event("still"), Event("told", "tell"), Event("asked", "ask"))
     machine = Machine("m", rows, (State("a", "initial"), State("b"), State("c")), "a", events=events)
-    assert may_wait(machine)["c"] == {"ask", "tell"}
+    assert may_be_outstanding(machine)["c"] == {"ask", "tell"}
 
 
 @pytest.mark.parametrize("most_sets", [0, 3, 5_000])
@@ -153,8 +152,8 @@ def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
 @given(data=st.data())
 def test_whatever_a_run_waits_for_is_in_the_estimate(most_sets, data):
     machine = data.draw(machines(claims=False))
-    with patch.object(picture_module, "_MOST_SETS", most_sets):
-        estimate, here = may_wait(machine), start(machine)
+    with patch.object(semantics_module, "_MOST_SETS", most_sets):
+        estimate, here = may_be_outstanding(machine), start(machine)
     for _ in range(10):
         answer = step(machine, here, data.draw(occurrences(machine, here, with_malformed=False)))
         if isinstance(answer, Taken):

@@ -12,7 +12,7 @@ RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
 
 def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
     found = observer_of(session.system, Never(And((Name("succeeded", "state"), negation(SATISFIED)))))
-    guessed = invariants(session.logic, found, 20_000)
+    guessed = invariants(session.logic, found)
     assert guessed
     kept = session.inductive(whole(session.system), guessed, {})
     assert all(unseen(session.logic, kept, sight).can_be == "no" for sight in found.sights)
@@ -20,4 +20,9 @@ def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
 
 def test_nothing_is_found_for_what_is_false(session: ProofSession) -> None:
     found = observer_of(session.system, Always(comparison(RETRIES, "<", Integer(2))))
-    assert invariants(session.logic, found, 20_000) == {}
+    assert invariants(session.logic, found) == {}
+
+
+def test_search_ends_with_its_effort(session: ProofSession) -> None:
+    found = observer_of(session.system, Never(And((Name("succeeded", "state"), negation(SATISFIED)))))
+    assert invariants(session.logic, found, 100) == {}

@@ -6,7 +6,7 @@ import sys
 import duckdb
 import pytest
 
-from machines.chat.sql import LoadError, SqlDatabase, TableInfo
+from machines.chat.sql import LoadError, SqlDatabase, TableInfo, data_files
 from machines.chat.sql.table_builder import identifier, unique
 
 
@@ -327,19 +327,44 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
     assert not (tmp_path / "kept").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "view"),
-    [
-        (
-            "x.db",
-            "CREATE VIEW boom AS SELECT group_concat(y) AS z FROM (SELECT hex(zeroblob(400000000)) AS y UNION ALL SELECT 1)",
-        ),
-        ("x.duckdb", "CREATE VIEW boom AS SELECT list(x) AS y FROM range(3000000000) AS r(x)"),
-    ],
+#: Starts the process that loads data with another limit of memory: to fill 2 GB takes seconds.
+LESS_MEMORY = (
+    "from machines.chat.sql import table_builder; table_builder._ADDRESSES_BYTES = 1_300_000_000; table_builder.serve()"
 )
-def test_a_view_that_needs_too_much_memory_is_told(folder, opened, tmp_path, name, view):
-    path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
-    with pytest.raises(LoadError, match=f"^{name} view boom: needs more memory to load than 2 GB, the limit"):
+
+
+@pytest.fixture
+def less_memory(monkeypatch):
+    """Have data loaded with less memory than the limit says."""
+    monkeypatch.setattr(data_files, "_BUILD", LESS_MEMORY)
+
+
+def test_view_of_duckdb_that_needs_too_much_memory_is_told(folder, opened, tmp_path):
+    view = "CREATE VIEW boom AS SELECT list(x) AS y FROM range(3000000000) AS r(x)"
+    assert_needs_memory(opened, in_duckdb(folder / "x.duckdb", OK, view), tmp_path)
+
+
+@pytest.mark.usefixtures("less_memory")
+def test_view_of_sqlite_that_needs_too_much_memory_is_told(folder, opened, tmp_path):
+    view = "CREATE VIEW boom AS SELECT zeroblob(250000000) AS z"
+    assert_needs_memory(opened, in_sqlite(folder / "x.db", f"{OK}; {view};"), tmp_path)
+
+
+@pytest.mark.usefixtures("less_memory")
+def test_less_memory_than_the_limit_loads_small_data(opened, folder):
+    assert [table.row_count for table in opened(in_sqlite(folder / "x.db", f"{OK};")).tables] == [1]
+
+
+@pytest.mark.full
+def test_view_of_sqlite_that_fills_the_memory_is_told(folder, opened, tmp_path):
+    view = (
+        "CREATE VIEW boom AS SELECT group_concat(y) AS z FROM (SELECT hex(zeroblob(400000000)) AS y UNION ALL SELECT 1)"
+    )
+    assert_needs_memory(opened, in_sqlite(folder / "x.db", f"{OK}; {view};"), tmp_path)
+
+
+def assert_needs_memory(opened, path, tmp_path):
+    with pytest.raises(LoadError, match=f"^{path.name} view boom: needs more memory to load than 2 GB, the limit"):
         opened(path)
     assert not (tmp_path / "kept").exists()
 

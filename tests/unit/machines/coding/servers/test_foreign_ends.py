@@ -21,6 +21,8 @@ from machines.coding.servers.mcp_session import Live
 
 require_package("mcp", "the package mcp asks MCP servers")
 
+UNANSWERED = {"answers": False}
+
 
 def test_a_call_is_stopped_from_another_thread(opened, mark):
     foreign = opened(test=real())
@@ -35,24 +37,24 @@ def test_a_call_is_stopped_from_another_thread(opened, mark):
 
 
 def test_closing_ends_a_call_and_the_next_use_starts_again(opened, mark):
-    foreign = opened(test=real())
+    foreign = opened(test=rogue("obedient"))
     with ThreadPoolExecutor(1) as pool:
-        calling = pool.submit(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)})
+        calling = pool.submit(foreign.call, "test__good", UNANSWERED | {"mark": str(mark)})
         pid = int(mark.read_text())
-        assert text(foreign, "test__lookup", key="mcp")  # calls do not wait for each other
+        assert text(foreign, "test__good")  # calls do not wait for each other
         foreign.close()
         wait_until_gone(pid)
         assert refused(calling.result)[0] == "closed"
     foreign.close()
-    assert text(foreign, "test__lookup", key="mcp")
+    assert text(foreign, "test__good")
 
 
 def test_a_call_that_another_call_has_ended_says_so(opened, mark):
-    foreign = opened(test=real())
+    foreign = opened(test=rogue("obedient"))
     with ThreadPoolExecutor(1) as pool:
-        calling = pool.submit(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)})
+        calling = pool.submit(foreign.call, "test__good", UNANSWERED | {"mark": str(mark)})
         mark.read_text()
-        assert refused(foreign.call, "test__slow", {"seconds": 600}, timeout_s=SHORT_S)[0] == "tool_timeout"
+        assert refused(foreign.call, "test__good", UNANSWERED, timeout_s=SHORT_S)[0] == "tool_timeout"
         code, said = refused(calling.result)
     assert (code, "'test' was ended because of another call" in said) == ("server_ended", True)
 
@@ -124,9 +126,9 @@ def _read_now(file):
 PROGRAM = """
 import sys
 from machines.coding.servers.mcp_tools import Foreign, McpServer
-foreign = Foreign({"test": McpServer([sys.executable, sys.argv[1]])})
+foreign = Foreign({"test": McpServer([sys.executable, sys.argv[1], "obedient"])})
 foreign.tools()
-foreign.call("test__slow", {"seconds": 600 * (sys.argv[3] == "waits"), "mark": sys.argv[2]})
+foreign.call("test__good", {"answers": sys.argv[3] != "waits", "mark": sys.argv[2]})
 raise SystemExit(9)
 """
 
@@ -134,7 +136,7 @@ raise SystemExit(9)
 @pytest.mark.parametrize(("how", "code"), [("waits", -signal.SIGINT), ("ends", 9)])
 def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
     """The program does not close its servers: nobody has told it to."""
-    command = [sys.executable, "-c", PROGRAM, str(TESTS / "mcp_server.py"), str(mark), how]
+    command = [sys.executable, "-c", PROGRAM, str(TESTS / "mcp_rogue.py"), str(mark), how]
     with subprocess.Popen(command, cwd=TESTS.parent, stderr=subprocess.DEVNULL) as process:
         pid = int(read_mark(mark, process))
         if how == "waits":
@@ -146,16 +148,16 @@ def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
 INTERRUPTED = """
 import sys
 from machines.coding.servers.mcp_tools import Foreign, McpServer
-with Foreign({"test": McpServer([sys.executable, sys.argv[1]])}) as foreign:
+with Foreign({"test": McpServer([sys.executable, sys.argv[1], "obedient"])}) as foreign:
     try:
-        foreign.call("test__slow", {"seconds": 600, "mark": sys.argv[2]})
+        foreign.call("test__good", {"answers": False, "mark": sys.argv[2]})
     except KeyboardInterrupt:
-        foreign.call("test__slow", {"seconds": 0, "mark": sys.argv[2]})
+        foreign.call("test__good", {"mark": sys.argv[2]})
 """
 
 
 def test_a_call_that_is_interrupted_does_not_go_on(mark):
-    command = [sys.executable, "-c", INTERRUPTED, str(TESTS / "mcp_server.py"), str(mark)]
+    command = [sys.executable, "-c", INTERRUPTED, str(TESTS / "mcp_rogue.py"), str(mark)]
     with subprocess.Popen(command, cwd=TESTS.parent) as process:
         first = int(read_mark(mark, process))
         process.send_signal(signal.SIGINT)

@@ -70,26 +70,26 @@ def test_a_server_that_says_more_than_it_should_is_understood(opened, how):
 
 
 def test_a_server_that_dies_in_a_call_is_told_and_started_again(opened):
-    foreign = opened(test=real())
-    code, said = refused(foreign.call, "test__crash", {"code": 7})
+    foreign = opened(test=rogue("obedient"))
+    code, said = refused(foreign.call, "test__good", {"code": 7})
     assert code == "server_ended"
     assert "'test' has ended (exit code 7; its last words: Traceback: out of luck)" in said
     assert "It may have done what was asked. The server is started again at the next call" in said
-    assert text(foreign, "test__lookup", key="mcp") == "a protocol for tools"
+    assert text(foreign, "test__good")
 
 
 def test_a_call_that_is_late_ends_the_server_which_is_started_again(opened, mark):
-    foreign = opened(test=real())
+    foreign = opened(test=rogue("obedient"))
     foreign.tools()
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(mark.read_text)
-        code, said = refused(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)}, timeout_s=SHORT_S)
+        code, said = refused(foreign.call, "test__good", {"answers": False, "mark": str(mark)}, timeout_s=SHORT_S)
         pid = int(reading.result())
-    assert (code, said.startswith("test__slow gave nothing within 1 s, and its server was ended")) == (
+    assert (code, said.startswith("test__good gave nothing within 1 s, and its server was ended")) == (
         "tool_timeout",
         True,
     )
-    assert text(foreign, "test__lookup", key="mcp") == "a protocol for tools"
+    assert text(foreign, "test__good")
     wait_until_gone(pid)
 
 
@@ -141,11 +141,11 @@ def test_call_that_was_never_sent_is_not_said_to_have_failed_at_the_server(opene
 
 
 def test_call_that_is_stopped_before_it_is_sent_was_not_made(opened):
-    foreign = opened(test=real())
+    foreign = opened(test=rogue("obedient"))
     foreign.tools()
     with stop() as stopping:
         stopping.set()
-        code, said = refused(foreign.call, "test__lookup", {"key": "mcp"}, stop=stopping)
+        code, said = refused(foreign.call, "test__good", {}, stop=stopping)
     assert code == "stopped"
-    assert said == "test__lookup was stopped. The call was not made"
-    assert "restarted" not in foreign.call("test__lookup", {"key": "mcp"})
+    assert said == "test__good was stopped. The call was not made"
+    assert "restarted" not in foreign.call("test__good", {})

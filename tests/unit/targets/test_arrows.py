@@ -1,0 +1,34 @@
+"""The arrows that SCXML and XState are made of do what `step` does, in every configuration that is reached."""
+
+from each_row import each_row
+from oracle import possible, reached
+
+from dsa.expr import evaluate
+from dsa.machine import Machine, environment
+from dsa.semantics import Taken, pending_values, step
+from dsa.targets.state_tree import Leaves
+from tests.repository import all_machines
+
+#: Machines with effects, and one that reads what is pending.
+SMALL = {
+    name: machine
+    for name, machine in all_machines().items()
+    if name in {"s03_pending", "s07_answers", "s10_fold", "s05_updates"}
+}
+
+
+@each_row("machine", SMALL.values(), ids=SMALL)
+def test_the_first_arrow_that_is_enabled_is_the_row_that_step_takes(machine: Machine) -> None:
+    leaves = Leaves(machine)
+    for here in reached(machine, 200):
+        names = {**environment(machine, here.values), **pending_values(machine, here.outstanding)}
+        for occurrence in possible(machine, here):
+            names_there = {**names, **dict(occurrence.verdicts)}
+            arrows = [each for each in leaves.arrows(here.state) if each.key == (occurrence.source, occurrence.event)]
+            first = next((each for each in arrows if evaluate(each.condition, names_there)), None)
+            result = step(machine, here, occurrence)
+            assert (first is None) == (not isinstance(result, Taken)), (here, occurrence)
+            if isinstance(result, Taken):
+                assert first.row is result.transition
+                flags = {effect: effect in here.outstanding for effect in machine.answers} | dict(first.flags)
+                assert {effect for effect, is_set in flags.items() if is_set} == result.configuration.outstanding
