@@ -111,7 +111,7 @@ def property_agrees(machine, form, text, at):
         accepts(text, kernel_claim(form) | {"at": at}, is_true=verdict == "HOLDS")
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(machines())
 def test_the_kernel_agrees_on_any_machine(machine):
     event(agree(machine))

@@ -129,7 +129,7 @@ def github_rows(text):
     return rows
 
 
-@settings(deadline=None, max_examples=1_500)
+@settings(deadline=None, max_examples=600)
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 3), ends, st.booleans())
 def test_cells_are_githubs_cells(body, count, end, has_pipes):
     assume(

@@ -171,9 +171,9 @@ def agreed(seed, count):
 
 
 def test_random_texts_are_refused_or_mean_what_the_language_says():
-    found = agreed(1, 1_500)
+    found = agreed(1, 600)
     assert set(found) == {"refused", "means the same"}, found
-    assert found["means the same"] > 300
+    assert found["means the same"] > 120
 
 
 @pytest.mark.full
