@@ -16,9 +16,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from dsa.checks.table_faults import require_sound
@@ -415,9 +416,18 @@ def _import(module: str) -> ModuleType:
         raise BindingError(f"the module '{module}' cannot be imported: {_import_error_text(error)}") from error
 
 
+class _SourceLoader(SourceFileLoader):
+    """A loader that always reads the source: bytecode that Python keeps counts as fresh for a file that was changed within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 def _from_file(path: Path) -> ModuleType:
     name = f"{FROM_FILE}{abs(hash(path.resolve())):x}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
     if spec is None or spec.loader is None or not path.is_file():
         raise BindingError(f"{path}: no such Python file")
     module = importlib.util.module_from_spec(spec)

@@ -275,7 +275,7 @@ class _SafetySearch:
 
 OBSERVERS = (HISTORY, OBLIGATION, COUNT, OPEN)
 #: How long Spacer may think about one claim, in z3's own units: some 3 seconds, and the same on every machine.
-SPACER_EFFORT = 15_000_000
+SPACER_EFFORT = 12_000_000
 
 
 @attrs.frozen
@@ -408,7 +408,7 @@ class Safety:
 
     def _by_spacer(self) -> ProofResult | None:
         """Try with what Spacer finds."""
-        return self._proof_with(self._inductive(invariants(self._session.logic, self._observer)))
+        return self._proof_with(self._inductive(invariants(self._session.logic, self._observer, SPACER_EFFORT)))
 
     def _inductive(self, candidates: Lemmas) -> Lemmas:
         """Keep what is inductive of the candidates, also for what is tried later."""
@@ -455,7 +455,7 @@ class Safety:
 # other candidate.
 
 
-def invariants(logic: Logic, observer: Observer, effort: int = SPACER_EFFORT) -> Lemmas:
+def invariants(logic: Logic, observer: Observer, effort: int) -> Lemmas:
     """Return candidates for each location; none when Spacer finds no invariant within its effort, or one that cannot be written here."""
     return _Clauses(logic, observer).solve(effort)
 

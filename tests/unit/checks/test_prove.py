@@ -6,6 +6,7 @@ import pytest
 from each_row import each_row
 from proving import HEAD, machine, one
 
+from dsa.checks.proof import safety
 from dsa.checks.proof.conclusion import InductionGap, explain_gap
 from dsa.checks.proof.induction import ExhaustiveEvidence, Fair, Inductive, RankEvidence
 from dsa.checks.proof.lemma_candidates import Sample
@@ -15,6 +16,13 @@ from dsa.edge.document_files import load
 from dsa.expr import Compare, Name, Symbol, walk
 from dsa.lang import loads
 from dsa.system import closed_system
+
+
+@pytest.fixture
+def little_effort(monkeypatch):
+    """Let Spacer give up soon: what it does not find in all its effort is not there."""
+    monkeypatch.setattr(safety, "SPACER_EFFORT", 500_000)
+
 
 LOOP = """# m
 
@@ -74,6 +82,7 @@ here | back | else       |                | | =
 """
 
 
+@pytest.mark.usefixtures("little_effort")
 def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     proof = one(HEAD, PARITY, "never x == 3")
     assert proof.verdict == "NOT INDUCTIVE"
@@ -85,6 +94,7 @@ def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     assert proof.gap.hint.endswith("from that should follow: never here and x == 1 and y == 1 and n == 3")
 
 
+@pytest.mark.usefixtures("little_effort")
 @pytest.mark.parametrize(
     "claim",
     [
@@ -103,6 +113,7 @@ def test_the_hint_names_a_property_that_is_true(claim: str) -> None:
         assert judged.verdict == "HOLDS"
 
 
+@pytest.mark.usefixtures("little_effort")
 def test_the_hint_is_true_also_where_a_state_is_reached_at_other_values_alone() -> None:
     """At n = 3 no run comes to b, and at n = 4 one does."""
     rows = """
@@ -121,6 +132,7 @@ b | less | else       |        | | a
         assert judged.verdict == "HOLDS"
 
 
+@pytest.mark.usefixtures("little_effort")
 def test_what_a_property_looks_back_to_is_no_name_that_another_could_use() -> None:
     """Here only the open scope is out of reach, and no property can name it."""
     gap = one(HEAD, PARITY, "at most 0 go between x == 1 and back").gap

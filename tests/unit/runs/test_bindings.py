@@ -1,3 +1,5 @@
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,14 @@ def test_policies_are_a_registry(tmp_path):
     (tmp_path / "mine.py").write_text("policies = {}")
     with pytest.raises(BindingError, match=r"mine\.py: `policies` is dict, not a Registry"):
         bind(load("policy"), module=str(tmp_path / "mine.py"))
+
+
+def test_a_file_that_was_changed_within_a_second_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    module = tmp_path / "mine.py"
+    for name in ("one_policy", "two_policy"):
+        module.write_text(POLICIES.replace("quoting_policy", name))
+        os.utime(
+            module, (1_700_000_000, 1_700_000_000)
+        )  # the same size and the same time: Python's bytecode would count as fresh
+        assert name in bind(load("policy"), module=str(module)).policies
