@@ -359,7 +359,7 @@ class Obligations:
 
     def _resting_by(self, silent: frozenset[str]) -> list[int]:
         """Return the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""
-        positions = self._owed_where(lambda place: attrs.evolve(self._system, silent=silent).may_rest(place))
+        positions = self._owed_where(attrs.evolve(self._system, silent=silent).may_rest)
         able = [self._able(positions, name) for name in self._fair]
         return [position for position in positions if not any(position in there for there in able)]
 
