@@ -41,8 +41,8 @@ class ConfigurationLike(Protocol):
         """The variables' values."""
 
     @property
-    def outstanding(self) -> frozenset[str]:
-        """The outstanding effects."""
+    def outstanding(self) -> tuple[str, ...]:
+        """The outstanding effects, sorted, each as often as it is outstanding."""
 
     @property
     def precedence(self) -> Precedence:
@@ -70,7 +70,7 @@ class CompiledRow:
     """The results of a row in a state with these outstanding effects and this order of timers, whatever the variables hold.
 
     `effects` and `cancelled` are those of `Taken`. `starts` are the effects that begin, each with its place among those of the row and whether it
-    has answers. `endings` are those that are no longer outstanding, `stops` those of them that are stopped. `outstanding` are the outstanding
+    has answers. `origin` is the effect of which the event discharges one emission, `stops` are those of which all older emissions are stopped. `outstanding` are the outstanding
     effects and `precedence` the order of timers after the row. `assignments` are the variables that the row assigns, with their places. `step` names the
     step in progress before the row, `finalises` the workflow variable that the row sets, `revokes` those that it revokes.
     """
@@ -82,9 +82,9 @@ class CompiledRow:
     target: str
     effects: tuple[str, ...]
     starts: tuple[tuple[str, str, bool], ...]
-    outstanding: frozenset[str]
+    outstanding: tuple[str, ...]
     cancelled: tuple[str, ...]
-    endings: tuple[str, ...]
+    origin: str | None
     stops: tuple[str, ...]
     timers: tuple[DropTimer | ArmTimer, ...]
     precedence: Precedence
@@ -189,11 +189,11 @@ def _no_rows(_place: ConfigurationLike, _occurrence: OccurrenceLike) -> None:
 class _Moves(dict[Any, CompiledRow | None]):
     """The results of one row, by leaf, outstanding effects and order of timers, or by those of them that it can depend on.
 
-    A result is None if the row would emit an effect twice. Equal sets are stored once, in `pool`: a lookup then ends at the first comparison, by
+    A result is None if the row would emit an effect once too often. Equal tuples are stored once, in `pool`: a lookup then ends at the first comparison, by
     identity.
     """
 
-    def __init__(self, machine: Machine, row: Transition, pool: dict[frozenset[str], frozenset[str]]) -> None:
+    def __init__(self, machine: Machine, row: Transition, pool: dict[tuple[str, ...], tuple[str, ...]]) -> None:
         self._machine, self._row, self._pool = machine, row, pool
         self.is_of_leaf = row.source in machine.leaves
 
@@ -218,7 +218,7 @@ class _Moves(dict[Any, CompiledRow | None]):
 
 
 def _move(
-    machine: Machine, here: Configuration, row: Transition, pool: dict[frozenset[str], frozenset[str]]
+    machine: Machine, here: Configuration, row: Transition, pool: dict[tuple[str, ...], tuple[str, ...]]
 ) -> CompiledRow | None:
     before, outstanding = here.state, here.outstanding
     target = before if row.target == STAY else machine.entry_leaf(row.target)
@@ -236,11 +236,11 @@ def _move(
         source=before,
         target=target,
         effects=effects,
-        starts=_starts(machine, effects, after),
+        starts=_starts(machine, row, target),
         outstanding=pool.setdefault(after, after),
         cancelled=cancelled,
-        endings=(*cancelled, *([] if origin is None else [origin])),
-        stops=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
+        origin=origin if origin in machine.answers else None,
+        stops=cancelled,
         timers=timers,
         precedence=precedence_after(machine, here.precedence, timers, target),
         assignments=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
@@ -250,16 +250,17 @@ def _move(
     )
 
 
-def _starts(
-    machine: Machine, effects: tuple[str, ...], outstanding: frozenset[str]
-) -> tuple[tuple[str, str, bool], ...]:
+def _starts(machine: Machine, row: Transition, target: str) -> tuple[tuple[str, str, bool], ...]:
     """Return the effects that begin. One that is cancelled by the row that emits it, or by the final state, never does (S7)."""
-    last = {effect: ordinal for ordinal, effect in enumerate(effects, start=1)}
-    return tuple(
-        (str(ordinal), effect, effect in machine.answers)
-        for ordinal, effect in enumerate(effects, start=1)
-        if effect not in machine.answers or (effect in outstanding and last[effect] == ordinal)
-    )
+    starts: list[tuple[str, str, bool]] = []
+    ordinal = 0
+    for item in row.effects:
+        if isinstance(item, Emit):
+            ordinal += 1
+            starts.append((str(ordinal), item.effect, item.effect in machine.answers))
+        else:
+            starts = [start for start in starts if not start[2] or item.effect not in {None, start[1]}]
+    return tuple(start for start in starts if not start[2] or target not in machine.final_states)
 
 
 class _StepWriter:
@@ -274,7 +275,7 @@ class _StepWriter:
         self._effects = ("", *machine.effects_with_answers)
         self._constants: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
-        self._pool: dict[frozenset[str], frozenset[str]] = {}
+        self._pool: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def compile_rows(self, rows: tuple[Transition, ...]) -> Group:
         """Return the function for the rows of one source and event."""
@@ -323,7 +324,8 @@ class _StepWriter:
         """Set a name for each effect whose being outstanding the rows read, once the answer has discharged its own (S3)."""
         for effect in sorted({effect for row in rows for effect in expr.pending_effects(row.condition)}):
             if effect == origin:
-                value = "False"
+                is_one = effect not in self._machine.numbered_effects
+                value = "False" if is_one else f"c.outstanding.count({self._text(effect)}) > 1"
             elif effect:
                 value = f"{self._text(effect)} in c.outstanding"
             else:

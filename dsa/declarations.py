@@ -147,13 +147,15 @@ class Event(SourceNode):
 class EffectColumn:
     """A column of the Effects table: its header, the field of `Effect` that it fills, and the form of its cells.
 
-    A `choice` is one of `choices` or empty, a `duration` is in milliseconds, a `number` is whole and at least 0.
+    A `choice` is one of `choices` or empty, a `duration` is in milliseconds, a `number` is whole and at least `least`, an `expression` is a number over
+    parameters.
     """
 
     header: str
     field: str
-    form: Literal["choice", "duration", "number"]
+    form: Literal["choice", "duration", "number", "expression"]
     choices: tuple[str, ...] = ()
+    least: int = 0
 
     def cell(self, effect: "Effect") -> str:
         """Return the cell of an effect's row, empty where the effect has no value."""
@@ -162,7 +164,9 @@ class EffectColumn:
 
     def text(self, value: object) -> str:
         """Return a value of this column as a document has it."""
-        return show_duration(value) if self.form == "duration" and isinstance(value, int) else str(value)
+        if self.form == "duration" and isinstance(value, int):
+            return show_duration(value)
+        return unparse(value) if isinstance(value, Expr) else str(value)
 
 
 #: The columns of the Effects table but its first, in their order. Reading, writing and comparing of documents follow this list.
@@ -172,14 +176,17 @@ EFFECT_COLUMNS = (
     EffectColumn("time limit", "time_limit_ms", "duration"),
     EffectColumn("retries", "retries", "number"),
     EffectColumn("on failure", "on_failure", "choice", ("stop",)),
+    EffectColumn("at once", "at_once", "expression"),
+    EffectColumn("together", "together", "number", least=1),
 )
 
 
 @attrs.frozen
 class Effect(SourceNode):
-    """A request to the outside world, and the driver's policy for it (never read by `step`). `EFFECT_COLUMNS` says how it is written.
+    """A request to the outside world, and the driver's policy for it. `EFFECT_COLUMNS` says how it is written.
 
-    `on_failure` is `stop` if a failure without a row is meant to stop the run.
+    `on_failure` is `stop` if a failure without a row is meant to stop the run. `at_once` is the number that may be outstanding, None for 1 (S7); this
+    alone is read by `step`. `together` is how many of them a driver performs side by side, None for all.
     """
 
     name: str
@@ -188,6 +195,8 @@ class Effect(SourceNode):
     time_limit_ms: int | None = None
     retries: int | None = None
     on_failure: str = ""
+    at_once: Expr | None = None
+    together: int | None = None
 
 
 @attrs.frozen

@@ -293,14 +293,13 @@ class Ground:
         values = tuple(self._value(field, field.low + data // field.stride % field.size) for field in own)
         return Configuration(location.state, values, self.outstanding(number), location.precedence)
 
-    def outstanding(self, number: int) -> frozenset[str]:
-        """Return the outstanding effects of a configuration."""
+    def outstanding(self, number: int) -> tuple[str, ...]:
+        """Return the outstanding effects of a configuration, sorted, each as often as it is outstanding."""
         place, data = divmod(number, self.volume)
         located_effects = self.system.locations[place].outstanding
-        if not self.system.counted_effects:
-            return located_effects
         counters = ((effect, self.field_named[counter(effect).name]) for effect in self.system.counted_effects)
-        return located_effects.union(effect for effect, field in counters if data // field.stride % field.size)
+        numbers = ((effect, field.low + data // field.stride % field.size) for effect, field in counters)
+        return tuple(sorted([*located_effects, *(effect for effect, number in numbers for _ in range(number))]))
 
     def _value(self, field: Field, number: int) -> expr.Value:
         if field.is_bool:
@@ -316,7 +315,7 @@ class Ground:
         """Return the number of a configuration; `observer_values` has the values of observers, which are 0 or false otherwise."""
         values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
         values |= {
-            counter(effect).name: int(effect in configuration.outstanding) for effect in self.system.counted_effects
+            counter(effect).name: configuration.outstanding.count(effect) for effect in self.system.counted_effects
         }
         values |= observer_values or {}
         data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)

@@ -10,8 +10,9 @@ this order:
 3. `Tables`: the machine.
 4. `Claim`: a claim about the machine, and how the kernel verifies it.
 
-A configuration (`node`) is (leaf, outstanding effects, values, order); its values include `:flag` and `:count`, the memory of a property. Its order
-has a pair of timers for each timer that may not fire before another (S11).
+A configuration (`node`) is (leaf, outstanding effects, values, order). The values include `:flag` and `:count`, the memory of a property, and for each
+effect E of which several may be outstanding its number `:number.E`; E is not among the outstanding effects then. The order has a pair of timers for each
+timer that may not fire before another (S11).
 A move is (what is true then: the event and its verdicts; the effect or timer behind it; the candidate rows).
 (PYTEST_DONT_REWRITE: the messages of its asserts are its output.)
 """
@@ -87,11 +88,20 @@ class KernelParser:
 
     A type is CONDITION, NUMBER or the set of an enumeration's values. Every method returns a type and Python code, which has only
     numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses. `values` are the names of the values of
-    enumerations. Some of them name something else too; in Python the value's name begins with `=`.
+    enumerations. Some of them name something else too; in Python the value's name begins with `=`. `numbers` maps `pending E` to the code of whether
+    E is outstanding, for each effect that has a number.
     """
 
-    def __init__(self, text, types, values):
-        self.text, self.types, self.values, self.tokens, self.depth, end = text, types, values, [], 0, 0
+    def __init__(self, text, types, values, numbers=()):
+        self.text, self.types, self.values, self.numbers, self.tokens, self.depth, end = (
+            text,
+            types,
+            values,
+            numbers,
+            [],
+            0,
+            0,
+        )
         while token := TOKEN.match(text, end):
             end = token.end()
             self.tokens.append(token[0].strip())
@@ -204,6 +214,8 @@ class KernelParser:
         ):
             word = f"pending {self.tokens.pop()}"
         assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is not a name that is allowed there"
+        if word in self.numbers:
+            return CONDITION, self.numbers[word]
         is_value = word in self.values and self.types[word] not in (CONDITION, EITHER)
         return self.types[word], f"names[{'=' * is_value + word!r}]"
 
@@ -232,7 +244,7 @@ COLUMNS = {
     "Variables": ("variable", "scope", "domain", "initial"),
     "Events": ("event", "from"),
     "Guards": ("guard", "judges", "verdicts"),
-    "Effects": ("effect",),
+    "Effects": ("effect", "at once"),
     "States": ("state", "kind"),
     "Transitions": ("source", "event", "if", "update", "effects", "target"),
 }
@@ -282,6 +294,10 @@ class Tables:
         assert all({*outcomes} <= {*VERDICTS} for outcomes in self.verdicts.values()), "there are three verdicts"
         assert {*self.kinds.values()} <= {"", "initial", "final"}, "a state is initial, final, or neither"
         self.effects = {*self.events.values()} - {"outside"}
+        #: How many of an effect may be outstanding, where that is not 1, and the name of its number (S7).
+        self.limits = {effect: limit for effect, limit in column("Effects", "at once").items() if limit}
+        self.numbers = {effect: f":number.{effect}" for effect in self.limits}
+        assert {*self.limits} <= self.effects, "what has no answers is never outstanding"
         self.read_names(tables, self.parameters | column("Variables", "domain"))
         self.judged_events = {
             event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event
@@ -332,9 +348,12 @@ class Tables:
             "rows": value_types | dict.fromkeys((*verdict_names, *pending), CONDITION),
             "claims": value_types | when,
         }
-        self.types |= {"lemmas": value_types | when | {":flag": CONDITION, ":count": NUMBER}}
-        self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER)}
-        self.codes, self.bounds = {}, {}
+        numbers = dict.fromkeys((":count", *self.numbers.values()), NUMBER)
+        self.types |= {"lemmas": value_types | when | {":flag": CONDITION} | numbers}
+        self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER) | numbers}
+        several = {f"pending {effect}": f"(names[{number!r}] >= 1)" for effect, number in self.numbers.items()}
+        any_of_them = {"pending": f"(not not (names['pending'] or {' or '.join(several.values())}))"} if several else {}
+        self.codes, self.bounds, self.outstanding_codes = {}, {}, several | any_of_them
         self.read_bounds(domains)
 
     def read_bounds(self, domains):
@@ -347,6 +366,9 @@ class Tables:
                 self.code(end, "parameters", NUMBER)
         for name, text in self.initial.items():
             self.code(text, "parameters", self.domains[name][0])
+        for effect, text in self.limits.items():
+            self.code(text, "parameters", NUMBER, "sum")
+            self.bounds[self.numbers[effect]] = f"0 <= {self.numbers[effect]} <= {text}"
         for state, text in self.ends.items():
             assert not any(other.startswith(f"{state}.") for other in self.kinds), f"{state} has children"
             self.code(text, "values", CONDITION)
@@ -392,7 +414,7 @@ class Tables:
     def code(self, text, scope, kind=None, level="expression"):
         """Return the code of an expression, which must be of a type; `level` is the method that must read all of it."""
         if (text, scope, kind, level) not in self.codes:
-            parser = KernelParser(text, self.types[scope], self.symbols)
+            parser = KernelParser(text, self.types[scope], self.symbols, self.outstanding_codes)
             actual, code = parser.whole(getattr(parser, level))
             (actual, code), *_ = parser.read_values(
                 [(actual, code), (kind, "")]
@@ -438,7 +460,11 @@ class Tables:
 
     def waits_for(self, node):
         """Return what must end some time: outstanding effects, and timers (S12)."""
-        return {*node[1], *self.timers(self.sources(node[0]))}
+        return self.outstanding(node) | self.timers(self.sources(node[0]))
+
+    def outstanding(self, node):
+        """Return the outstanding effects, those that have a number among them."""
+        return {*node[1], *(effect for effect, number in self.numbers.items() if node[2][number] >= 1)}
 
     def entry_leaf(self, state):
         """Return the leaf that a state is entered at."""
@@ -458,10 +484,11 @@ class Tables:
         return all([f"{guard}.passed" in true for guard in self.guards_in(rows)] or [False])
 
     def moves(self, node):
-        """Return what can happen: answers of outstanding effects, armed timers, and events from outside."""
+        """Return what can happen: answers of effects that are or may be outstanding, armed timers, and events from outside."""
+        may_end = {*node[1], *self.numbers, *self.timers(self.sources(node[0]))} - {timer for _, timer in node[3]}
         for event, origin in self.move_origins.items():
-            rows, is_early = self.rows_for(node[0], event), origin in {timer for _, timer in node[3]}
-            if (origin in self.waits_for(node) and not is_early) or (origin == "outside" and rows):
+            rows = self.rows_for(node[0], event)
+            if origin in may_end or (origin == "outside" and rows):
                 yield from ((true, origin, rows) for true in self.with_verdicts(event, rows))
 
 
@@ -527,6 +554,7 @@ class Claim(Tables):
         self.fair, self.silent, self.failures = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
+        self.ghosts = dict.fromkeys(self.numbers.values(), 0) | GHOSTS
         self.names |= self.unknown or {name: self.parameter_value(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
             "it names other values than those of parameters"
@@ -612,7 +640,7 @@ class Claim(Tables):
         values = {
             name: self.value(text, self.names, "parameters", self.domains[name][0])
             for name, text in self.initial.items()
-        } | GHOSTS
+        } | self.ghosts
         assert self.form == DEFINITION_4 or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
         leaf = self.entry_leaf(min(self.initials, key=lambda state: state.count(".")))
         node = leaf, set(), values, self.order_after(set(), set(), set(), self.timers(self.sources(leaf)))
@@ -625,7 +653,10 @@ class Claim(Tables):
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
             is_owed = falls and node[2][":flag"] and after[2][":flag"]
             assert not is_owed or self.lower(node, after, endings, true), f"{self.key(node)}: the rank does not fall"
-            failed = self.failures & {*after[1], *true}  # the run may have ended at this moment
+            failed = self.failures and self.failures & {
+                *self.outstanding(after),
+                *true,
+            }  # the run may have ended at this moment
             assert not failed or not after[2][":flag"], (
                 f"{self.key(node)}: something is owed for ever where {failed} fails"
             )
@@ -670,13 +701,16 @@ class Claim(Tables):
     def take(self, node, move):
         """Take the one enabled row, if any: yield the node after it, what ended and what happened."""
         (leaf, out, values, order), (true, origin, rows) = node, move
+        if origin in self.numbers and not values[self.numbers[origin]] >= 1:
+            return
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
-        readable = self.means((leaf, out - {origin}, values, order), true)  # S3
+        less = {self.numbers[origin]: values[self.numbers[origin]] + -1} if origin in self.numbers else {}
+        readable = self.means((leaf, out - {origin}, values | less, order), true)  # S3
         matches = [row for row in rows if not row["else"] and self.value(row["if"], readable, "rows")]
         matches = matches or [row for row in rows if row["else"] and self.value(row["if"], readable, "rows")]
         assert self.form == DEFINITION_4 or (len(matches) < 2 and (matches or origin == "outside")), where
         for row in matches:
-            after, target = dict(values), leaf if row["target"] == "=" else self.entry_leaf(row["target"])
+            after, target = values | less, leaf if row["target"] == "=" else self.entry_leaf(row["target"])
             for name, new, is_revoked in row["changes"]:  # S5
                 after[name] = self.value(new, names, "parameters" if is_revoked else "rows", self.domains[name][0])
                 assert self.form == DEFINITION_4 or self.value(self.bounds[name], self.names | {name: after[name]}), (
@@ -689,14 +723,22 @@ class Claim(Tables):
             now, endings = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
             later = self.order_after(order, self.timers(self.sources(leaf)), endings, self.timers(self.sources(target)))
             for word, name in row["does"]:  # S7
-                cancellations = now & {name} if name else now if word == "cancel" else set()
+                cancellations = {name} if name else {*now, *self.numbers} if word == "cancel" else set()
+                after |= {self.numbers[effect]: 0 for effect in self.numbers if effect in cancellations}
+                if word in self.numbers:
+                    self.emit(word, after, where)
                 assert self.form == DEFINITION_4 or word not in now, where
-                now, endings, true = now - cancellations | {word} & self.effects, endings | cancellations, [*true, word]
-            yield (
-                self.observe((target, now if self.sources(target) else set(), after, later), true, names),
-                endings,
-                true,
-            )
+                now = now - cancellations | {word} & self.effects - {*self.numbers}
+                endings, true = endings | cancellations, [*true, word]
+            if not self.sources(target):
+                now, after = set(), after | dict.fromkeys(self.numbers.values(), 0)
+            yield self.observe((target, now, after, later), true, names), endings, true
+
+    def emit(self, effect, after, where):
+        """Add one to the number of an effect, which must allow it (S7)."""
+        number, most = self.numbers[effect], self.value(self.limits[effect], self.names, "parameters", NUMBER)
+        assert self.form == DEFINITION_4 or after[number] < most, where
+        after[number] += 1
 
     def observe(self, node, true, before):
         """Evaluate the property at a moment; return the node with its memory."""
@@ -741,7 +783,9 @@ class Claim(Tables):
     # -- the generated step is the table
 
     def choices(self, x):
-        """Return the values of a variable; an effect is outstanding or not."""
+        """Return the values of a variable; of an effect, the numbers that may be outstanding."""
+        if x in self.limits:
+            return range(self.value(self.limits[x], self.names, "parameters", NUMBER) + 1)
         kind, *ends = self.domains.get(x, (CONDITION,))
         if kind == NUMBER:
             low, high = (self.value(end, self.names, "parameters", NUMBER) for end in ends)
@@ -772,9 +816,12 @@ class Claim(Tables):
         for leaf, event, origin, rows, names in self.cases():
             values = itertools.product(*map(self.choices, names))
             for valuation, order, true in itertools.product(values, self.orders(leaf), self.with_verdicts(event, rows)):
-                state, taken = dict(zip(names, valuation)) | GHOSTS, None
-                at = leaf, {x for x in names if x not in self.initial and state.pop(x)}, state, {*order}
-                is_late, is_early = origin in self.effects - at[1], origin in {timer for _, timer in order}
+                case, taken = dict(zip(names, valuation)), None
+                out = {x for x in names if x not in self.initial and x not in self.numbers and case.pop(x)}
+                state = {self.numbers.get(x, x): value for x, value in (self.ghosts | case).items()}
+                at = leaf, out, state, {*order}
+                is_late, is_early = origin in self.effects - out, origin in {timer for _, timer in order}
+                is_late = is_late and not (origin in self.numbers and case[origin] >= 1)
                 with contextlib.suppress(AssertionError):
                     taken = next(self.take(at, (true, origin, [] if is_late or is_early else rows)), None)  # S7, S11
                 yield at, true, taken

@@ -125,6 +125,22 @@ class Machine:
         return tuple(name for name in names if name in self.answers)
 
     @cached_property
+    def number_limits(self) -> dict[str, expr.Expr]:
+        """For each effect with answers, how many of it may be outstanding: a number over parameters, mostly 1 (S7)."""
+        effects = {effect.name: effect.at_once for effect in self.effects}
+        return {name: effects.get(name) or expr.Integer(1) for name in self.effects_with_answers}
+
+    @cached_property
+    def numbered_effects(self) -> frozenset[str]:
+        """The effects of which several may be outstanding, at some values of the parameters."""
+        return frozenset(name for name, limit in self.number_limits.items() if limit != expr.Integer(1))
+
+    @cached_property
+    def most_outstanding(self) -> dict[str, int]:
+        """For each effect with answers, how many of it may be outstanding at the parameters' values."""
+        return {name: int(expr.evaluate(limit, self.constants)) for name, limit in self.number_limits.items()}
+
+    @cached_property
     def effect_named(self) -> dict[str, declarations.Effect]:
         """The declaration of each effect that Effects lists or a row emits; an empty one if Effects does not list it."""
         emissions = {
@@ -225,11 +241,11 @@ class Machine:
 
     @cached_property
     def _timers_of(self) -> dict[str, tuple[str, ...]]:
-        timers = {
-            s: tuple(e for e in events if e.startswith(declarations.TIMER_PREFIX))
-            for s, events in self.events_from.items()
+        return {
+            source: timers
+            for source, events in self.events_from.items()
+            if (timers := tuple(event for event in events if event.startswith(TIMER_PREFIX)))
         }
-        return {source: events for source, events in timers.items() if events}
 
     def armed_timers(self, state: str) -> tuple[tuple[str, str], ...]:
         """Return the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
@@ -259,8 +275,7 @@ class Machine:
     @cached_property
     def failures_handled(self) -> frozenset[str]:
         """The effects whose `E.failed` some row names: there it must be handled wherever E is outstanding (S7)."""
-        events = {row.event for row in self.transitions}
-        return frozenset(effect for effect in self.answers if f"{effect}.failed" in events)
+        return frozenset(row.event.removesuffix(".failed") for row in self.transitions if self.is_failure(row.event))
 
     def resolve_state(self, name: str) -> str | None:
         """Return the full name of a state written by its full name or by its last part where that is unique."""

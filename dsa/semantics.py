@@ -29,16 +29,20 @@ from dsa.text import closest
 Reason = Literal["finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"]
 
 
+def _outstanding(effects: Iterable[str]) -> tuple[str, ...]:
+    return effects if type(effects) is tuple else tuple(sorted(effects))
+
+
 @attrs.frozen(field_transformer=immutable)
 class Configuration:
     """S1: a state without children, the variables' values in declared order, the outstanding effects, the order of timers.
 
-    `precedence` has a pair for each armed timer that precedes another (S11); it is empty where no two timers of different durations are armed.
+    `outstanding` is sorted, and has an effect once for each of its emissions that is outstanding. It may be given in any order. `precedence` has a pair for each armed timer that precedes another (S11); it is empty where no two timers of different durations are armed.
     """
 
     state: str
     values: tuple[Value, ...]
-    outstanding: frozenset[str]
+    outstanding: tuple[str, ...] = attrs.field(converter=_outstanding)
     precedence: Precedence = frozenset()
 
 
@@ -92,7 +96,7 @@ class Refusal:
 def start(machine: Machine) -> Configuration:
     """Return the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
     state = machine.entry_leaf(machine.initial)
-    return Configuration(state, machine.initial_values, frozenset(), precedence_at_start(machine, state))
+    return Configuration(state, machine.initial_values, (), precedence_at_start(machine, state))
 
 
 def step(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
@@ -179,7 +183,7 @@ def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Tr
 def known_values(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> Environment:
     """Return what the conditions of rows for an occurrence may read: values, verdicts, and what is outstanding (S3)."""
     origin = OUTSIDE if occurrence.source is not None else machine.event_named[occurrence.event].origin
-    pending = pending_values(machine, configuration.outstanding - {origin})
+    pending = pending_values(machine, without_one(configuration.outstanding, origin))
     return {**environment(machine, configuration.values), **dict(occurrence.verdicts), **pending}
 
 
@@ -205,7 +209,7 @@ def _take(machine: Machine, before: Configuration, row: Transition, valuation: E
     state = before.state if row.target == STAY else machine.entry_leaf(row.target)
     outstanding, cancelled, twice = after_effects(machine, before.outstanding, row, state)
     if twice is not None:
-        return _refuse(machine, before, "emitted_twice", f"{twice} is still outstanding", (row,))
+        return _refuse(machine, before, "emitted_twice", too_many_text(machine, twice), (row,))
     effects = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
     timers = timers_after(machine, before.state, row, state)
     precedence = precedence_after(machine, before.precedence, timers, state)
@@ -226,29 +230,47 @@ def _values_after(
     return tuple(after.values())
 
 
-def after_effects(
-    machine: Machine, outstanding: frozenset[str], row: Transition, state: str
-) -> tuple[frozenset[str], tuple[str, ...], str | None]:
-    """Return the outstanding effects after a row, those it cancelled, and an effect it emits twice, if any (S7).
+def too_many_text(machine: Machine, effect: str) -> str:
+    """Return why one more of an effect cannot be emitted."""
+    limit = machine.most_outstanding[effect]
+    return (
+        f"{effect} is still outstanding"
+        if limit == 1
+        else f"{limit} of {effect} (the most allowed) are still outstanding"
+    )
 
-    The answer discharges its effect first; then cancellations and emissions act in the order written; entering a
+
+def without_one(outstanding: tuple[str, ...], effect: str) -> tuple[str, ...]:
+    """Return what is outstanding without one emission of an effect, if there is one."""
+    if effect not in outstanding:
+        return outstanding
+    place = outstanding.index(effect)
+    return (*outstanding[:place], *outstanding[place + 1 :])
+
+
+def after_effects(
+    machine: Machine, outstanding: tuple[str, ...], row: Transition, state: str
+) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+    """Return the outstanding effects after a row, those of which it cancelled an older emission, and an effect that it emits once too often (S7).
+
+    The answer discharges its emission first; then cancellations and emissions act in the order written; entering a
     final state cancels the rest.
     """
     origin = OUTSIDE if row.is_timer else machine.event_named[row.event].origin
-    now, cancelled = set(outstanding - {origin}), set[str]()
+    older = list(without_one(outstanding, origin))
+    fresh, cancelled = list[str](), set[str]()
     for item in row.effects:
         if isinstance(item, Cancel):
-            drops = now & {item.effect} if item.effect is not None else set(now)
-            cancelled |= drops
-            now -= drops
+            cancelled.update(effect for effect in older if item.effect in {None, effect})
+            older = [effect for effect in older if item.effect not in {None, effect}]
+            fresh = [effect for effect in fresh if item.effect not in {None, effect}]
         elif item.effect in machine.answers:
-            if item.effect in now:
+            if older.count(item.effect) + fresh.count(item.effect) >= machine.most_outstanding[item.effect]:
                 return outstanding, (), item.effect
-            now.add(item.effect)
+            fresh.append(item.effect)
     if state in machine.final_states:
-        cancelled |= now & outstanding
-        now = set()
-    return frozenset(now), tuple(sorted(cancelled)), None
+        return (), tuple(sorted(cancelled.union(older))), None
+    return tuple(sorted(older + fresh)), tuple(sorted(cancelled)), None
 
 
 #: The most pairs of a leaf and a set of outstanding effects that `may_be_outstanding` distinguishes.
@@ -262,9 +284,9 @@ def may_be_outstanding(machine: Machine) -> dict[str, frozenset[str]]:
     rule out, but none is missing. Leaves that no row enters wait for nothing. If there are very many
     sets of outstanding effects, each leaf has their union.
     """
-    initial = start(machine)
-    effects: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
-    visited_pairs, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
+    first = machine.entry_leaf(machine.initial), frozenset[str]()
+    effects: dict[str, frozenset[str]] = dict([first])
+    visited_pairs, queue = {first}, [first]
     while queue:
         leaf, waits_for = queue.pop()
         is_coarse = len(visited_pairs) > _MOST_SETS
@@ -296,10 +318,23 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
 def _left_outstanding(
     machine: Machine, waits_for: frozenset[str], row: Transition, target: str, *, is_coarse: bool
 ) -> frozenset[str] | None:
-    """Return what is outstanding after a row; None if the row is refused, which a union of sets (`is_coarse`) cannot show."""
-    emissions = {str(item) for item in row.effects} if is_coarse else set()
-    outstanding, _, twice = after_effects(machine, waits_for - emissions, row, target)
-    return None if twice else outstanding
+    """Return what is outstanding after a row; None if the row is refused, which a union of sets (`is_coarse`) cannot show.
+
+    How many may be outstanding turns on parameters, which this does not know: an effect of which several may be is never emitted once too often.
+    """
+    several = machine.numbered_effects
+    single_row = attrs.evolve(row, effects=tuple(item for item in row.effects if item.effect not in several))
+    emissions = {str(item) for item in row.effects} if is_coarse else frozenset[str]()
+    single, _, twice = after_effects(machine, tuple(sorted(waits_for - several - emissions)), single_row, target)
+    if twice:
+        return None
+    others = set(waits_for & several)
+    for item in row.effects:
+        if isinstance(item, Cancel):
+            others.difference_update(several if item.effect is None else {item.effect})
+        elif item.effect in several:
+            others.add(item.effect)
+    return frozenset(single).union(() if target in machine.final_states else others)
 
 
 def accepted_events(machine: Machine, state: str) -> tuple[str, ...]:

@@ -258,13 +258,14 @@ def closed_system(
 
     It does not check which conditions can be true, so there may be locations that no run reaches. Any outside event with rows
     here may come, any answer of an outstanding effect (`E.failed` if some row names it, S7), and any armed timer. Once `is_late` says that the
-    time is over, the rest is left out. Results are shared with the system `like`, which has rows in common. `counted_effects` are those to count: by
-    default those that `like` counts; without one all, if otherwise there were more than `MOST_SETS` sets of outstanding effects, or else none.
+    time is over, the rest is left out. Results are shared with the system `like`, which has rows in common. Counted are effects of which several may be
+    outstanding, and `counted_effects`: by default those that `like` counts; without one all, if otherwise there were more than `MOST_SETS` sets of
+    outstanding effects, or else none.
     """
     memo = {} if like is None else like.memo
     if counted_effects is None and like is not None:
         counted_effects = like.counted_effects
-    layout = _SystemLayout(machine, is_late, memo, counted_effects or ())
+    layout = _SystemLayout(machine, is_late, memo, machine.numbered_effects.union(counted_effects or ()))
     if not layout.is_filled(MOST_SETS if counted_effects is None else MAX_LOCATIONS):
         layout = _SystemLayout(machine, is_late, memo, machine.effects_with_answers)
         layout.is_filled()
@@ -349,7 +350,7 @@ class _SystemLayout:
         return System(
             machine,
             tuple(self._locations),
-            (*machine.variables, *map(_counter_variable, self._counted_effects)),
+            (*machine.variables, *(_counter_variable(machine, effect) for effect in self._counted_effects)),
             commands,
             tuple(self._faults),
             tuple(dict.fromkeys(self._left_out)),
@@ -499,14 +500,14 @@ class _SystemLayout:
         self._fault(place, occurrence, "out_of_domain", (case.number,), all_of([comes, case.unsafe]))
         state = location.state if row.target == STAY else machine.entry_leaf(row.target)
         changes = self._changes_of(row, case.number, state)
-        outstanding, cancelled, twice = after_effects(machine, location.outstanding, changes.located_row, state)
+        outstanding, cancelled, twice = after_effects(machine, tuple(location.outstanding), changes.located_row, state)
         too_many = expr.TRUE if twice is not None else changes.too_many
         self._fault(place, occurrence, "emitted_twice", (case.number,), all_of([comes, case.may_take, too_many]))
         if too_many == expr.TRUE:
             return
         timers = timers_after(machine, location.state, row, state)
         precedence = precedence_after(machine, location.precedence, timers, state)
-        target = self._place(Location(state, outstanding, precedence))
+        target = self._place(Location(state, frozenset(outstanding), precedence))
         effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
         endings = self._endings(location, occurrence, row, state, (*cancelled, *changes.cancelled))
         enabled_when, safe = all_of([comes, case.enabled_when]), all_of([case.safe, negation(too_many)])
@@ -578,7 +579,8 @@ def _number_changes(machine: Machine, counted_effects: Collection[str], row: Tra
             numbers |= dict.fromkeys(dropped_effects, expr.Integer(0))
             cancelled |= dict.fromkeys(dropped_effects)
         elif item.effect in numbers:
-            excesses.append(comparison(numbers[item.effect], ">=", expr.Integer(1)))
+            limit = simplify(machine.number_limits[item.effect])
+            excesses.append(comparison(numbers[item.effect], ">=", limit))
             numbers[item.effect] = simplify(expr.Arithmetic("+", numbers[item.effect], expr.Integer(1)))
     if state in machine.final_states:
         numbers = dict.fromkeys(counted_effects, expr.Integer(0))
@@ -592,8 +594,8 @@ def _number_changes(machine: Machine, counted_effects: Collection[str], row: Tra
     )
 
 
-def _counter_variable(effect: str) -> Variable:
-    domain = expr.RangeDomain(expr.Integer(0), expr.Integer(1))
+def _counter_variable(machine: Machine, effect: str) -> Variable:
+    domain = expr.RangeDomain(expr.Integer(0), machine.number_limits[effect])
     return Variable(counter(effect).name, "environment", domain, expr.Integer(0))
 
 
@@ -618,7 +620,7 @@ def start_values(system: System) -> dict[str, expr.Expr]:
 
 def location_of(system: System, configuration: Configuration) -> int:
     """Return the place of a configuration's location; KeyError when names alone do not allow it."""
-    located_effects = configuration.outstanding.difference(system.counted_effects)
+    located_effects = frozenset(configuration.outstanding).difference(system.counted_effects)
     return system.index[Location(configuration.state, located_effects, configuration.precedence)]
 
 

@@ -44,6 +44,24 @@ BUSY = written("""# busy
 | making | after 5s | | | cancel | idle |
 """)
 
+#: Three emissions of one effect, which are performed one after the other.
+LINE = written("""# line
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| said | ask |
+## Effects
+| effect | at once | together |
+| - | - | - |
+| ask | 3 | 1 |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | ask, ask, ask | asking |
+| asking | said | | = |
+""")
+
 
 def result(intent, answer=None, failure=None):
     """Return the record of an effect that was answered, was done, or has failed."""
@@ -74,6 +92,8 @@ DRAFT, POST = Intents(LEDGER).values()
 #: Three effects are asked for, none is performed.
 ASKED = lived(BUSY, Occurrence("go"))
 NOTE, MAKE, SEND = Intents(ASKED).values()
+THREE = lived(LINE, Occurrence("go"))
+FIRST, SECOND, _ = Intents(THREE).values()
 
 
 def facts(entries, about=ABOUT, limits=(), **known):
@@ -94,14 +114,14 @@ def facts(entries, about=ABOUT, limits=(), **known):
     return found
 
 
-def begun(intent, *, may_write=True, is_stale=False):
+def begun(intent, *, may_write=True, is_stale=False, beside=()):
     """A policy is called for an intent."""
-    return EffectBegin(intent.key, intent.effect, may_write, is_stale)
+    return EffectBegin(intent.key, intent.effect, may_write, is_stale, beside)
 
 
-def fed(event, key=None, *, verdicts=(), source=None, seq=1):
+def fed(event, key=None, *, verdicts=(), source=None, seq=1, data=None):
     """Return the record of an event."""
-    return EventEntry(seq, event, verdicts, source, None, key)
+    return EventEntry(seq, event, verdicts, source, data, key)
 
 
 def failed(intent, code):

@@ -12,7 +12,7 @@ from dsa.runs.place import open_store
 from dsa.runs.summary import SummaryJournal, summary_of_run
 from dsa.runtime.ledger import Ledger, ResultEntry
 from dsa.runtime.policy.policies import event_step
-from dsa.runtime.run import ReplayError, begin
+from dsa.runtime.run import ReplayError, begin, oldest_key
 from dsa.runtime.run_store import NewJournal, StoredRun
 from dsa.runtime.status import status_of
 from dsa.semantics import Occurrence
@@ -127,7 +127,7 @@ def crashed_while(root: Path, *, doing: str, file: Path | None = None, run: str 
     now = now.record(ResultEntry("1/1"))
     if doing == "mail":
         now = now.record(ResultEntry("1/2", (event_step("pay", "paid").without_id(),)))
-        now, _ = now.feed(Occurrence("paid"), now.keys["pay"])
+        now, _ = now.feed(Occurrence("paid"), oldest_key(now.keys, "pay"))
     keep(root, now.ledger, run=run)
     return now.ledger
 

@@ -1,15 +1,15 @@
-"""What properties mean, read off specs/semantics.md as plainly as it can be said, over explicit graphs made with `step` alone.
+"""What properties mean, read off specs/semantics.md as plainly as it can be said, over explicit graphs made with the rulebook alone.
 
-Slow, and written apart from `dsa.checks`: it shares no notion of systems, observers, engines or components with it.
+Slow, and written apart from `dsa.checks` and `dsa.semantics`: it shares no notion of steps, systems, observers, engines or components with them.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 
 import attrs
+import rulebook
 
 from dsa.declarations import (
-    OUTSIDE,
     Always,
     AtMost,
     Doubt,
@@ -23,8 +23,8 @@ from dsa.declarations import (
     UnchangedClaim,
 )
 from dsa.expr import evaluate, holds
-from dsa.machine import Machine, environment, read_guards
-from dsa.semantics import Configuration, Occurrence, Taken, start, step
+from dsa.machine import Machine, environment
+from dsa.semantics import Configuration, Occurrence, Taken
 
 NOTHING = Occurrence("nothing")
 #: The forms that speak of one run at a time.
@@ -65,33 +65,16 @@ class Moment:
 
 def occurrences(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
     """What may come (S3, S7, S11)."""
-    if here.state in machine.final_states:
-        return
-    candidates = []
-    for name, event in machine.event_named.items():
-        rows = machine.rows_for(here.state, name)
-        if event.origin == OUTSIDE:
-            comes = bool(rows)
-        elif name == f"{event.origin}.failed":
-            comes = event.origin in here.outstanding and any(row.event == name for row in machine.transitions)
-        else:
-            comes = event.origin in here.outstanding
-        if comes:
-            candidates.append((name, None, rows))
-    behind = {then for _, then in here.precedence}
-    for source, timer in (each for each in machine.armed_timers(here.state) if each not in behind):
-        candidates.append((timer, source, machine.rows_from[source, timer]))
-    for name, source, rows in candidates:
-        guards = read_guards(rows)
-        for said in product(*(machine.guard_named[guard].outcomes for guard in guards)):
-            yield Occurrence(name, tuple(zip(guards, said, strict=True)), source)
+    for event, source, rows in rulebook.what_may_come(machine, here):
+        for verdicts in rulebook.verdicts_on(machine, rows):
+            yield Occurrence(event, verdicts, source)
 
 
 def following(machine: Machine, here: Configuration) -> list[Moment]:
     """Every moment that may be next."""
     found = []
     for occurrence in occurrences(machine, here):
-        result = step(machine, here, occurrence)
+        result = rulebook.follow(machine, here, occurrence)
         if isinstance(result, Taken):
             moved = result.transition.target != "="
             found.append(Moment(occurrence, result.effects, here, result.configuration, result.cancelled, moved))
@@ -99,7 +82,7 @@ def following(machine: Machine, here: Configuration) -> list[Moment]:
 
 
 def first(machine: Machine) -> Moment:
-    return Moment(NOTHING, (), None, start(machine))
+    return Moment(NOTHING, (), None, rulebook.begin(machine))
 
 
 class TooLargeError(Exception):
@@ -238,7 +221,7 @@ def _owed_for_ever(machine: Machine, form: LeadsTo) -> int | None:
     silent = {doubt.effect for doubt in form.doubts if doubt.what == "never answers"}
     named = {row.event for row in machine.transitions}
     failing = {d.effect for d in form.doubts if d.what == "fails" and f"{d.effect}.failed" not in named}
-    best = [found.depth[n] for n in nodes if failing & n[0].outstanding]  # the run may end there
+    best = [found.depth[n] for n in nodes if failing.intersection(n[0].outstanding)]  # the run may end there
     best += [
         found.depth[node] + 1
         for node, edges in found.edges.items()

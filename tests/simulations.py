@@ -96,6 +96,60 @@ COUNTING = """# counting
 | here | more | n < 140 | n += 1 | = |
 | here | more | else | | there |
 """
+#: Up to three emissions of one effect are outstanding, two of them performed side by side; the last answer joins them.
+SEVERAL = """# several
+## Events
+| event | from |
+| - | - |
+| begin | outside |
+| stop | outside |
+| document | next_one |
+| none_left | next_one |
+| mapped | map_one |
+| reduced | reduce |
+## Effects
+| effect | kind | in doubt | time limit | retries | at once | together |
+| - | - | - | - | - | - | - |
+| next_one | sensing | retry | 1m |  |  |  |
+| map_one | actuator | ask | 1m | 1 | 3 | 2 |
+| reduce | sensing | retry | 1m |  |  |  |
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| count | 0..3 | 0 |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| working |  |
+| waiting |  |
+| reducing |  |
+| done | final |
+| stopped | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | begin |  |  | next_one | working |
+| working | document | count < 3 | count += 1 | map_one, next_one | = |
+| working | document | count == 3 and pending |  |  | waiting |
+| working | document | count == 3 and not pending |  | reduce | reducing |
+| working | none_left | pending |  |  | waiting |
+| working | none_left | not pending |  | reduce | reducing |
+| working | mapped |  |  |  | = |
+| working | map_one.failed |  |  |  | = |
+| waiting | mapped | pending |  |  | = |
+| waiting | mapped | not pending |  | reduce | reducing |
+| waiting | map_one.failed | pending |  |  | = |
+| waiting | map_one.failed | not pending |  | reduce | reducing |
+| waiting | stop |  |  | cancel, map_one, map_one, map_one | = |
+| working, waiting | after 2h |  |  | cancel | stopped |
+| working | next_one.failed |  |  | cancel | stopped |
+| reducing | reduced |  |  |  | done |
+| reducing | reduce.failed |  |  |  | stopped |
+## Properties
+- at most 1 reduce
+- always not (reducing and pending map_one)
+"""
 WRITTEN = {
     "counting": COUNTING,
     "pair": PAIR,
@@ -104,6 +158,8 @@ WRITTEN = {
     "busy": dumps(BUSY_MACHINES[0]),
     "busy without failures": dumps(BUSY_MACHINES[1]),
     "endless": ENDLESS,
+    "several": SEVERAL,
+    "several in line": SEVERAL.replace("| 3 | 2 |", "| 3 | 1 |"),
 }
 
 

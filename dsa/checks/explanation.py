@@ -218,7 +218,7 @@ def _case(
     views = row_views(rows, rows_enabled, environment)
     pairs = zip(machine.variables, machine.initial_values, strict=True)
     everywhere = tuple(dict(values).get(variable.name, initial) for variable, initial in pairs)
-    configuration = Configuration(leaf, everywhere, frozenset(outstanding | {origin} - {OUTSIDE}))
+    configuration = Configuration(leaf, everywhere, tuple(sorted(outstanding | {origin} - {OUTSIDE})))
     result = step(machine, configuration, Occurrence(event, verdicts, source))
     if isinstance(result, Taken):
         return ValuationCase(verdicts, values, 1, "taken", views)

@@ -47,7 +47,7 @@ from dsa.expr import (
 from dsa.ground_system import GroundWatch, ground
 from dsa.machine import Machine, Timer, minima
 from dsa.semantics import Occurrence
-from dsa.system import GuardedCommand, Location, Promise, System, closed_system
+from dsa.system import GuardedCommand, Location, Promise, System, closed_system, counter
 
 _NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 #: `rows` change what a run does; `declarations` where it starts, and what Definition 4 keeps; `Effects` what a driver does about failures and doubts.
@@ -68,7 +68,10 @@ class Mutant:
         """The group of the fault."""
         if isinstance(self.at, Transition):
             return "rows"
-        return "Effects" if isinstance(self.at, Effect) else "declarations"
+        is_of_driver = (
+            isinstance(self.at, Effect) and self.machine.effect_named[self.at.name].at_once == self.at.at_once
+        )
+        return "Effects" if is_of_driver else "declarations"
 
     @property
     def place(self) -> str:
@@ -158,12 +161,24 @@ def _others(domain: expr.Domain, value: expr.Value, machine: Machine) -> Iterato
 
 
 def _effect_faults(machine: Machine, effect: Effect) -> Iterator[tuple[str, Effect]]:
+    if effect.at_once is not None and effect.name in machine.numbered_effects:
+        for limit in (_changed_limit(effect.at_once, 1), _changed_limit(effect.at_once, -1)):
+            if all(int(evaluate(limit, values)) >= 1 for values in (machine.constants, minima(machine))):
+                what = f"at once {expr.unparse(limit)} instead of {expr.unparse(effect.at_once)}"
+                yield what, attrs.evolve(effect, at_once=limit)
     if effect.time_limit_ms is not None:
         yield "time limit dropped", attrs.evolve(effect, time_limit_ms=None)
     if effect.name in machine.answers or effect.in_doubt:
         for other in ("retry", "ask", "fail"):
             if effect.in_doubt and other != effect.in_doubt:
                 yield f"in doubt {other} instead of {effect.in_doubt}", attrs.evolve(effect, in_doubt=other)
+
+
+def _changed_limit(limit: Expr, by: int) -> Expr:
+    """Return how many may be outstanding, one more or less: of `n + 2`, `n + 3` and `n + 1`."""
+    if isinstance(limit, expr.Arithmetic) and limit.operator == "+" and isinstance(limit.right, expr.Integer):
+        return _plus(limit.left, limit.right.value + by)
+    return _plus(limit, by)
 
 
 def _row_faults(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -586,7 +601,7 @@ def differences(one: System, other: System, *, never_two: bool = False) -> tuple
     mine, theirs = (
         tuple(_ordering(common_timers, location) for location in system.locations) for system in (one, other)
     )
-    if one.variables != other.variables or mine[:1] != theirs[:1]:
+    if _variables(one) != _variables(other) or mine[:1] != theirs[:1]:
         return (WatchedCondition(0, TRUE),)
     places: dict[Location, list[int]] = {}
     for place, location in enumerate(theirs):
@@ -597,6 +612,12 @@ def differences(one: System, other: System, *, never_two: bool = False) -> tuple
         if condition != FALSE:
             conditions.append(WatchedCondition(place, condition))
     return tuple(conditions)
+
+
+def _variables(system: System) -> list[Variable | str]:
+    """Return the variables; of numbers of effects the names, as what an effect's limit forbids is in the commands' conditions."""
+    numbers = {counter(effect).name for effect in system.counted_effects}
+    return [variable.name if variable.name in numbers else variable for variable in system.variables]
 
 
 def _timer_rows(machine: Machine) -> frozenset[Timer]:

@@ -469,7 +469,7 @@ def _rests(form: LeadsTo, machine: Machine, last: TraceMoment) -> str:
     failed = sorted(
         effect for effect in failing_effects if effect in here.outstanding or last.names.get(effect) is True
     )
-    silent = sorted(form.doubtful_effects("never answers") & here.outstanding)
+    silent = sorted(form.doubtful_effects("never answers").intersection(here.outstanding))
     if is_over(machine, here):
         return f"the run ends in {here.state}"
     if silent:

@@ -92,18 +92,21 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
             message = f"{witness.refusal.message} when this row emits it again: in state {state} on {what}{where}"
-            effect = witness.refusal.message.split()[0]
-            hint = f"write 'cancel {effect}' before it, or wait for its answer"
-            return Diagnostic("DSA307", "error", message, _second_emission(exploration, witness), hint)
+            effect, place = _second_emission(exploration, witness)
+            is_one = exploration.machine.most_outstanding[effect] == 1
+            more = "" if is_one else ", or allow more in the column 'at once' of Effects"
+            hint = f"write 'cancel {effect}' before it, or wait for its answer{more}"
+            return Diagnostic("DSA307", "error", message, place, hint)
 
 
-def _second_emission(exploration: Exploration, witness: Witness) -> Span:
-    """Return the place where an outstanding effect is emitted again."""
+def _second_emission(exploration: Exploration, witness: Witness) -> tuple[str, Span]:
+    """Return the effect that is emitted once too often, and the place."""
     machine, row = exploration.machine, witness.refusal.rows[0]
     state = witness.configuration.state if row.target == STAY else machine.entry_leaf(row.target)
     _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
     spans = [item.span for item in row.effects if isinstance(item, Emit) and item.effect == twice and item.span]
-    return spans[-1] if spans else cell(row, "effects")
+    assert twice is not None, "the row was refused for an effect"
+    return twice, spans[-1] if spans else cell(row, "effects")
 
 
 def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic:

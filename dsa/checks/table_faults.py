@@ -85,6 +85,13 @@ def _row_verdict(
             yield Diagnostic(
                 "DSA211", "info", f"the row for '{row.event}' in {row.source} takes back '{update.variable}'", span
             )
+        elif is_judged and _is_of_several(machine, row):
+            message = (
+                f"the row for '{row.event}' in {row.source} sets '{update.variable}' by the verdicts of one answer "
+                "among several"
+            )
+            hint = "add a variable that remembers a failed answer, and a property over both"
+            yield Diagnostic("DSA211", "info", message, span, hint)
         elif not is_judged:
             message = (
                 f"the row for '{row.event}' in {row.source} sets '{update.variable}', but no guard judges '{row.event}'"
@@ -99,6 +106,12 @@ def _row_verdict(
         passed = f"write {judges[0]}.passed in the condition" if judges else "ask for a verdict in the condition"
         hint = f"{passed}; or give '{assignments[0].variable}' the scope environment; or write 'revoke {assignments[0].variable}', if the row is to unset it"
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
+
+
+def _is_of_several(machine: Machine, row: Transition) -> bool:
+    """Return whether a row is for an answer of an effect of which several may be outstanding."""
+    origin = None if row.is_timer else machine.event_named[row.event].origin
+    return origin in machine.numbered_effects
 
 
 def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition, ...]) -> str:
@@ -189,7 +202,7 @@ def vain_effects(machine: Machine) -> tuple[Diagnostic, ...]:
         diagnostics += _cancelled_in_vain(machine, row, emitted_effects)
         diagnostics += _cancelled_at_once(machine, row)
         diagnostics += _emitted_into_final(machine, row)
-    return (*diagnostics, *_pending_in_vain(machine, emitted_effects))
+    return (*diagnostics, *_limits_in_vain(machine), *_pending_in_vain(machine, emitted_effects))
 
 
 def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Diagnostic]:
@@ -221,6 +234,16 @@ def _cancelled_in_vain(machine: Machine, row: Transition, emitted_effects: set[s
         elif item.effect not in emitted_effects:
             yield _effect_error(
                 row, item, f"no row emits {item.effect}, so it cannot be cancelled", "emit it, or delete this"
+            )
+
+
+def _limits_in_vain(machine: Machine) -> Iterator[Diagnostic]:
+    """Yield the numbers in the column `at once` of effects that are never outstanding."""
+    for effect in machine.effects:
+        if effect.at_once is not None and effect.name not in machine.answers:
+            message = f"'{effect.name}' has no answers, so it is never outstanding, and 'at once' says nothing"
+            yield Diagnostic(
+                "DSA213", "error", message, place(effect.span), "declare an event that answers it, or empty the cell"
             )
 
 
@@ -287,6 +310,8 @@ def _used_values(machine: Machine) -> frozenset[str]:
     value_names = set(read_by(machine.transitions) | changed_by(machine.transitions))
     for variable in machine.variables:
         value_names |= names(variable.initial) | _bounds(variable.domain)
+    for limit in machine.number_limits.values():
+        value_names |= names(limit)
     for claim in machine.properties:
         for expr in expressions(claim.form):
             value_names |= names(expr)

@@ -44,6 +44,7 @@ from dsa.runtime.run import Run
 from dsa.runtime.run_store import RunSummary
 from dsa.runtime.status import (
     InFlight,
+    answerable_questions,
     doubted_keys,
     handling_of,
     is_question,
@@ -430,7 +431,7 @@ def to_do_items(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Yield what is pending in a run under way, or else what resuming the run does."""
     run, status = record.run, record.status
     if status.kind == "under way":
-        yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
+        yield from (("pending", f"{effect} {key}") for key, effect in run.keys.items())
         return
     for open_effect in status.left.in_flight:
         name = f"{open_effect.intent.effect} {open_effect.intent.key}"
@@ -455,10 +456,10 @@ def send_line(run: Run, directory: Path) -> str:
     """Return the command that sends a run an event that it waits for; it names the question by its place."""
     event_places = places(run)
     event = next(iter(event_places)) if len(event_places) == 1 else "EVENT"
-    events_by_place = {
-        place: [each for each in event_places if event_places[each] == place]
-        for place in dict.fromkeys(event_places.values())
-    }
+    events_by_place: dict[str, list[str]] = {}
+    for each, place in event_places.items():
+        for one in tuple(answerable_questions(run, each)) or (place,):
+            events_by_place.setdefault(one, []).append(each)
     if len(events_by_place) == 1:
         read = any(use.reference.event == event and use.reference.path for use in uses(run.machine))
         data = "--data JSON" if read else "[DATA]"

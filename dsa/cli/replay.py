@@ -228,7 +228,7 @@ def projection(run: Run) -> dict[str, Any]:
     return {
         "state": run.configuration.state,
         "values": run.values,
-        "outstanding": dict(sorted(run.keys.items())),
+        "outstanding": dict(run.keys),
         "steps": steps,
         "specification": run.specification,
     }

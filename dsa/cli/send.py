@@ -11,7 +11,7 @@ import attrs
 import click
 
 from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, read_data, require_text, say
-from dsa.cli.ledger_view import refusal_text, terminal
+from dsa.cli.ledger_view import question_of, refusal_text, terminal
 from dsa.cli.resume import Manner, RunInput, go_on
 from dsa.cli.run_options import (
     RunOptions,
@@ -32,10 +32,10 @@ from dsa.runs.runs import calls_in_doubt
 from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
-from dsa.runtime.status import person_effects, places
+from dsa.runtime.status import answerable_questions, person_effects, places
 from dsa.runtime.timeline import RefusedEvent, refused_outside_events
 from dsa.semantics import Occurrence
-from dsa.text import closest
+from dsa.text import closest, shorten
 
 #: The place of a question: the number of an event, or the key of an effect.
 _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
@@ -128,6 +128,8 @@ def _split_place(run: str) -> tuple[str, str]:
 def _target_records(root: Path, run: str, event: str, place: str) -> tuple[RunRecord, str | None, RunRecord]:
     """Return the run that takes an event, which may be a part of the named one, the place of the question there, and the run to drive."""
     record = replay_record(root, recorded_run(root, run))
+    if not place:
+        _require_one_question(record.run, event, root / record.run.run_id)
     at = place or places(record.run).get(event)
     if at is not None and asking_run(at):
         record, at = replay_record(root, recorded_run(root, asking_run(at))), at.rpartition("@")[2]
@@ -135,6 +137,17 @@ def _target_records(root: Path, run: str, event: str, place: str) -> tuple[RunRe
         whole = driving_run(runs, record.run.run_id)
     is_whole = whole == record.run.run_id
     return record, at, record if is_whole else replay_record(root, recorded_run(root, whole))
+
+
+def _require_one_question(run: Run, event: str, directory: Path) -> None:
+    """Raise UsageError, with the commands to choose from, if an event may answer one of several open questions."""
+    open_questions = answerable_questions(run, event)
+    if len(open_questions) > 1:
+        lines = "".join(
+            f"\n  {shell_command('send', directory, event, at=key)}: {shorten(question_of(result))}"
+            for key, result in open_questions.items()
+        )
+        raise click.UsageError(f"'{event}' answers one of {len(open_questions)} open questions: say which{lines}")
 
 
 def _post(

@@ -28,9 +28,9 @@ from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import GuardVerdict
 from dsa.runtime.policy.policies import LONGEST_DATA, AnsweringPolicy, Policy, canonical_json, reject_redacted
 from dsa.runtime.policy.policy_registry import Registry
-from dsa.runtime.run import Run, guards_for
+from dsa.runtime.run import Run, guards_for, oldest_key
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import person_effects
+from dsa.runtime.status import answerable_questions
 from dsa.semantics import Occurrence, require_known
 
 
@@ -95,7 +95,7 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
     An occurrence that will be refused with any verdicts is returned as it is.
     """
     event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
-    if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.is_finished:
+    if event is None or (event.origin != OUTSIDE and run.keys.get(key or "") != event.origin) or run.is_finished:
         return occurrence
     verdicts, guards = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
     if (verdicts or guards) and guards != tuple([name for name, _ in verdicts]):
@@ -200,11 +200,18 @@ def _is_outside(run: Run, occurrence: Occurrence) -> bool:
 def _was_asked(run: Run, occurrence: Occurrence, at: str | None) -> bool:
     """Return whether a person may give this answer: to an effect that asks for it now, or, under an earlier key, late."""
     effect = run.machine.event_named[occurrence.event].origin
-    return effect in person_effects(run) or (at is not None and "/" in at and at != run.keys.get(effect))
+    open_keys = tuple(answerable_questions(run, occurrence.event))
+    if at is None and len(open_keys) > 1:
+        raise OccurrenceError(
+            f"'{occurrence.event}' answers one of several questions: name its place, one of {', '.join(open_keys)}"
+        )
+    if at is not None and run.keys.get(at) == effect:
+        return at in open_keys
+    return bool(open_keys) or (at is not None and "/" in at)
 
 
 def answered_key(run: Run, occurrence: Occurrence, at: str | None) -> str | None:
     """Return the key of the effect that a person answers with an event: `at`, or else that of the outstanding effect; None for other events."""
     if occurrence.source is not None or _is_outside(run, occurrence):
         return None
-    return at or run.keys.get(run.machine.event_named[occurrence.event].origin, "")
+    return at or oldest_key(run.keys, run.machine.event_named[occurrence.event].origin)

@@ -1,7 +1,9 @@
 """The driver of a run: it performs the effects that the run asks for, and feeds back their answers.
 
 It takes a run, a binding, an artifact store, a journal and a clock, and changes the run through `feed` and `record` only. It runs on one event
-loop. Effects with answers run as tasks; one without answers completes before the next effect starts.
+loop. Effects with answers run as tasks; one without answers completes before the next effect starts. Of an effect with `together` in Effects only so
+many emissions are performed side by side; the others wait in the order of their keys, and none begins before the results that make room for it are
+durable.
 
 An event, its step and its effects are durable before any of them is performed. The result of an effect is durable, in one write with what
 follows from it, before anything else begins or is waited for. Observers get each ledger entry once it is durable.
@@ -21,7 +23,7 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.edge.binding import Bindings, FromOutside, answered_key, exact_already, is_judged_at_once, with_exact_verdicts
-from dsa.edge.event_loop import Clock, MonotonicClock
+from dsa.edge.event_loop import Clock, MonotonicClock, Throttle
 from dsa.edge.performer import (
     EffectPlan,
     Performer,
@@ -40,7 +42,17 @@ from dsa.machine import Machine, timers_before
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
-from dsa.runtime.ledger import Entry, Handling, Intent, Part, Record, RefusalEntry, ResumedEntry, part_from
+from dsa.runtime.ledger import (
+    Entry,
+    Handling,
+    Intent,
+    Part,
+    Record,
+    RefusalEntry,
+    ResumedEntry,
+    part_from,
+    place_of_key,
+)
 from dsa.runtime.policy.call_tree import IN_DOUBT, call_named
 from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, StopEffect
@@ -212,7 +224,7 @@ def cancelled_by(news: News, run: Run) -> frozenset[str]:
     if news.intent is not None or news.occurrence.source is None:
         return frozenset()
     after, _ = run.feed(news.occurrence)
-    return frozenset(run.keys.values()) - frozenset(after.keys.values())
+    return frozenset(run.keys) - frozenset(after.keys)
 
 
 #: Reasons to refuse an answer or a timer that are not the table's fault (S4, S7).
@@ -501,8 +513,7 @@ class Driver:
 
     def _is_unhandled(self, intent: Intent) -> bool:
         """Return whether the failure of an effect is one that no row names (S7)."""
-        is_outstanding = self.run.keys.get(intent.effect) == intent.key
-        return is_outstanding and intent.effect not in self.run.machine.failures_handled
+        return intent.key in self.run.keys and intent.effect not in self.run.machine.failures_handled
 
     def _save(self, outcomes: Sequence[MessageOutcome] = ()) -> None:
         """Write the entries that are not durable yet, and show them. Messages that they came from leave the inbox in the same commit."""
@@ -596,13 +607,23 @@ class Driver:
             if isinstance(fault, Step):
                 self._failure = _failure(intent, fault.payload)
             return
-        answer = partial(self._answer, intent, action, plan, tries, root)
+        work = self._work(intent, action, plan, tries, root)
         if plan.is_eager:
-            self._under_way.start_here(intent.key, answer)
+            self._under_way.start_here(intent.key, work)
             return
-        self._under_way.start(intent.key, answer)
+        self._under_way.start(intent.key, work)
         for _ in range(self._performer.rounds_to_begin(plan)):
             await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
+
+    def _work(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> Work:
+        """Return the work of an effect that has answers. It waits for its turn where only some are performed side by side (`together`)."""
+        answer = partial(self._answer, intent, action, plan, tries, root)
+        return answer if plan.throttle is None else partial(self._take_turn, intent.key, plan.throttle, answer)
+
+    async def _take_turn(self, key: str, throttle: Throttle, answer: Work) -> None:
+        async with throttle.place(place_of_key(key)):
+            self._save()  # the results of those whose places are free now: the ledger shows how many can have begun
+            await answer()
 
     async def _answer(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> None:
         """Perform an effect that has answers, and queue its answer."""
@@ -635,7 +656,7 @@ class Driver:
         self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
         action, plan = action_for(self.run, intent, in_flight.data), self._performer.plan(intent.effect)
         self._under_way.stop(key)
-        self._under_way.start(key, partial(self._answer, intent, action, plan, in_flight.tries, in_flight.root))
+        self._under_way.start(key, self._work(intent, action, plan, in_flight.tries, in_flight.root))
         self._news.set()
 
     def _break(self, error: BaseException) -> None:

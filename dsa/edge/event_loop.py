@@ -3,6 +3,8 @@
 `Clock` is handed to the driver, so that tests can control time. `run_to_end` runs a coroutine until Ctrl-C, SIGTERM or SIGHUP; all three act
 like Ctrl-C. A loop of asyncio that checks its signals just before one arrives hears it only after the next event; here each signal wakes the loop.
 
+`Throttle` bounds how many pieces of work go on side by side.
+
 `run_function` and `in_thread` make blocking calls, such as those of generators and guards, in daemon threads. A call that never returns can be
 abandoned: the loop goes on, and the interpreter can end. (It would wait for the loop's own thread pool.) A thread waits a moment for another
 call, which costs a third of a new thread.
@@ -15,8 +17,8 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -122,6 +124,44 @@ def _drain(reader: socket.socket) -> None:
     """Discard the signals' numbers: their handlers run anyway, now that the loop is awake."""
     with suppress(BlockingIOError):
         reader.recv(4_096)
+
+
+class Throttle:
+    """Places for work of which at most `count` pieces go on side by side; the others wait in the order of their numbers."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._turns: dict[tuple[int, ...], asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def place(self, number: tuple[int, ...]) -> AsyncIterator[None]:
+        """Wait for a place, and hold it. It waits for nothing while a place is free."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(number)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _wait(self, number: tuple[int, ...]) -> None:
+        turn = self._turns[number] = asyncio.get_running_loop().create_future()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                del self._turns[number]
+            else:  # it was given the place meanwhile
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        open_numbers = [number for number, turn in self._turns.items() if not turn.done()]
+        if open_numbers:
+            self._turns.pop(min(open_numbers)).set_result(None)
+        else:
+            self._free += 1
 
 
 _LINGERS_S = 1.0

@@ -22,7 +22,7 @@ import attrs
 from dsa.data_use import read_before
 from dsa.declarations import Effect, Reference
 from dsa.edge.binding import Bindings
-from dsa.edge.event_loop import Clock
+from dsa.edge.event_loop import Clock, Throttle
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine, step_of
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -420,7 +420,9 @@ class Performer:
             has_answers = effect in machine.answers
             is_eager = has_answers and isinstance(policy, AnsweringPolicy) and policy.is_eager
             inner_policy = policy.policy if isinstance(policy, AnsweringPolicy) else policy
-            plan = self._plans[effect] = EffectPlan(inner_policy, about, about.retries or 0, has_answers, is_eager)
+            throttle = None if about.together is None else Throttle(about.together)
+            plan = EffectPlan(inner_policy, about, about.retries or 0, has_answers, is_eager, throttle)
+            self._plans[effect] = plan
         return plan
 
     def rounds_to_begin(self, plan: "EffectPlan") -> int:
@@ -543,6 +545,7 @@ class EffectPlan:
     retries: int
     has_answers: bool
     is_eager: bool
+    throttle: Throttle | None = None
 
 
 def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]:

@@ -283,9 +283,9 @@ def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Finding
     return default
 
 
-def whole_number(cell: Cell, findings: Findings) -> int | None:
-    """Read a whole number from 0; an empty cell is None."""
-    return parse_cell(cell, ExpressionParser.integer, findings) if cell.text else None
+def whole_number(cell: Cell, findings: Findings, least: int = 0) -> int | None:
+    """Read a whole number from `least`; an empty cell is None."""
+    return parse_cell(cell, lambda parser: parser.integer(least), findings) if cell.text else None
 
 
 def duration_ms(cell: Cell, findings: Findings) -> int | None:

@@ -239,28 +239,56 @@ def _word(record: TableRecord, column: str, what: str, findings: Findings) -> st
     return (cells.one_name(cell, what, findings) if cell.text else None) or ""
 
 
-def effects(records: list[TableRecord], findings: Findings) -> tuple[declarations.Effect, ...]:
-    """Read the Effects table: the driver's policy for each effect."""
+def effects(
+    records: list[TableRecord], parameters: tuple[declarations.RunParameter, ...], findings: Findings
+) -> tuple[declarations.Effect, ...]:
+    """Read the Effects table: how many of each effect may be outstanding, and the driver's policy for it."""
     effects = []
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
             values = {
-                column.field: _effect_value(record[column.header], column, findings)
+                column.field: _effect_value(record[column.header], column, parameters, findings)
                 for column in declarations.EFFECT_COLUMNS
             }
             effects.append(declarations.Effect(name.name, **values, span=name.span))  # type: ignore[arg-type]  # by form
     return tuple(effects)
 
 
-def _effect_value(cell: Cell, column: declarations.EffectColumn, findings: Findings) -> str | int | None:
+def _effect_value(
+    cell: Cell,
+    column: declarations.EffectColumn,
+    parameters: tuple[declarations.RunParameter, ...],
+    findings: Findings,
+) -> str | int | expr.Expr | None:
     match column.form:
         case "choice":
             return cells.one_of(cell, column.choices, "", findings)
         case "duration":
             return cells.duration_ms(cell, findings)
         case "number":
-            return cells.whole_number(cell, findings)
+            return cells.whole_number(cell, findings, column.least)
+        case "expression":
+            return _number_outstanding(cell, parameters, findings) if cell.text else None
+
+
+def _number_outstanding(
+    cell: Cell, parameters: tuple[declarations.RunParameter, ...], findings: Findings
+) -> expr.Expr | None:
+    """Read how many of an effect may be outstanding: an expression over parameters, at least 1."""
+    node = cells.parse_cell(cell, ExpressionParser.sum, findings, "DSA108")
+    if node is None:
+        return None
+    scope = expression_parser.Scope("this number", parameters={each.name: each.domain for each in parameters})
+    before = findings.count
+    value = expression_parser.Resolver(scope, findings, cell.span()).expect(node, "int")
+    for values in _valuations(parameters) if findings.count == before else ():
+        number = expr.evaluate(value, values)
+        if isinstance(number, int) and number < 1:
+            message = f"at least one must be allowed, and this is {number}" + _at(values)
+            findings.error("DSA205", message, cell.span(), "leave the cell empty for one at a time")
+            break
+    return value if findings.count == before else None
 
 
 def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:

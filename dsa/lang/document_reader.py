@@ -249,7 +249,7 @@ def _read_declarations(
     parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
     guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
     guards, judged_events = declaration_tables.guards(guard_rows, findings)
-    effects = declaration_tables.effects(_records(parts, "effects", findings), findings)
+    effects = declaration_tables.effects(_records(parts, "effects", findings), parameters, findings)
     if steps:
         expansion = steps_table.expand(steps)
         emissions = [(item.effect, row.span) for row in expansion.rows for item in row.effects]
@@ -508,7 +508,13 @@ def _spec_declarations(parts: Parts, machine: Machine, findings: Findings) -> tu
     effects = _required_records(parts, "effects", findings)
     variables = _required_records(parts, "variables", findings)
     return (
-        *_declarations_of("effect", effects, declaration_tables.effects(effects, findings), machine.effects, findings),
+        *_declarations_of(
+            "effect",
+            effects,
+            declaration_tables.effects(effects, machine.parameters, findings),
+            machine.effects,
+            findings,
+        ),
         *_declarations_of(
             "variable",
             variables,

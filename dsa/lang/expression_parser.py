@@ -286,7 +286,14 @@ class ExpressionParser:
 
     def _is_bare_pending(self) -> bool:
         """Return whether no effect is named after `pending`: a word of the language or a sign follows, or nothing."""
-        follows_expression = (("leads", "to"), ("only", "after"), ("with", "probability"), ("unchanged",))
+        follows_leads_to = (("assuming", "fair"), ("assuming", "weakly"), ("even", "if"))
+        follows_expression = (
+            ("leads", "to"),
+            ("only", "after"),
+            ("with", "probability"),
+            ("unchanged",),
+            *follows_leads_to,
+        )
         return (
             self.next.kind != "name"
             or self.next.text in KEYWORDS
@@ -302,13 +309,13 @@ class ExpressionParser:
             self.reject("a value stands here, not an expression")
         return value
 
-    def integer(self) -> int:
-        """Read a whole number without sign."""
+    def integer(self, least: int = 0) -> int:
+        """Read a whole number without sign, from `least`."""
         token = self.next
-        if token.kind != "number" or "." in token.text:
-            self.fail("expected a whole number from 0")
-        if len(token.text) > _MAX_DIGITS:
+        if len(token.text) > _MAX_DIGITS and token.kind == "number" and "." not in token.text:
             self.fail(f"a number has at most {_MAX_DIGITS} digits")
+        if token.kind != "number" or "." in token.text or int(token.text) < least:
+            self.fail(f"expected a whole number from {least}")
         return int(self.take().text)
 
     def number(self) -> float:

@@ -127,7 +127,7 @@ def _difference_words(pair: Pair, here: ConfigurationPair) -> str | None:
 
 def _lost_answer(run: Run, new: Machine) -> str:
     """Return the first answer to an effect under way that the new machine does not have, as a sentence; "" if there is none."""
-    for effect, key in sorted(run.keys.items()):
+    for key, effect in sorted(run.keys.items(), key=lambda each: each[::-1]):
         events = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if events:
             return f"{effect} {key} is under way, and may be answered with {events[0]}, which is not one of its answers there"

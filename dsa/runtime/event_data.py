@@ -18,7 +18,7 @@ from dsa.declarations import Reference, UnreadableReferenceError, read_reference
 from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.runtime.json_text import sorted_text_of
-from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry, seq_of
+from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry, place_of_key, seq_of
 
 #: The longest value of a reference, in characters of text or of JSON.
 LONGEST_VALUE = 200_000
@@ -115,7 +115,7 @@ class DataThen:
         """Return a list: answers in the order of their effects' keys, other events in the order of arrival."""
         data = self._since(reference)
         if data and data[0].key is not None:
-            data = sorted(data, key=lambda each: _order(each.key or ""))
+            data = sorted(data, key=lambda each: place_of_key(each.key or ""))
         values = [_at(each.data, reference.path) for each in data]
         if not reference.is_optional and (not values or None in values):
             raise MissingDataError(self._why(reference, any_came=bool(data)))
@@ -150,10 +150,6 @@ def _at(data: object, path: Sequence[str]) -> Any:  # noqa: ANN401  (JSON)
             return None
         data = data.get(part)
     return data
-
-
-def _order(key: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in key.split("/"))
 
 
 def as_text(value: object) -> str:

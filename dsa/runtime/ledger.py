@@ -563,6 +563,12 @@ def seq_of(key: str) -> int:
     return int(key.partition("/")[0])
 
 
+def place_of_key(key: str) -> tuple[int, int]:
+    """Return the place of an emission among all of its run, from its key: the number of its event, and its own among the effects of the row."""
+    seq, _, ordinal = key.partition("/")
+    return int(seq), int(ordinal)
+
+
 #: The code of a step that says that a part waits, and the field of its payload with the part.
 PART_WAITS, PART = "waiting", "part"
 

@@ -137,20 +137,25 @@ class StopEffect:
 Command = StopEffect | DropTimer | ArmTimer | Intent
 
 
-def keys_after(move: CompiledRow, keys: Mapping[str, str], place: str) -> dict[str, str]:
-    """Return the keys of outstanding effects after a move; the keys of the effects that it starts begin with `place`."""
-    after = dict(keys)
-    change_keys(move, after, place)
-    return after
+def change_keys(move: CompiledRow, keys: dict[str, str], place: str, answered_key: str | None) -> list[StopEffect]:
+    """Change the keys of outstanding effects in place after a move, and return the effects to stop.
 
-
-def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
-    """Change the keys of outstanding effects in place, as `keys_after` does."""
-    for effect in move.endings:
-        keys.pop(effect, None)
+    An answer discharges its own key, or the oldest of its effect where it has none. The keys of the effects that the move starts begin with `place`.
+    """
+    if move.origin is not None:
+        del keys[answered_key or oldest_key(keys, move.origin)]
+    stops = [StopEffect(key, effect) for effect in move.stops for key, other in keys.items() if other == effect]
+    for stop in stops:
+        del keys[stop.key]
     for ordinal, effect, has_answers in move.starts:
         if has_answers:
-            keys[effect] = place + ordinal
+            keys[place + ordinal] = effect
+    return stops
+
+
+def oldest_key(keys: Mapping[str, str], effect: str) -> str:
+    """Return the oldest key under which an effect is outstanding; "" if there is none."""
+    return next((key for key, other in keys.items() if other == effect), "")
 
 
 def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
@@ -288,7 +293,7 @@ class Fold:
         if event.seq != seq or event.at is not None or event.at_ms < self.read_ms:
             return 0
         if event.key is not None and (
-            event.source is not None or event.key != keys.get(machine_step.origins.get(event.event, ""))
+            event.source is not None or keys.get(event.key) != machine_step.origins.get(event.event, "")
         ):
             return 0
         result = machine_step.move(self, event)
@@ -309,8 +314,8 @@ class Fold:
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
         self.precedence, self.read_ms = move.precedence, event.at_ms
-        if move.starts or move.endings:
-            change_keys(move, keys, place)
+        if move.starts or move.stops or move.origin is not None:
+            change_keys(move, keys, place, event.key)
         self._steps = steps
         if move.timers:
             self.timers = timers_after(move, self.timers, event.at_ms)
@@ -359,7 +364,7 @@ class ReplayError(DsaError):
 class Run:
     """A machine under way. `begin` creates it, `feed` takes events, `record` takes what policies did.
 
-    `keys` has the key of each outstanding effect, `steps` a view of each step with an artifact or a verdict. `specification` is the data of the last
+    `keys` has the outstanding effects by key, the oldest first, `steps` a view of each step with an artifact or a verdict. `specification` is the data of the last
     event of that name that was taken. `timers` are the deadlines of armed timers. `entered_seq` is the number of the event that entered the leaf,
     `taken_seqs` has the number of the last taking there of each outside event (`place_of`). `read_ms` is the last reading of the clock; a later
     reading is never before it (S11). Times are in milliseconds since 1970.
@@ -412,8 +417,8 @@ class Run:
     ) -> tuple["Run", tuple[Command, ...]]:
         """Take the row for an occurrence, or record its refusal; return the next run and the commands.
 
-        `key` is the key of the effect that the occurrence answers. An answer with another key than the outstanding one is late (S7), and so is an event
-        whose place has changed since its sender named it (`at`). `at_ms` is the time of arrival; if the clock was set back, the time of the previous
+        `key` is the key of the effect that the occurrence answers; without it an answer is taken to be that of the oldest. An answer with a key that is
+        not outstanding is late (S10), and so is an event whose place has changed since its sender named it (`at`). `at_ms` is the time of arrival; if the clock was set back, the time of the previous
         event is used. A refused event changes only the ledger. Raises OccurrenceError as `step` does; then nothing is recorded.
         """
         at_ms = max(at_ms, self.read_ms)
@@ -432,7 +437,7 @@ class Run:
     ) -> Refusal | None:
         event, why = occurrence.event, ""
         if key is not None and (
-            occurrence.source is not None or key != self.keys.get(machine_step.origins.get(event, ""))
+            occurrence.source is not None or self.keys.get(key) != machine_step.origins.get(event, "")
         ):
             why = f"{key} is not outstanding"
         elif key is None and at is not None and at != (place := str(place_of(self, event))):
@@ -459,22 +464,22 @@ class Run:
             key = place + ordinal
             entries.append(EffectEntry(key, effect))
             intents.append(Intent(key, effect, move.event, move.line, move.source, move.target))
+        keys, stops = dict(self.keys), list[StopEffect]()
+        if move.starts or move.stops or move.origin is not None:
+            stops = change_keys(move, keys, place, event.key)
         run = Run(
             self.machine,
             self.run_id,
             Configuration(move.target, values, move.outstanding, move.precedence),
             self.ledger.extend(entries),
             seq,
-            keys_after(move, self.keys, place) if move.starts or move.endings else self.keys,
+            keys,
             steps,
             event.data if event.event == SPECIFICATION else self.specification,
             timers_after(move, self.timers, event.at_ms) if move.timers else self.timers,
             *places_after(move, event, self.entered_seq, self.taken_seqs),
             event.at_ms,
         )
-        if not (move.stops or move.timers):
-            return run, tuple(intents)
-        stops = [StopEffect(self.keys[effect], effect) for effect in move.stops]
         return run, (*stops, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":

@@ -7,6 +7,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -85,6 +86,7 @@ class UnfinishedWork:
 def unfinished_work(run: Run) -> UnfinishedWork:
     """Return the unfinished work of a run. An effect whose failure no row takes is tried again, because resuming the run asks for that."""
     past = _EffectHistory(run)
+    unbegun_keys = past.unbegun_keys(run.machine)
     answers: list[tuple[Intent, ResultEntry]] = []
     in_flight: list[InFlight] = []
     blocked_seq = -1
@@ -107,7 +109,8 @@ def unfinished_work(run: Run) -> UnfinishedWork:
             answers.append((intent, results[-1]))
         elif not is_over:
             unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
-            in_doubt = unknown or (seq != blocked_seq and (not has_no_try_left or intent.key in past.tried_again))
+            can_be_under_way = seq != blocked_seq and intent.key not in unbegun_keys
+            in_doubt = unknown or (can_be_under_way and (not has_no_try_left or intent.key in past.tried_again))
             root, stopping_path, calls = past.calls_in(intent.key, has_stopped=has_no_try_left)
             decisions, data = past.decisions.get(intent.key, {}), past.data[intent.key]
             waits = None if intent.key in past.tried_again else part
@@ -215,7 +218,7 @@ class _EffectHistory:
                 row = entry
             elif type(entry) is EffectEntry:
                 key, effect = entry.key, entry.effect
-                if effect not in answers or open_keys.get(effect) == key:
+                if effect not in answers or key in open_keys:
                     self.intents.append(Intent(key, effect, event.event, row.line, row.source, row.target))
                     self.data[key] = event.data
             else:
@@ -237,6 +240,25 @@ class _EffectHistory:
             self.decisions.setdefault(entry.key, {})[entry.about] = entry.handling
         elif (type(entry) is CallEntry or type(entry) is CallResultEntry) and entry.key in self.data:
             self._tries.setdefault(entry.key, []).append(entry)
+
+    def unbegun_keys(self, machine: Machine) -> set[str]:
+        """Return the keys of emissions that cannot have begun, because `together` earlier ones had not given their places back.
+
+        Emissions of an effect begin in the order of their keys. One keeps its place until a result ends its tries.
+        """
+        keys, holder_count = set[str](), Counter[str]()
+        for intent in self.intents:
+            about, results = effect_declaration(machine, intent.effect), self.results.get(intent.key, ())
+            if about.together is None:
+                continue
+            if holder_count[about.name] >= about.together:
+                keys.add(intent.key)
+            tries = sum(map(is_try, results))
+            is_over = tries > (about.retries or 0) or any(
+                not result.has_failed or ends_its_tries(about, result) for result in results
+            )
+            holder_count[about.name] += not is_over
+        return keys
 
     def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
         """Return the root of an effect's next try, the path of the call that stopped the last one, and the calls under way.
@@ -350,19 +372,27 @@ def places(run: Run) -> dict[str, str]:
 
 
 def person_effects(run: Run) -> dict[str, str]:
-    """Return the outstanding effects whose answer was left to a person, with their keys."""
-    return {effect: question.key for effect, question in questions(run).items()}
+    """Return the outstanding effects whose answer was left to a person, each with the key of its oldest question."""
+    open_questions = questions(run)
+    return {effect: key for key, effect in reversed([*run.keys.items()]) if key in open_questions}
+
+
+def answerable_questions(run: Run, event: str) -> dict[str, ResultEntry]:
+    """Return the open questions that an event may answer, by key, the oldest emission first. Several emissions of an effect may ask at once."""
+    open_questions, declaration = questions(run), run.machine.event_named.get(event)
+    origin = OUTSIDE if declaration is None else declaration.origin
+    return {key: open_questions[key] for key, effect in run.keys.items() if effect == origin and key in open_questions}
 
 
 def questions(run: Run) -> dict[str, ResultEntry]:
-    """Return the open questions to people, by effect, the newest last."""
-    return {effect: entry for effect, entry in _last_results(run).items() if is_question(entry)}
+    """Return the open questions to people, by key, the newest last."""
+    return {key: entry for key, entry in _last_results(run).items() if is_question(entry)}
 
 
 def parts(run: Run) -> dict[str, Part]:
-    """Return the parts that effects wait for, by effect."""
-    parts_by_effect = {effect: part_in(entry) for effect, entry in _last_results(run).items()}
-    return {effect: part for effect, part in parts_by_effect.items() if part is not None}
+    """Return the parts that effects wait for, by key."""
+    parts_by_key = {key: part_in(entry) for key, entry in _last_results(run).items()}
+    return {key: part for key, part in parts_by_key.items() if part is not None}
 
 
 def next_due_ms(run: Run) -> int | None:
@@ -371,17 +401,17 @@ def next_due_ms(run: Run) -> int | None:
 
 
 def _last_results(run: Run) -> dict[str, ResultEntry]:
-    """Return the last result of each outstanding effect that is not performed again, by effect, the newest last."""
-    open_keys = {key: effect for effect, key in run.keys.items()}
+    """Return the last result of each outstanding effect that is not performed again, by key, the newest last."""
+    open_keys = set(run.keys)
     results: dict[str, ResultEntry] = {}
     for entry in reversed(run.ledger) if open_keys else ():
         if type(entry) is ResultEntry and entry.key in open_keys:
-            results[open_keys.pop(entry.key)] = entry
+            open_keys.discard(entry.key)
+            results[entry.key] = entry
         elif type(entry) is EffectEntry:
-            open_keys.pop(entry.key, None)
+            open_keys.discard(entry.key)
         elif type(entry) is ResumedEntry:
-            for key, _ in entry.effects:
-                open_keys.pop(key, None)
+            open_keys.difference_update(key for key, _ in entry.effects)
         if not open_keys:
             break
     return dict(reversed(results.items()))

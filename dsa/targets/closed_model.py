@@ -190,12 +190,24 @@ def _read(whole: expr.Expr) -> set[str]:
 
 def require_small(model: ClosedModel, tool: str) -> None:
     """Raise ExportError if a number may lie outside the 32 bits of a model checker."""
+    require_few_outstanding(model.machine, tool, GREATEST)
     ranges = ranges_of(model.fields)
     for name, value in model.machine.constants.items():
         number = model.ground.number(value)
         ranges[name] = (number, number)
     steps = ((s.comment, node) for s in model.steps for node in (s.condition, *(v for _, v in s.command.updates)))
     require_numbers(ranges, steps, tool, LEAST, GREATEST)
+
+
+def require_few_outstanding(machine: Machine, tool: str, greatest: int) -> None:
+    """Raise ExportError if more of an effect may be outstanding than a tool can count."""
+    for effect, most in machine.most_outstanding.items():
+        if most > greatest:
+            span = machine.effect_named[effect].span
+            where = f"line {span.line}: " if span else ""
+            raise ExportError(
+                f"{where}{most} of {effect} may be outstanding, and {tool} computes with numbers up to {greatest}"
+            )
 
 
 def ranges_of(fields: Iterable[Field]) -> dict[str, tuple[int, int]]:

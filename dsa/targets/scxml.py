@@ -12,6 +12,7 @@ from dsa import expr
 from dsa.declarations import STAR, Cancel
 from dsa.expr import Leaf
 from dsa.machine import Machine
+from dsa.system import counter
 from dsa.targets.closed_model import initial_values, sequential
 from dsa.targets.spelling import Identifiers, Syntax
 from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
@@ -54,6 +55,7 @@ class _Document:
         self._ids, self._events = Identifiers(TAKEN), Identifiers(TAKEN)
         self._data, self._symbols, self._guards = Identifiers(), Identifiers(_WORDS), Identifiers(_OTHER_DATA)
         self._flags = {effect: self._data.give("waits_", effect) for effect in machine.answers}
+        self._numbers = {counter(effect).name: self._flags[effect] for effect in machine.numbered_effects}
 
     def lines(self) -> Iterator[str]:
         machine = self._machine
@@ -105,8 +107,8 @@ class _Document:
         }
         for name in sorted(old_names):
             yield f'    <data id="{self._data.give("old_", name)}" expr="0" dsa:domain="scratch"/>'
-        for name in self._flags.values():
-            yield f'    <data id="{name}" expr="0" dsa:domain="0..1"/>'
+        for effect, name in self._flags.items():
+            yield f'    <data id="{name}" expr="0" dsa:domain="0..{machine.most_outstanding[effect]}"/>'
         yield "  </datamodel>"
 
     def _domain(self, name: str) -> str:
@@ -183,6 +185,8 @@ class _Document:
             yield from self._assign(self._variable(name), value, frozenset(old_names))
         for effect, waits in arrow.flags:
             yield f'<assign location="{self._flags[effect]}" expr="{int(waits)}"/>'
+        for effect, number in arrow.numbers:
+            yield f'<assign location="{self._flags[effect]}" expr={quoteattr(self._write(number))}/>'
         if arrow.again:
             again = timer(*arrow.key)  # type: ignore[arg-type]  # only a timer's own row starts it again
             yield f'<cancel sendid="{self._timer(again)}"/>'
@@ -221,6 +225,8 @@ class _Document:
             case expr.Verdict(guard, outcome):
                 name = self._guards.give("g" if guard.startswith("_") else "", guard)
                 return f"(_event.data.{name} == '{outcome}')"
+            case expr.Name(name, "variable") if name in self._numbers:
+                return self._numbers[name]
             case expr.Name(name, "variable"):
                 identifier = self._data.give("old_" if name in old_names else "v_", name)
                 return f"({identifier} == 1)" if self._is_condition(node) else identifier

@@ -1,23 +1,40 @@
 """The state tree: a machine as statechart tools run it, with nested states and their timers, and transitions between leaves.
 
 `Leaves` returns the transitions at the machine's parameter values, each with the whole condition under which `step` takes its row. One flag for each
-effect with answers says whether it is outstanding; conditions read these flags, the verdicts and the variables. A tool that takes any transition whose
+effect with answers says whether it is outstanding; if several of it may be, a number says how many are. Conditions read these, the verdicts and the
+variables. A tool that takes any transition whose
 condition is true, and ignores events without one, does what `step` does (S3 to S7, S11).
 
 `tree` returns the states as frozen nodes. Only the start enters the tree from above: transitions lead to leaves.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import attrs
 
 from dsa.declarations import OUTSIDE, STAR, STAY, TIMER_PREFIX, Assign, Cancel, Transition, parse_duration
-from dsa.expr import FALSE, TRUE, Expr, Leaf, Name, all_of, any_of, constant, negation, simplify, substitute
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    Arithmetic,
+    Expr,
+    Integer,
+    Leaf,
+    Name,
+    all_of,
+    any_of,
+    comparison,
+    constant,
+    negation,
+    simplify,
+    substitute,
+)
 from dsa.ground_system import ground
 from dsa.machine import Machine, sources_left
 from dsa.semantics import Reason
-from dsa.system import closed_system, in_domain
-from dsa.targets.closed_model import ranges_of, require_numbers
+from dsa.system import closed_system, counter, in_domain
+from dsa.targets.closed_model import ranges_of, require_few_outstanding, require_numbers
 from dsa.targets.spelling import ExportError
 from dsa.targets.statechart import EventKey, leaf_rows
 
@@ -30,7 +47,7 @@ class LeafTransition:
     """One row in one leaf.
 
     `key` is the event, or the timer with its source. `target` is the leaf entered, None if no state is left. `flags` are the
-    new values of effects' flags that change. `again` says that the row's own timer starts again although its source is not left.
+    new values of effects' flags that change, `numbers` those of their numbers (`dsa.system.counter`). `again` says that the row's own timer starts again although its source is not left.
     """
 
     leaf: str
@@ -40,6 +57,7 @@ class LeafTransition:
     condition: Expr
     updates: tuple[tuple[str, Expr], ...]
     flags: tuple[tuple[str, bool], ...]
+    numbers: tuple[tuple[str, Expr], ...]
     target: str | None
     again: bool
 
@@ -76,6 +94,7 @@ class Leaves:
 
     def require_exact(self, tool: str) -> None:
         """Raise ExportError if a number may lie outside the exact whole numbers of ECMAScript."""
+        require_few_outstanding(self._machine, tool, _EXACT)
         arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
         expressions = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
         require_numbers(self._ranges, expressions, tool, -_EXACT, _EXACT)
@@ -91,17 +110,21 @@ class Leaves:
         machine, number = self._machine, self._places[id(row)]
         target_leaf = leaf if row.target == STAY else machine.entry_leaf(row.target)
         updates = tuple(_updates(machine, row))
-        twice, flags = _flags(machine, row, key, target_leaf)
+        room, outstanding = _outstanding(machine, row, key, target_leaf)
         parts = [_is_pending(machine, key), *self._enabling_conditions(leaf, row, rows)]
         if (leaf, number, "out_of_domain") in self._doubts:
             parts += [in_domain(self._domains[name], value) for name, value in updates]
         if (leaf, number, "emitted_twice") in self._doubts:
-            parts += twice
+            parts += room
         condition = self._with_values(all_of(parts))
         changes = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
         target = None if row.target == STAY else target_leaf
         again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, target_leaf))
-        return LeafTransition(leaf, key, row, number, condition, changes, flags, target, again)
+        flags = tuple(
+            (effect, value == TRUE) for effect, value in outstanding if effect not in machine.numbered_effects
+        )
+        numbers = tuple((effect, value) for effect, value in outstanding if effect in machine.numbered_effects)
+        return LeafTransition(leaf, key, row, number, condition, changes, flags, numbers, target, again)
 
     def _enabling_conditions(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
         """Yield the conditions under which a row, and no other, is enabled, unless the order in which arrows are tried implies them."""
@@ -120,14 +143,14 @@ class Leaves:
                     yield negation(all_of([otherwise, condition]) if other.is_else else condition)
 
     def _read(self, row: Transition) -> Expr:
-        """Return a row's condition over flags: `pending E` is not about the effect that the row's event answers, and `pending` is about all others (S3)."""
+        """Return a row's condition over flags and numbers: `pending` does not count what the row's event answers (S3)."""
         origin = OUTSIDE if row.is_timer else self._machine.event_named[row.event].origin
 
         def leaf(node: Leaf) -> Expr:
             if not isinstance(node, Name) or node.kind != "pending":
                 return node
             effects = [node.name] if node.name else self._machine.effects_with_answers
-            return any_of(Name(effect, "pending") for effect in effects if effect != origin)
+            return any_of(_more_than(self._machine, effect, 1 if effect == origin else 0) for effect in effects)
 
         return substitute(row.condition, leaf)
 
@@ -148,7 +171,14 @@ def _is_pending(machine: Machine, key: EventKey) -> Expr:
     """Return the condition that the effect of an answer is outstanding (S7)."""
     source, event = key
     origin = OUTSIDE if source is not None else machine.event_named[event].origin
-    return TRUE if origin == OUTSIDE else Name(origin, "pending")
+    return TRUE if origin == OUTSIDE else _more_than(machine, origin, 0)
+
+
+def _more_than(machine: Machine, effect: str, number: int) -> Expr:
+    """Return the condition that more of an effect are outstanding than 0 or 1."""
+    if effect in machine.numbered_effects:
+        return comparison(counter(effect), ">", Integer(number))
+    return FALSE if number else Name(effect, "pending")
 
 
 def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
@@ -157,25 +187,35 @@ def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
         yield update.variable, simplify(update.value if isinstance(update, Assign) else initial[update.variable])
 
 
-def _flags(
+def _outstanding(
     machine: Machine, row: Transition, key: EventKey, target_leaf: str
-) -> tuple[list[Expr], tuple[tuple[str, bool], ...]]:
-    """Return the conditions that no effect is emitted twice, and the flags that a row sets (S7)."""
+) -> tuple[list[Expr], list[tuple[str, Expr]]]:
+    """Return the conditions that no effect is emitted once too often, and the new value of each flag and number that a row changes (S7)."""
     source, event = key
-    now: dict[str, Expr] = {effect: Name(effect, "pending") for effect in machine.answers}
-    if source is None and machine.event_named[event].origin != OUTSIDE:
-        now[machine.event_named[event].origin] = FALSE
-    free = []
+    several = machine.numbered_effects
+    none: dict[str, Expr] = {effect: Integer(0) if effect in several else FALSE for effect in machine.answers}
+    before: dict[str, Expr] = {e: counter(e) if e in several else Name(e, "pending") for e in none}
+    now = dict(before)
+    origin = OUTSIDE if source is not None else machine.event_named[event].origin
+    if origin in now:
+        now[origin] = _changed_by(now[origin], "-") if origin in several else FALSE
+    room = []
     for item in row.effects:
         if isinstance(item, Cancel):
-            now |= dict.fromkeys(now if item.effect is None else {item.effect} & set(now), FALSE)
+            now |= {effect: nothing for effect, nothing in none.items() if item.effect in {None, effect}}
+        elif item.effect in several:
+            room.append(comparison(now[item.effect], "<", Integer(machine.most_outstanding[item.effect])))
+            now[item.effect] = _changed_by(now[item.effect], "+")
         elif item.effect in now:
-            free.append(negation(now[item.effect]))
+            room.append(negation(now[item.effect]))
             now[item.effect] = TRUE
     if target_leaf in machine.final_states:
-        now = dict.fromkeys(now, FALSE)
-    changes = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
-    return free, tuple((effect, value == TRUE) for effect, value in changes)
+        now = none
+    return room, [(effect, value) for effect, value in now.items() if value != before[effect]]
+
+
+def _changed_by(number: Expr, sign: Literal["+", "-"]) -> Expr:
+    return simplify(Arithmetic(sign, number, Integer(1)))
 
 
 @attrs.frozen

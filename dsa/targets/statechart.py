@@ -109,7 +109,7 @@ class Memory:
     """
 
     values: tuple[Value, ...]
-    outstanding: frozenset[str]
+    outstanding: tuple[str, ...]
     state: str | None = None
     precedence: Precedence = frozenset()
     row: Transition | None = None
@@ -165,21 +165,26 @@ class _RowCode:
         model.effects = tuple(item.effect for item in self.row.effects if isinstance(item, Emit))
         model.cancelled = cancelled
 
-    def _effects_after(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    def _effects_after(self, before: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the outstanding effects after the row, and those it dropped. This is S7 again, for a second engine."""
         origin = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
-        now, drops = [effect for effect in before if effect != origin], list[str]()
+        now, dropped_effects = [(effect, "older") for effect in before], set[str]()
+        if (origin, "older") in now:
+            now.remove((origin, "older"))
         for item in self.row.effects:
             if isinstance(item, Cancel):
-                cancellations = [effect for effect in now if item.effect in (None, effect)]
-                now, drops = [effect for effect in now if effect not in cancellations], drops + cancellations
-            elif item.effect in now:
-                raise RowRefusedError("emitted_twice", f"{item.effect} is still outstanding", (self.row,))
+                dropped_effects |= {effect for effect, age in now if age == "older" and item.effect in (None, effect)}
+                now = [each for each in now if item.effect not in (None, each[0])]
             elif item.effect in self.machine.answers:
-                now.append(item.effect)
+                limit = self.machine.most_outstanding[item.effect]
+                if [effect for effect, _ in now].count(item.effect) == limit:
+                    why = semantics.too_many_text(self.machine, item.effect)
+                    raise RowRefusedError("emitted_twice", why, (self.row,))
+                now.append((item.effect, "new"))
         if self.target_leaf in self.machine.final_states:
-            now, drops = [], drops + [effect for effect in now if effect in before]
-        return frozenset(now), tuple(sorted(set(drops)))
+            dropped_effects |= {effect for effect, age in now if age == "older"}
+            now = []
+        return tuple(sorted(effect for effect, _ in now)), tuple(sorted(dropped_effects))
 
     def _precedence_after(self, before: Precedence) -> Precedence:
         """Return the order of timers after the row. This is S11 again, for a second engine."""
@@ -194,7 +199,9 @@ class _RowCode:
     def _valuation(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
         """Return values, verdicts, and what is outstanding without the effect that this answers. This is S3 again, for a second engine."""
         origin = None if self.row.is_timer else self.machine.event_named[self.row.event].origin
-        names = [effect for effect in model.outstanding if effect != origin]
+        names = list(model.outstanding)
+        if origin in names:
+            names.remove(origin)
         pending = {f"pending {effect}": effect in names for effect in self.machine.answers} | {"pending": names != []}
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts), **pending}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dsa.declarations import STAR, Cancel
 from dsa.expr import TRUE, Expr, Leaf, Name, Symbol, Value, Verdict, show_value, unparse, walk
 from dsa.machine import Machine
+from dsa.system import counter
 from dsa.targets.closed_model import initial_values
 from dsa.targets.spelling import Identifiers, Syntax
 from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
@@ -30,6 +31,7 @@ class _XStateModule:
         self._leaves.require_exact("JavaScript")
         self._context = Identifiers({"waiting", "__proto__"})
         self._flags = Identifiers({"__proto__"})
+        self._numbers = {counter(effect).name: effect for effect in machine.numbered_effects}
         self._states = Identifiers({"__proto__"})
 
     def lines(self) -> Iterator[str]:
@@ -53,7 +55,9 @@ class _XStateModule:
 
     def _start(self) -> str:
         values = [f"{self._variable(name)}: {_value(value)}" for name, value in self._initial.items()]
-        flags = ", ".join(f"{self._flag(effect)}: false" for effect in self._machine.answers)
+        numbers = self._machine.numbered_effects
+        starts = ((effect, "0" if effect in numbers else "false") for effect in self._machine.answers)
+        flags = ", ".join(f"{self._flag(effect)}: {start}" for effect, start in starts)
         return "{ " + ", ".join([*values, f"waiting: {{ {flags} }}" if flags else "waiting: {}"]) + " }"
 
     def _state(self, name: str) -> str:
@@ -124,8 +128,10 @@ class _XStateModule:
 
     def _actions(self, arrow: LeafTransition) -> Iterator[str]:
         parts = [f"{self._variable(name)}: {self._write(value)}" for name, value in arrow.updates]
-        if arrow.flags:
-            flags = ", ".join(f"{self._flag(name)}: {_value(value)}" for name, value in arrow.flags)
+        changes = [(name, _value(value)) for name, value in arrow.flags]
+        changes += [(name, self._write(number)) for name, number in arrow.numbers]
+        if changes:
+            flags = ", ".join(f"{self._flag(name)}: {value}" for name, value in changes)
             parts.append(f"waiting: {{ ...c.waiting, {flags} }}")
         if parts:
             read = "{ context: c }" if any("c." in part for part in parts) else ""
@@ -149,6 +155,8 @@ class _XStateModule:
                 return _quote(value)
             case Verdict(guard, outcome):
                 return f"(e.verdicts?.[{_quote(guard)}] === {_quote(outcome)})"
+            case Name(name, "variable") if name in self._numbers:
+                return f"c.waiting.{self._flag(self._numbers[name])}"
             case Name(name, "variable"):
                 return f"c.{self._variable(name)}"
             case Name(name, _):

@@ -28,7 +28,8 @@ Hypothesis walks call it at any time, any number of times; then everything that 
 timers that `unfinished_work` reads from the ledger, as a process does that resumes the run.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import attrs
@@ -41,7 +42,7 @@ from dsa.immutable import immutable
 from dsa.machine import Machine
 from dsa.runtime.ledger import ResultEntry, dump_line, load_lines
 from dsa.runtime.policy.policies import error_step, event_step
-from dsa.runtime.run import Command, Intent, Run, begin, replay
+from dsa.runtime.run import Command, Intent, Run, begin, oldest_key, replay
 from dsa.runtime.status import unfinished_work
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import StatechartRun
@@ -60,8 +61,20 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _frozenset_of(names: Iterable[str] | None) -> frozenset[str] | None:
-    return None if names is None else frozenset(names)
+def _emissions_of(names: Iterable[str] | None) -> Collection[str] | None:
+    """Return the effects as a set, or sorted with repeats where one is awaited several times."""
+    if names is None:
+        return None
+    effects = tuple(sorted(names))
+    return frozenset(effects) if len({*effects}) == len(effects) else effects
+
+
+def _keys_of(keys: Mapping[str, str | Iterable[str]] | None) -> Mapping[str, str | tuple[str, ...]] | None:
+    """Return the key of each effect, or all its keys where there are several."""
+    if keys is None:
+        return None
+    groups = {effect: (key,) if isinstance(key, str) else tuple(key) for effect, key in keys.items()}
+    return MappingProxyType({e: group[0] if len(group) == 1 else group for e, group in groups.items() if group})
 
 
 def _deadlines_of(timers: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, object] | None:
@@ -73,17 +86,17 @@ class View:
     """What can be seen of an implementation between two occurrences; what is None or left out is not compared.
 
     `state` is a state of the table, by its full name or its last part; a parent stands for all states in it. `values` has any of the
-    table's variables, `pending` the effects whose answers are awaited.
+    table's variables, `pending` the effects whose answers are awaited: one that is awaited several times (`at once`) is named as often.
 
-    `keys` has for each of these effects the key that its answer must have: a new one each time that the effect is emitted, and
-    the same for as long as it is awaited. `timers` are those that are armed, written as `after 4h of asking`, with their deadlines (of any type)
-    when it is a mapping: a deadline stays what it is when an occurrence is refused, and over a restart.
+    `keys` has for each of these effects the key that its answer must have, or all its keys: a new one each time that the effect is emitted, and
+    the same for as long as it is awaited. An answer takes one of them away, whichever it belongs to. `timers` are those that are armed, written as
+    `after 4h of asking`, with their deadlines (of any type) when it is a mapping: a deadline stays what it is when an occurrence is refused, and over a restart.
     """
 
     state: str | None = None
     values: Mapping[str, Value] = attrs.field(factory=dict)
-    pending: frozenset[str] | None = attrs.field(default=None, converter=_frozenset_of)
-    keys: Mapping[str, str] | None = None
+    pending: Collection[str] | None = attrs.field(default=None, converter=_emissions_of)
+    keys: Mapping[str, str | tuple[str, ...]] | None = attrs.field(default=None, converter=_keys_of)
     timers: Mapping[str, object] | None = attrs.field(default=None, converter=_deadlines_of)
 
 
@@ -222,7 +235,7 @@ class ReplayedMachine:
         except OccurrenceError:
             return RefusedAction("malformed")
         origin = "" if occurrence.source else self._machine.event_named[occurrence.event].origin
-        key = self._run.keys.get(origin)
+        key = oldest_key(self._run.keys, origin) or None
         if key is not None:
             self._run = self._run.record(_result(key, origin, occurrence))
         self._now_ms += 1
@@ -235,10 +248,12 @@ class ReplayedMachine:
         run, left = self._run, unfinished_work(self._run)
         intents = [intent for intent, _ in left.answers] + [call.intent for call in left.in_flight]
         view = view_of(self._machine, run.configuration)
-        keys = {intent.effect: intent.key for intent in intents}
+        keys: dict[str, list[str]] = {}
+        for intent in intents:
+            keys.setdefault(intent.effect, []).append(intent.key)
         due = left.timers.items()
         timers = {show_occurrence(Occurrence(event, source=source)): at for (source, event), at in due}
-        return View(view.state, view.values, keys.keys(), keys, timers)
+        return View(view.state, view.values, [intent.effect for intent in intents], keys, timers)
 
     @property
     def text(self) -> str:

@@ -189,18 +189,19 @@ class Lockstep:
             expected_value = expected_view.values[name]
             if value != expected_value or isinstance(value, bool) is not isinstance(expected_value, bool):
                 self._disagree(f"{name} {when}", show_value(expected_value), show_value(value), result)
+        keys = None if view.keys is None else _keys_by_effect(view)
+        effects_with_keys = None if keys is None else [effect for effect, group in keys.items() for _ in group]
         for what, shown_names, expected_names, none in (
             ("what is pending", view.pending, expected_view.pending, "no effects"),
-            ("what has a key", view.keys, expected_view.pending, "no effects"),
+            ("what has a key", effects_with_keys, expected_view.pending, "no effects"),
             ("what is armed", view.timers, expected_view.timers, "no timers"),
         ):
-            if shown_names is not None and set(shown_names) != set(expected_names or ()):
-                expected_text, actual_text = (
-                    _join_names(tuple(sorted(names)), none) for names in (expected_names or (), shown_names)
-                )
+            names, right_names = sorted(shown_names or ()), sorted(expected_names or ())
+            if shown_names is not None and names != right_names:
+                expected_text, actual_text = (_join_names(tuple(each), none) for each in (right_names, names))
                 self._disagree(f"{what} {when}", expected_text, actual_text, result)
         taken = result if isinstance(result, Taken) else None
-        for what, expected_text, actual_text in self._shown_names.differences(view, taken):
+        for what, expected_text, actual_text in self._shown_names.differences(self.machine, view, taken):
             self._disagree(f"{what} {when}", expected_text, actual_text, result)
 
     def _disagree(self, what: str, expected_text: str, actual_text: str, result: Taken | Refusal | None) -> None:
@@ -275,29 +276,50 @@ class _ShownNames:
     """What an implementation has shown so far that the table does not know: keys of effects and deadlines of timers."""
 
     def __init__(self) -> None:
-        self._keys: Mapping[str, str] = {}
+        self._keys: Mapping[str, tuple[str, ...]] = {}
         self._used_keys = set[str]()
         self._deadlines: Mapping[str, object] = {}
 
-    def differences(self, view: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
+    def differences(self, machine: Machine, view: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
         """Yield what differs, what it must be, and what it is; `taken` is the row taken since the last view, None when there was none."""
-        yield from self._keys_that_differ(view.keys or {}, frozenset(taken.effects if taken else ()))
+        keys = _keys_by_effect(view)
+        for effect, group in sorted(keys.items()):
+            before = self._keys.get(effect, ())
+            yield from self._keys_that_differ(effect, before, group, _lasting_count(machine, effect, before, taken))
+            self._used_keys.update(group)
+        self._keys = keys
         if taken is None:
             for timer, due in sorted((view.timers or {}).items()):
-                before = self._deadlines.get(timer, due)
-                if due != before:
-                    yield f"the deadline of {timer}", str(before), str(due)
+                before_due = self._deadlines.get(timer, due)
+                if due != before_due:
+                    yield f"the deadline of {timer}", str(before_due), str(due)
         self._deadlines = view.timers or {}
 
-    def _keys_that_differ(self, keys: Mapping[str, str], effects: frozenset[str]) -> Iterator[tuple[str, str, str]]:
-        for effect, key in sorted(keys.items()):
-            is_new = effect in effects or effect not in self._keys
-            if is_new and key in self._used_keys:
-                yield f"the key of {effect}", "one that was not used before", key
-            elif not is_new and key != self._keys[effect]:
-                yield f"the key of {effect}", self._keys[effect], key
-            self._used_keys.add(key)
-        self._keys = keys
+    def _keys_that_differ(
+        self, effect: str, before: tuple[str, ...], keys: tuple[str, ...], lasting_count: int
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield a key that must be another one; `lasting_count` of those from before must still be there."""
+        same_keys = [key for key in keys if key in before]
+        if len(same_keys) < lasting_count:
+            yield f"the key of {effect}", ", ".join(before), ", ".join(keys)
+            return
+        old_keys = [key for key in keys if key in self._used_keys and key not in before]
+        repeats = [key for place, key in enumerate(keys) if key in keys[:place]]
+        for key in (*repeats, *old_keys, *same_keys[lasting_count:])[:1]:
+            yield f"the key of {effect}", "one that was not used before", key
+
+
+def _keys_by_effect(view: View) -> Mapping[str, tuple[str, ...]]:
+    return {effect: (key,) if isinstance(key, str) else key for effect, key in (view.keys or {}).items()}
+
+
+def _lasting_count(machine: Machine, effect: str, keys: tuple[str, ...], taken: Taken | None) -> int:
+    """Return how many of an effect's keys stay over a row: all but that of an answer, and none of those that the row cancels."""
+    if taken is None:
+        return len(keys)
+    row = taken.transition
+    is_answer = not row.is_timer and machine.event_named[row.event].origin == effect
+    return 0 if effect in taken.cancelled else max(0, len(keys) - is_answer)
 
 
 DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -449,9 +471,9 @@ class Walk(RuleBasedStateMachine):
         self._place = move.target
         self._rows.add(move.row)
         self._last = move.occurrence
-        self._awaited_effects |= before.outstanding
+        self._awaited_effects.update(before.outstanding)
         # What was answered, cancelled or asked for anew is not lost any more.
-        self._lost_effects &= self._here.outstanding - set(taken.effects)
+        self._lost_effects &= set(self._here.outstanding) - set(taken.effects)
 
     # -- refusals and faults --------------------------------------------------------------------------------------
 
@@ -460,14 +482,14 @@ class Walk(RuleBasedStateMachine):
 
     def _late(self) -> list[str]:
         """Return answers whose effect was outstanding in this walk, and is not any more."""
-        over = self._awaited_effects - self._here.outstanding
+        over = self._awaited_effects.difference(self._here.outstanding)
         refusals = self.plan.refused_occurrences(self._place)
         return [text for text, occurrence in refusals.items() if self._origin(occurrence) in over] if over else []
 
     def _losable(self) -> list[str]:
         """Return effects whose answer may get lost while something else can still happen."""
         origins = {self._origin(move.occurrence) for move in self._moves().values()}
-        return [effect for effect in sorted(self._here.outstanding - self._lost_effects) if origins - {effect}]
+        return [effect for effect in sorted(set(self._here.outstanding) - self._lost_effects) if origins - {effect}]
 
     def _refuse(self, text: str) -> None:
         result = self._test.feed(self.plan.refused_occurrences(self._place)[text])

@@ -207,6 +207,7 @@ def skeletons(draw: st.DrawFn) -> Skeleton:
     events = tuple(_event(draw, next(names), effects) for _ in range(draw(st.integers(1, 5))))
     domains = (*_DOMAINS, _shared_enum(draw, (*states, *effects, *events)))
     parameters = tuple(_parameter(draw, next(names), domains) for _ in range(draw(st.integers(0, 2))))
+    effects = tuple(_with_limit(draw, effect, events, parameters) for effect in effects)
     variables = tuple(_variable(draw, next(names), domains, parameters) for _ in range(draw(st.integers(0, 4))))
     guards = tuple(_guard(draw, next(names), events) for _ in range(draw(st.integers(0, 2))))
     generators = tuple(_generator(draw, next(names)) for _ in range(draw(st.integers(0, 1))))
@@ -306,6 +307,24 @@ def _effect(draw: st.DrawFn, name: str) -> declarations.Effect:
     )
 
 
+def _with_limit(
+    draw: st.DrawFn,
+    effect: declarations.Effect,
+    events: tuple[declarations.Event, ...],
+    parameters: tuple[declarations.RunParameter, ...],
+) -> declarations.Effect:
+    """Draw how many of an effect may be outstanding; mostly for one that has answers."""
+    has_answers = any(event.origin == effect.name for event in events)
+    if not one_in(draw, 2 if has_answers else 10):
+        return effect
+    limits: list[expr.Expr] = [expr.Integer(2), expr.Integer(3)]
+    for parameter in parameters:
+        if isinstance(parameter.domain, expr.RangeDomain):
+            more = expr.Arithmetic("+", expr.Name(parameter.name, "parameter"), expr.Integer(1))
+            limits += [more, more]
+    return attrs.evolve(effect, at_once=pick(draw, limits))
+
+
 def _event(draw: st.DrawFn, name: str, effects: tuple[declarations.Effect, ...]) -> declarations.Event:
     return declarations.Event(name, pick(draw, [declarations.OUTSIDE, *(effect.name for effect in effects)]))
 
@@ -341,8 +360,14 @@ TEXTS = (
 
 
 def items(draw: st.DrawFn, machine: Machine, most: int) -> tuple[Emit | Cancel, ...]:
-    """Draw an effects cell."""
-    return tuple(_item(draw, machine) for _ in range(draw(st.integers(0, most))))
+    """Draw an effects cell. Where several of an effect may be outstanding, one in two emissions stands there twice."""
+    drawn_items = tuple(_item(draw, machine) for _ in range(draw(st.integers(0, most))))
+    several = {effect.name for effect in machine.effects if effect.at_once is not None}
+    return tuple(item for item in drawn_items for _ in range(_times(draw, item, several)))
+
+
+def _times(draw: st.DrawFn, item: Emit | Cancel, several: set[str]) -> int:
+    return 2 if isinstance(item, Emit) and item.effect in several and one_in(draw, 2) else 1
 
 
 def _item(draw: st.DrawFn, machine: Machine) -> Emit | Cancel:
@@ -491,20 +516,26 @@ def drawn_row(draw: st.DrawFn, skeleton: Skeleton) -> Transition:
         return row
     vocabulary = skeleton.vocabulary.with_verdicts(verdicts)
     if one_in(draw, 3):
-        vocabulary = vocabulary.with_names("pending", (*skeleton.machine.effects_with_answers, ""))
+        effects = (*skeleton.machine.effects_with_answers, "")
+        vocabulary = vocabulary.with_names("pending", effects)
+        if draw(st.booleans()):
+            name = expr.Name(pick(draw, effects), "pending")
+            return attrs.evolve(row, condition=expr.Not(name) if draw(st.booleans()) else name)
     return attrs.evolve(row, condition=condition(draw, vocabulary))
 
 
 def configurations(machine: Machine) -> st.SearchStrategy[Configuration]:
-    """Draw any configuration: any leaf, any value of each domain, any of the effects that have answers outstanding, any order of its timers."""
+    """Draw any configuration: any leaf, any value of each domain, as many outstanding of each effect as may be, any order of its timers."""
     values = st.tuples(*(values_in(machine.values_of[variable.name]) for variable in machine.variables))
-    effects = sorted(machine.answers)
-    effect_sets = st.frozensets(st.sampled_from(effects)) if effects else st.just(frozenset[str]())
+    numbers = {effect: st.integers(0, most) for effect, most in machine.most_outstanding.items()}
+    effects = st.fixed_dictionaries(numbers).map(
+        lambda each: [effect for effect, number in each.items() for _ in range(number)]
+    )
 
     def at(leaf: str) -> st.SearchStrategy[Configuration]:
         pairs = sorted(precedence_at_start(machine, leaf))
         precedence = st.frozensets(st.sampled_from(pairs)) if pairs else st.just(frozenset[tuple[Timer, Timer]]())
-        return st.builds(Configuration, st.just(leaf), values, effect_sets, precedence)
+        return st.builds(Configuration, st.just(leaf), values, effects, precedence)
 
     return st.sampled_from(machine.leaves).flatmap(at)
 

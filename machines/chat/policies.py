@@ -68,7 +68,7 @@ def _resources(context: PolicyContext) -> ChatResources:
 
 def available_tools(run: Run) -> tuple[str, ...]:
     """Return the names of the tools whose calls the table would accept now: the runtime tool access of seed 002."""
-    here = attrs.evolve(run.configuration, outstanding=run.configuration.outstanding | {"ask_model"})
+    here = attrs.evolve(run.configuration, outstanding=sorted({*run.configuration.outstanding, "ask_model"}))
     answer = _after(run.machine, here, Occurrence("asked"))
     if answer is None or "next_call" not in answer[0]:
         return ()

@@ -26,7 +26,7 @@ class Parent:
 def run_scxml(
     machine: Machine, occurrences: list[Occurrence], spelled: Callable[[str], str] = spelled
 ) -> list[tuple[str, list[Value], list[str], list[str]]]:
-    """Run an export in the loader; give, after each event, the leaf, the data, the flags that are up, and the effects sent."""
+    """Run an export in the loader; give, after each event, the leaf, the data, what is outstanding, and the effects sent."""
     from statemachine.io import load
 
     chart = load(scxml(machine), format="scxml")()  # the loader gives only the first instance of a class its data
@@ -39,7 +39,7 @@ def run_scxml(
             chart.send(spelled(occurrence.event), **data)
         leaf = next(state.id for state in chart.configuration if not state.states)
         values = [value for name, value in vars(chart.model).items() if name.startswith("v_")]
-        flags = [name for name, value in vars(chart.model).items() if name.startswith("waits_") and value]
+        flags = [name for name, n in vars(chart.model).items() if name.startswith("waits_") for _ in range(n)]
         found.append((leaf, values, sorted(flags), [name for name in parent.sent if not name.startswith("cancel")]))
     return found
 

@@ -32,7 +32,7 @@ const results = JSON.parse(readFileSync('data.json')).map((events) => {
     let actions = [];
     if (snapshot.status === 'active') [snapshot, actions] = transition(machine, snapshot, event);
     const { waiting, ...values } = snapshot.context;
-    const flags = Object.keys(waiting).filter((name) => waiting[name]).sort();
+    const flags = Object.keys(waiting).flatMap((name) => Array(Number(waiting[name])).fill(name)).sort();
     const effects = actions.map((a) => a.type).filter((t) => t !== 'cancel' && !t.startsWith('xstate.'));
     return [leaf(snapshot), Object.values(values), flags, effects];
   });

@@ -96,8 +96,8 @@ def comes_to_rest(machine: Machine, known) -> bool:
     for here in known:
         circle = [other for other in after[here] if here in after[other]]
         ended = {promise for other in circle for target, ends in steps[other] if target in circle for promise in ends}
-        promises = [frozenset(system.promises(location_of(system, other))) - ended for other in circle]
-        if circle and not frozenset.intersection(*promises):
+        promises = [{*other.outstanding, *machine.armed_timers(other.state)} - ended for other in circle]
+        if circle and not set.intersection(*promises):
             return False
     return True
 

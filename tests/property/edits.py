@@ -27,7 +27,7 @@ from dsa.expr import (
 )
 from dsa.lang import dumps, loads
 from dsa.machine import Machine
-from dsa.runtime.run import Run, begin
+from dsa.runtime.run import Run, begin, oldest_key
 from dsa.semantics import Occurrence
 
 RUN = "r"
@@ -296,7 +296,7 @@ def _fed(run: Run, occurrence: Occurrence, chance: random.Random) -> Run:
     """Feed an event under the key of what it answers, or, at times, under one that is over."""
     event = run.machine.event_named.get(occurrence.event)
     origin = event.origin if event else "outside"
-    key = None if origin == "outside" else run.keys.get(origin, "0/1")
+    key = None if origin == "outside" else (oldest_key(run.keys, origin) or "0/1")
     if key is not None and chance.random() < 0.1:
         key = "0/1"
     try:

@@ -75,13 +75,15 @@ class Fold:
             known
             and entry.key is not None
             and here.state not in machine.final_states
-            and self.keys.get(origin) != entry.key
+            and self.keys.get(entry.key) != origin
         ):
             return "late"
         if not isinstance(result, Taken):
             return result and result.reason
-        stopped = {self.keys[e] for e in result.cancelled if e in self.keys and e != origin}
-        keys = {e: k for e, k in self.keys.items() if e != origin and e not in result.cancelled}
+        answered = entry.key or next((key for key, effect in self.keys.items() if effect == origin), None)
+        older = {key: effect for key, effect in self.keys.items() if key != answered}
+        stopped = {key for key, effect in older.items() if effect in result.cancelled}
+        keys = {key: effect for key, effect in older.items() if key not in stopped}
         begun = []
         for number, effect in enumerate(result.effects, 1):
             last = len(result.effects) - result.effects[::-1].index(effect)
@@ -90,7 +92,7 @@ class Fold:
             key = f"{entry.seq}/{number}"
             begun.append((effect, key))
             if effect in machine.answers:
-                keys[effect] = key
+                keys[key] = effect
         values = dict(zip((v.name for v in machine.variables), here.values, strict=True))
         after = dict(zip((v.name for v in machine.variables), result.configuration.values, strict=True))
         changed = {name: value for name, value in after.items() if values[name] != value}

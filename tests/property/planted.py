@@ -5,7 +5,7 @@ Planted are behaviours, not seeds: nothing here knows which oracle is to notice.
 """
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from unittest.mock import patch
 
 import attrs
@@ -16,13 +16,14 @@ import dsa.runtime.run as fold_module
 import dsa.runtime.run as run_module
 import dsa.runtime.status as recovery_module
 from dsa.edge.driver import Driver, UnderWay
+from dsa.edge.event_loop import Throttle
 from dsa.runs.handle import RunHandle
 from dsa.runtime.costs import Meter
-from dsa.runtime.ledger import Intent, RefusalEntry, ResultEntry, ResumedEntry
+from dsa.runtime.ledger import EffectEntry, Intent, RefusalEntry, ResultEntry, ResumedEntry, place_of_key
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import LeaseLostError
 from dsa.runtime.status import InFlight, UnfinishedWork, unfinished_work
-from dsa.semantics import Refusal
+from dsa.semantics import Occurrence, Refusal
 from dsa.testing.simulation import disk_store as store_module
 from dsa.testing.simulation import process as process_module
 from dsa.testing.simulation.disk_store import DiskJournal, DiskStore, File
@@ -279,6 +280,110 @@ def a_stale_verdict_is_used():
         yield
 
 
+# -- several emissions of one effect ------------------------------------------------------------------------------------
+
+
+@planted("several")
+def an_answer_is_given_to_another_emission():
+    real = Driver.hear
+
+    def hear(self, intent, answer):
+        keys = [key for key, effect in self.run.keys.items() if effect == intent.effect and key != intent.key]
+        real(self, attrs.evolve(intent, key=keys[0]) if keys else intent, answer)
+
+    with patch.object(Driver, "hear", hear):
+        yield
+
+
+@planted("several")
+def an_answer_brings_the_data_of_another_emission():
+    real = Driver.hear
+    before = {}
+
+    def hear(self, intent, answer):
+        if isinstance(answer, Occurrence):
+            data = before.setdefault((self, intent.effect), answer.data)
+            answer = attrs.evolve(answer, data=data)
+        real(self, intent, answer)
+
+    with patch.object(Driver, "hear", hear):
+        yield
+
+
+@planted("several")
+def a_join_is_fired_twice():
+    real = Run.feed
+
+    def feed(self, *given, **named):
+        run, commands = real(self, *given, **named)
+        joins = [each for each in commands if isinstance(each, Intent) and each.effect == "reduce"]
+        twice = [attrs.evolve(each, key=f"{each.key.partition('/')[0]}/2") for each in joins]
+        ledger = run.ledger.extend([EffectEntry(each.key, each.effect) for each in twice])
+        return attrs.evolve(run, ledger=ledger) if twice else run, (*commands, *twice)
+
+    with patch.object(Run, "feed", feed):
+        yield
+
+
+@planted("several")
+def more_are_performed_side_by_side():
+    @asynccontextmanager
+    async def place(_self, _number):
+        yield
+
+    with patch.object(Throttle, "place", place):
+        yield
+
+
+@planted("several in line")
+def the_newest_that_waits_begins_first():
+    def release(self):
+        numbers = [number for number, turn in self._turns.items() if not turn.done()]
+        if numbers:
+            self._turns.pop(max(numbers)).set_result(None)
+        else:
+            self._free += 1
+
+    with patch.object(Throttle, "_release", release):
+        yield
+
+
+@planted("several")
+def a_place_is_given_back_twice():
+    real = Throttle._release
+
+    def release(self):
+        real(self)
+        real(self)
+
+    with patch.object(Throttle, "_release", release):
+        yield
+
+
+@planted("several")
+def what_waits_is_in_doubt():
+    with patch.object(recovery_module._EffectHistory, "unbegun_keys", lambda _self, _machine: set()):
+        yield
+
+
+@planted("several")
+def another_emission_begins_before_the_result_is_durable():
+    real = Driver.settle
+
+    def settle(self, entry):
+        real(self, entry)
+        plan = self._performer.plan(self.run.keys.get(entry.key, "reduce"))
+        if plan.throttle is not None:
+            plan.throttle._release()
+
+    async def turn(_self, _key, throttle, answer):
+        async with throttle.place(place_of_key(_key)):
+            await answer()
+
+    with patch.object(Driver, "settle", settle), patch.object(Driver, "_take_turn", turn):
+        yield
+
+
 # -- the run ----------------------------------------------------------------------------------------------------------------
 
 
@@ -286,7 +391,7 @@ def a_stale_verdict_is_used():
 def a_late_answer_is_accepted():
     def late(self, occurrence, key, *given):
         effect = None if occurrence.source else self.machine.event_named[occurrence.event].origin
-        return None if effect in self.keys else real(self, occurrence, key, *given)
+        return None if effect in self.keys.values() else real(self, occurrence, key, *given)
 
     real = Run._late
     with patch.object(Run, "_late", late):

@@ -1,10 +1,13 @@
 """The compiled step answers as `dsa.semantics.step` does, on any machine, whatever it is given."""
 
 import random
+from collections import Counter
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+import rulebook
+from crowds import crowded_machines
+from hypothesis import HealthCheck, event, given, seed, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
 
@@ -39,7 +42,7 @@ def as_step_says(compiled, configuration, occurrence):
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_compiled_step_agrees_with_the_reference(data):
-    machine = data.draw(machines(claims=False))
+    machine = data.draw(machines(claims=False) | crowded_machines())
     compiled, configuration = compiled_step(machine), start(machine)
     for _ in range(data.draw(st.integers(1, 12))):
         if data.draw(st.integers(0, 2)) == 0:
@@ -51,6 +54,41 @@ def test_the_compiled_step_agrees_with_the_reference(data):
             assert answer(partial(as_step_says, compiled), configuration, occurrence) == expected
         if isinstance(expected, Taken):
             configuration = expected.configuration
+
+
+def as_the_rulebook_says(machine, configuration, occurrence):
+    """What the reference answers, as the rulebook tells it: with a reason for a refusal."""
+    answer = step(machine, configuration, occurrence)
+    return answer.reason if isinstance(answer, Refusal) else answer
+
+
+def reference_agrees_with_the_rulebook(machine, data):
+    configuration = start(machine)
+    assert rulebook.begin(machine) == configuration
+    for _ in range(data.draw(st.integers(1, 12))):
+        if data.draw(st.integers(0, 2)) == 0:
+            configuration = data.draw(configurations(machine))
+        occurrence = data.draw(occurrences(machine, configuration, with_malformed=False))
+        expected = rulebook.follow(machine, configuration, occurrence)
+        assert as_the_rulebook_says(machine, configuration, occurrence) == expected
+        if isinstance(expected, Taken):
+            event(f"{max(Counter(expected.configuration.outstanding).values(), default=0)} outstanding of one effect")
+            configuration = expected.configuration
+        else:
+            event(expected)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_reference_does_what_the_rules_say(data):
+    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines()), data)
+
+
+@pytest.mark.full
+@settings(max_examples=3_000, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_reference_does_what_the_rules_say_on_many_more(data):
+    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines()), data)
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])

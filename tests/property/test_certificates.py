@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 from claims_truth import comes_to_rest, stuck, walked, with_spec, written
+from crowds import crowded_machines
 from hypothesis import HealthCheck, event, given, settings
 from repository import ROOT, machine_in
 
@@ -19,6 +20,7 @@ from dsa.checks.certificate.certificate_proofs import explore_claim, require_few
 from dsa.checks.certificate.certificate_writer import (
     FAULTLESS,
     Certifier,
+    behaviour,
     certify_proofs,
     certify_verdicts,
     kernel_claim,
@@ -66,6 +68,11 @@ def agree(machine: Machine, most: int = MOST) -> str:
     return f"{min(len(expected), 9)} configurations"
 
 
+def about_limits(machine: Machine):
+    """Return the effects whose numbers the kernel knows, in its order."""
+    return [effect for effect in behaviour(machine).effects if effect.at_once is not None]
+
+
 def told(machine: Machine, here: Configuration) -> str:
     """Write a configuration as the kernel does, which numbers the values of all enumerations."""
     domains = [declared.domain for declared in (*machine.parameters, *machine.variables)]
@@ -76,7 +83,10 @@ def told(machine: Machine, here: Configuration) -> str:
         for variable, value in zip(machine.variables, here.values, strict=True)
     )
     waits = sorted(f"{' '.join(timer)}>{' '.join(first)}" for first, timer in here.precedence)
-    return " ".join([here.state, *sorted(here.outstanding), *waits, *values])
+    several = [effect.name for effect in about_limits(machine)]
+    numbers = (f":number.{effect}={here.outstanding.count(effect)}" for effect in several)
+    single = sorted(effect for effect in here.outstanding if effect not in several)
+    return " ".join([here.state, *single, *waits, *values, *numbers])
 
 
 def accepts(text: str, claim: dict, *, is_true: bool) -> None:
@@ -112,7 +122,7 @@ def property_agrees(machine, form, text, at):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
-@given(machines())
+@given(machines() | crowded_machines(claims=3))
 def test_the_kernel_agrees_on_any_machine(machine):
     event(agree(machine))
 

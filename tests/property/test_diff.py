@@ -6,6 +6,7 @@ from itertools import count
 
 import fits
 import pytest
+from crowds import crowded_machines
 from edits import edited, in_flight
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from property.test_driver import BUSY_MACHINES
@@ -120,7 +121,7 @@ def run_many(examples, runs):
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
-    @given(machines(claims=False))
+    @given(machines(claims=False) | crowded_machines())
     def compare_one(machine):
         edit_and_compare(machine, next(numbers), runs, seen)
 

@@ -9,6 +9,7 @@ import attrs
 import families
 import plain
 import pytest
+from crowds import crowded_machines
 from example_machines import chain, dual_state, jugs
 from hypothesis import assume, event, given, settings
 
@@ -108,7 +109,7 @@ def compare_random(engine: Engine, machine: Machine) -> None:
 
 @EACH_ENGINE
 @settings(deadline=None, max_examples=20)
-@given(machine=machines(claims=False))
+@given(machine=machines(claims=False) | crowded_machines())
 def test_engines_agree_on_random_machines(engine: Engine, machine: Machine):
     compare_random(engine, machine)
 
@@ -116,7 +117,7 @@ def test_engines_agree_on_random_machines(engine: Engine, machine: Machine):
 @pytest.mark.full
 @EACH_ENGINE
 @MANY
-@given(machine=machines(claims=False))
+@given(machine=machines(claims=False) | crowded_machines())
 def test_engines_agree_on_many_more(engine: Engine, machine: Machine):
     compare_random(engine, machine)
 
@@ -130,7 +131,7 @@ def compare_asked(engine: Engine, machine: Machine) -> None:
 
 @EACH_ENGINE
 @settings(deadline=None, max_examples=20)
-@given(machine=machines())
+@given(machine=machines() | crowded_machines(claims=2))
 def test_engines_agree_on_what_properties_ask(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
 
@@ -138,13 +139,13 @@ def test_engines_agree_on_what_properties_ask(engine: Engine, machine: Machine):
 @pytest.mark.full
 @EACH_ENGINE
 @MANY
-@given(machine=machines())
+@given(machine=machines() | crowded_machines(claims=2))
 def test_engines_agree_on_many_more_properties(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
 
 
 @settings(deadline=None, max_examples=20)
-@given(machine=machines(claims=False))
+@given(machine=machines(claims=False) | crowded_machines())
 def test_the_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(machine: Machine):
     unused = Variable("unused", "environment", RangeDomain(Integer(-5), Integer(10**12)), Integer(0))
     system = ground(closed_system(attrs.evolve(machine, variables=(unused, *machine.variables))))

@@ -1,5 +1,6 @@
 """Exports of any machine: each target writes it, always the same way, or refuses it in words."""
 
+from crowds import crowded_machines
 from hypothesis import HealthCheck, Phase, given, settings
 
 from dsa.targets import ExportError, emit
@@ -11,7 +12,7 @@ LARGE = settings(
 
 
 @settings(LARGE, max_examples=25)
-@given(machines())
+@given(machines() | crowded_machines(claims=2))
 def test_every_machine_is_written_for_every_tool_or_refused_in_words(machine):
     for tool in ("promela", "tla", "prism", "scxml", "xstate"):
         try:

@@ -1,6 +1,7 @@
 """A mutant differs from its machine exactly where `differences` says so: compared with runs of both by `step`."""
 
 import attrs
+from crowds import crowded_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, timers_ended
@@ -62,7 +63,7 @@ def told_apart(one: Machine, other: Machine) -> bool | None:
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
-    machine = data.draw(machines(claims=False))
+    machine = data.draw(machines(claims=False) | crowded_machines())
     every = list(row_mutants(machine))
     mutant = data.draw(st.sampled_from(every)).machine
     expected = told_apart(machine, mutant)
@@ -77,7 +78,7 @@ def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(machines(claims=False))
+@given(machines(claims=False) | crowded_machines())
 def test_no_mutant_is_the_machine_itself_and_none_comes_twice(machine: Machine) -> None:
     every = [mutant.machine for mutant in row_mutants(machine)]
     assert machine not in every

@@ -4,6 +4,7 @@ import time
 
 import attrs
 import pytest
+from crowds import crowded_machines
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -120,7 +121,7 @@ def tell(proof: Proof) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(claimed_machines())
+@given(claimed_machines() | crowded_machines(claims=4))
 def test_what_is_proved_holds(machine: Machine) -> None:
     report = check_report(machine)
     check_ranks(machine)
@@ -130,7 +131,7 @@ def test_what_is_proved_holds(machine: Machine) -> None:
 
 @pytest.mark.full
 @settings(max_examples=600, deadline=None)
-@given(claimed_machines())
+@given(claimed_machines() | crowded_machines(claims=4))
 def test_the_same_on_many_more(machine: Machine) -> None:
     check_report(machine)
     check_ranks(machine)

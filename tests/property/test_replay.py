@@ -24,7 +24,7 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     VerdictEntry,
 )
-from dsa.runtime.run import ReplayError, begin, guards_for, replay
+from dsa.runtime.run import ReplayError, begin, guards_for, oldest_key, replay
 from dsa.semantics import Occurrence, accepted_events
 from dsa.testing.strategies import machines, occurrences
 
@@ -95,7 +95,7 @@ def played(machine, chance, occurrence_in, length):
             continue
         occurrence = occurrence_in(run)
         event = machine.event_named.get(occurrence.event)
-        key = run.keys.get(event.origin) if event and occurrence.source is None else None
+        key = (oldest_key(run.keys, event.origin) or None) if event and occurrence.source is None else None
         try:
             run, _ = run.feed(occurrence, chance.choice([key] * 8 + [None, "1/1"]), at_ms=chance.choice([0, 5]))
         except OccurrenceError:

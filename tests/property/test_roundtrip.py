@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+from crowds import crowded_machines
 from documents import shipped_texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ LARGE = settings(
 
 
 @settings(LARGE, max_examples=60)
-@given(machines())
+@given(machines() | crowded_machines(claims=2))
 def test_a_machine_written_and_read_is_the_same(machine):
     text = dumps(machine)
     assert loads(text) == machine
@@ -32,7 +33,7 @@ def test_a_machine_written_and_read_is_the_same(machine):
 
 @pytest.mark.full
 @settings(LARGE, max_examples=2_000)
-@given(machines())
+@given(machines() | crowded_machines(claims=2))
 def test_many_machines_written_and_read_are_the_same(machine):
     assert loads(dumps(machine)) == machine
 

@@ -9,6 +9,7 @@ from statistics import median
 import attrs
 import pytest
 import simulations
+from crowds import crowded_machines
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from planted import PLANTED
 from simulations import seeds_needed, subject, violations, written
@@ -80,6 +81,27 @@ def test_a_planted_fault_is_found(fault, first):
     assert needed(fault, first)
 
 
+#: The oracles that name the faults of several emissions of one effect.
+NAMED = {
+    "an answer is given to another emission": "an answer is fed after its result is recorded",
+    "an answer brings the data of another emission": "an answer has the data of its own result",
+    "a join is fired twice": "nothing stands there that nothing led to",
+    "more are performed side by side": "no more are performed side by side than the table says",
+    "the newest that waits begins first": "emissions that wait for a place begin in the order of their keys",
+    "a place is given back twice": "no more are performed side by side than the table says",
+    "what waits is in doubt": "what cannot have begun is not in doubt",
+    "another emission begins before the result is durable": "an emission begins once durable results make room for it",
+}
+
+
+@pytest.mark.parametrize("fault", NAMED)
+def test_a_fault_of_several_emissions_is_found_by_the_oracle_that_names_it(fault):
+    plant, document = PLANTED[fault]
+    with plant():
+        names = {found.oracle.name for _, found in violations(written(simulations.WRITTEN[document]), range(300))}
+    assert NAMED[fault] in names
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("fault", PLANTED)
 def test_how_many_seeds_it_takes(fault, told):
@@ -137,6 +159,25 @@ STEADY = settings(phases=(Phase.generate,), deadline=None, database=None, suppre
 @given(machines(claims=False))
 def test_no_oracle_is_broken_by_any_machine(machine):
     require_sound(machine, 8)
+
+
+def in_line(machine):
+    """Return the machine with one emission of each effect performed at a time, where several may be outstanding."""
+    effects = [attrs.evolve(each, together=1 if each.at_once is not None else None) for each in machine.effects]
+    return attrs.evolve(machine, effects=tuple(effects))
+
+
+@settings(STEADY, max_examples=25)
+@given(crowded_machines().map(in_line))
+def test_no_oracle_is_broken_by_any_machine_with_several_emissions(machine):
+    require_sound(machine, 8)
+
+
+@pytest.mark.full
+@settings(STEADY, max_examples=600)
+@given(crowded_machines().map(in_line))
+def test_no_oracle_is_broken_by_any_machine_with_several_emissions_at_length(machine):
+    require_sound(machine, 60)
 
 
 @pytest.mark.full

@@ -4,6 +4,7 @@ import random
 from itertools import product
 
 import pytest
+from crowds import crowded_machines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import all_machines, shipped_machines
@@ -55,14 +56,14 @@ SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Heal
 @settings(SLOW, max_examples=40)
 @given(st.data())
 def test_random_machines_agree(data):
-    lockstep(data, data.draw(machines(claims=False)))
+    lockstep(data, data.draw(machines(claims=False) | crowded_machines()))
 
 
 @pytest.mark.full
 @settings(SLOW, max_examples=300)
 @given(st.data())
 def test_300_random_machines_agree(data):
-    lockstep(data, data.draw(machines(claims=False)))
+    lockstep(data, data.draw(machines(claims=False) | crowded_machines()))
 
 
 def walk(machine, seed, count):

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import product
 
+from crowds import crowded_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, reached
@@ -21,7 +22,7 @@ MANY = settings(max_examples=150, deadline=None)
 @st.composite
 def systems(draw: st.DrawFn, *, claims: bool = True) -> System:
     """Draw the system of a machine, and which of its effects are counted: often none or all."""
-    machine = draw(machines(claims=claims))
+    machine = draw(machines(claims=claims) | crowded_machines(claims=3 if claims else 0))
     effects = machine.effects_with_answers
     some = st.lists(st.sampled_from(effects), unique=True) if effects else st.just([])
     return closed_system(machine, counted_effects=draw(st.just(()) | st.just(effects) | some))
@@ -29,7 +30,7 @@ def systems(draw: st.DrawFn, *, claims: bool = True) -> System:
 
 def values_known(system: System, here: Configuration) -> dict[str, Value]:
     """The values at a configuration, the numbers outstanding among them."""
-    numbers = {counter(effect).name: int(effect in here.outstanding) for effect in system.counted_effects}
+    numbers = {counter(effect).name: here.outstanding.count(effect) for effect in system.counted_effects}
     return {**environment(system.machine, here.values), **numbers}
 
 
@@ -61,7 +62,7 @@ def test_commands_are_what_step_takes_and_faults_what_it_refuses(system: System)
             numbers |= {
                 e: evaluate(command.after[counter(e).name], known) for e in numbers if counter(e).name in command.after
             }
-            outstanding = target.outstanding.union(effect for effect, number in numbers.items() if number)
+            outstanding = [*target.outstanding, *(effect for effect, number in numbers.items() for _ in range(number))]
             there = Configuration(target.state, values, outstanding, target.precedence)
             assert (command.occurrence, command.row, command.effects, there) in taken
         assert len(commands) == len(taken)
@@ -131,7 +132,7 @@ def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(system:
 @MANY
 @given(st.data())
 def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
-    machine = data.draw(machines(claims=False))
+    machine = data.draw(machines(claims=False) | crowded_machines())
     for row in machine.transitions:
         small = simplify(row.condition)
         for here in reached(machine, 5):

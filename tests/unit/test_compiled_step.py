@@ -9,6 +9,7 @@ from dsa.compiled_step import compiled_step
 from dsa.declarations import Event, Guard, Revoke, RunParameter, State, Transition, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import Boolean, BooleanDomain, EnumDomain, Integer, Negate, Symbol
+from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
@@ -39,10 +40,10 @@ def _no_reference(monkeypatch):
 def test_a_taken_row_is_decided_without_the_reference():
     here = Configuration("validating", (False, 2), frozenset({"execute_guard"}))
     result = compiled_step(dual_state()).step(here, verdict("failed"))
-    assert result.configuration == Configuration("generating", (False, 3), frozenset({"query_llm"}))
+    assert result.configuration == Configuration("generating", (False, 3), ("query_llm",))
     assert result.effects == ("refine_context", "query_llm")
     move, values = compiled_step(dual_state()).move(here, verdict("failed"))
-    assert (move.target, values, move.outstanding) == ("generating", (False, 3), frozenset({"query_llm"}))
+    assert (move.target, values, move.outstanding) == ("generating", (False, 3), ("query_llm",))
 
 
 def test_a_row_that_the_reference_takes_must_be_taken(monkeypatch):
@@ -146,6 +147,39 @@ def test_rows_of_the_innermost_source_replace_the_outer_ones():
         at = Configuration(leaf, (), frozenset())
         assert act(at, Occurrence("e")) == step(machine, at, Occurrence("e"))
     assert act(Configuration("a.two", (), frozenset()), Occurrence("e")).transition is machine.transitions[1]
+
+
+def test_an_effect_is_pending_on_its_own_answer_while_another_emission_of_it_is_outstanding():
+    machine = loads("""# several
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| said | ask |
+## Effects
+| effect | at once |
+| - | - |
+| ask | 3 |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| working | |
+| done | final |
+## Transitions
+| source | event | if | effects | target |
+| - | - | - | - | - |
+| idle | go | | ask, ask, ask | working |
+| working | said | pending ask | | = |
+| working | said | not pending ask | | done |
+""")
+    act, configuration, states = compiled_step(machine).step, start(machine), []
+    for event in ("go", "said", "said", "said"):
+        result = act(configuration, Occurrence(event))
+        assert result == step(machine, configuration, Occurrence(event))
+        configuration = result.configuration
+        states.append(configuration.state)
+    assert states == ["working", "working", "working", "done"]
 
 
 def test_a_timer_is_found_by_its_source():

@@ -406,6 +406,7 @@ class SealedValue:
 def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) -> None:
     """Raise UndecidedError where there are more cases than `most`."""
     sizes = {variable.name: _size(machine, variable.name) for variable in machine.variables}
+    sizes |= {effect: most + 1 for effect, most in machine.most_outstanding.items()}
     count = sum(
         prod(sizes.get(name, 2) for name in names)
         * prod(len(claim.verdicts[guard]) for guard in claim.guards_in(rows))
@@ -474,7 +475,8 @@ class _StepComparison:
         for (state, out, numbers, order), inputs, taken in self._claim.table():
             after = taken and (*taken[0], taken[1], taken[2][len(inputs) :])
             try:
-                self._compare(Configuration(state, (), frozenset(out), _precedence(order)), numbers, inputs, after)
+                here = Configuration(state, (), self._outstanding(out, numbers), _precedence(order))
+                self._compare(here, numbers, inputs, after)
             except Exception as why:
                 where = f"{state} on {', '.join(inputs)}"
                 raise AssertionError(f"the generated step is not the table in {where}: {why or repr(why)}") from why
@@ -510,21 +512,32 @@ class _StepComparison:
         if result is None:
             return
         (move, values), (state, out, after, order, ends, effects) = result, taken
-        assert (move.source, move.target, move.outstanding) == (here.state, state, out), "it leads elsewhere"
+        outstanding = self._outstanding(out, after)
+        assert (move.source, move.target, move.outstanding) == (here.state, state, outstanding), "it leads elsewhere"
         assert move.precedence == _precedence(order), "timers come in another order"
         for variable, value, before in zip(self._machine.variables, values, here.values, strict=True):
             is_same = self._number(value) == after[variable.name] if variable.name in numbers else value is before
             assert is_same, f"{variable.name} becomes another"
         emitted_effects = [effect for effect in effects if effect != "cancel"]
-        begun_effects = [effect for effect in emitted_effects if effect not in self._claim.effects]
-        begun_effects += [effect for effect in out if effect not in here.outstanding or effect in ends]
         assert list(move.effects) == emitted_effects, "it asks for other effects"
-        assert sorted(effect for _, effect, _ in move.starts) == sorted(begun_effects), "other effects begin"
+        starts = [effect for _, effect, has_answers in move.starts if has_answers]
+        assert [e for _, e, has_answers in move.starts if not has_answers] == [
+            e for e in emitted_effects if e not in self._claim.effects
+        ]
+        older = [effect for effect in here.outstanding if effect not in move.stops]
+        if move.origin in older:
+            older.remove(move.origin)
+        assert sorted(older + starts) == list(outstanding), "other effects begin or end"
         old, new = self._armed_timers[here.state], self._armed_timers[state]
         timer_names = [(isinstance(timer, DropTimer), f"{timer.source} {timer.event}") for timer in move.timers]
         fired_timers = {f"{move.row.source} {move.event}"} & old
         assert fired_timers.union(name for is_drop, name in timer_names if is_drop) == old & ends, "other timers end"
         assert {name for is_drop, name in timer_names if not is_drop} == new - (old - ends), "other timers start"
+
+    def _outstanding(self, out: Iterable[str], values: Mapping[str, int]) -> tuple[str, ...]:
+        """Return what is outstanding, each as often as it is; the kernel has the numbers of some effects among its values."""
+        several = (effect for effect, number in self._claim.numbers.items() for _ in range(values[number]))
+        return tuple(sorted([*out, *several]))
 
     def _number(self, value: Value) -> int:
         return int(self._claim.names[f"={value}"] if isinstance(value, str) else value)

@@ -21,7 +21,7 @@ from dsa.errors import UndecidedError
 from dsa.expr import Expr, Leaf, Name, Value, negation, show_value, substitute, unparse
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE
 from dsa.machine import Machine, minima
-from dsa.system import Location, Promise, System
+from dsa.system import Location, Promise, System, counter
 from dsa.trace import show_values
 
 #: A claim as the kernel reads it.
@@ -32,12 +32,14 @@ Lemmas = dict[str, list[str]]
 FAULTLESS = "no fault"
 #: What the kernel calls what observers remember.
 _GHOSTS = {HISTORY: ":flag", OBLIGATION: ":flag", NOW: ":flag", OPEN: ":flag", COUNT: ":count"}
+#: What the name of a number of outstanding effects begins with, in a system and in the kernel.
+_COUNTER, _NUMBER = counter("").name, ":number."
 #: The most configurations that the kernel, which is slow, explores again.
 MOST_CONFIGURATIONS = 20_000
 
 _ODDS = "odds are not certified"
 _NUMBERS_AS_VARIABLES = (
-    "it is proved with the numbers of outstanding effects as variables, which the kernel does not know"
+    "it is proved with the numbers of effects as variables, of which the kernel takes only one to be outstanding"
 )
 
 
@@ -61,7 +63,10 @@ def behaviour(machine: Machine) -> Machine:
         machine,
         guards=guards,
         events=tuple(Event(event.name, event.origin) for event in machine.events),
-        effects=tuple(Effect(effect.name) for effect in machine.effects),
+        effects=tuple(
+            Effect(effect.name, at_once=effect.at_once if effect.name in machine.numbered_effects else None)
+            for effect in machine.effects
+        ),
         generators=(),
         properties=(),
         scenarios=(),
@@ -116,11 +121,11 @@ class Certifier:
         if isinstance(evidence, ExhaustiveEvidence):
             results = [self.hold(form, dict(values)) for values in evidence.valuations]
             return all(results)
-        if system.counted_effects:
+        if set(system.counted_effects) != system.machine.numbered_effects:
             self.leave_out(form if isinstance(form, str) else declarations.show(form), _NUMBERS_AS_VARIABLES)
             return False
         keys = [_key(place) for place in system.locations]
-        lemmas = _lemmas(keys, form, evidence)
+        lemmas = _with_numbers(system, keys, _lemmas(keys, form, evidence))
         all_lemmas = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
         additions = {"lemmas": all_lemmas}
         if isinstance(evidence, RankEvidence):
@@ -224,6 +229,16 @@ def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Induct
     return lemmas
 
 
+def _with_numbers(system: System, keys: Sequence[str], lemmas: Lemmas) -> Lemmas:
+    """Add to the lemmas that effects which names alone do not allow at a location are not outstanding there: the system knows it, the kernel does not."""
+    absent = (
+        [e for e in system.counted_effects if e not in system.counted_at.get(place.state, ())]
+        for place in system.locations
+    )
+    pairs = zip(keys, absent, strict=True)
+    return {key: [*lemmas[key], *(f"{_NUMBER}{effect} == 0" for effect in effects)] for key, effects in pairs}
+
+
 def _ranks(keys: Sequence[str], evidence: RankEvidence) -> dict[str, list[list[str]]]:
     promises = evidence.expectations or (None,) * len(keys)
     ranks = zip(keys, evidence.ranks, promises, strict=True)
@@ -244,6 +259,8 @@ def _kernel_text(expr: Expr) -> str:
         if not isinstance(node, Name):
             return node
         ghost = Name(_GHOSTS.get(node.name, node.name), node.kind)
+        if node.kind == "variable" and node.name.startswith(_COUNTER):
+            ghost = Name(_NUMBER + node.name.removeprefix(_COUNTER), node.kind)
         return negation(ghost) if node.name == NOW else ghost
 
     return unparse(substitute(expr, leaf))

@@ -34,6 +34,7 @@ from dsa.expr import (
     Domain,
     EnumDomain,
     Expr,
+    Integer,
     Not,
     Or,
     guards_read,
@@ -97,9 +98,10 @@ def _declarations(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _De
     yield "control", "variable", _variables(old), _variables(new)
     yield "control", "event", _events(old), _events(new)
     yield "control", "guard", _guard_control(old.guards), _guard_control(new.guards)
+    effect_names = {effect.name for effect in (*old.effects, *new.effects)}
+    yield "control", "effect", _limits(old, effect_names), _limits(new, effect_names)
     both = {guard.name for guard in old.guards} & {guard.name for guard in new.guards}
     yield "content", "guard", _guard_bindings(old, both), _guard_bindings(new, both)
-    effect_names = {effect.name for effect in (*old.effects, *new.effects)}
     yield "content", "effect", _effects(old, effect_names), _effects(new, effect_names)
     yield "content", "generator", _generators(old), _generators(new)
     yield "content", "step", _steps(old.steps), _steps(new.steps)
@@ -195,6 +197,16 @@ def _guard_control(guards: Iterable[Guard]) -> _Declarations:
     }
 
 
+def _limits(machine: Machine, effect_names: set[str]) -> _Declarations:
+    """Return how many of each effect may be outstanding, which `step` reads; all else in Effects is for drivers."""
+    effects = {effect.name: effect for effect in machine.effects}
+    limits = {name: machine.number_limits.get(name, Integer(1)) for name in sorted(effect_names)}
+    return {
+        name: _Declaration(effects[name].span if name in effects else None, {"at once": unparse(canonical(limit))})
+        for name, limit in limits.items()
+    }
+
+
 # -- content ----------------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +238,8 @@ def _effects(machine: Machine, effect_names: set[str]) -> _Declarations:
 
 
 def _policy(effect: Effect | None) -> dict[str, str]:
-    return {column.header: column.cell(effect or Effect("")) for column in EFFECT_COLUMNS}
+    columns = (column for column in EFFECT_COLUMNS if column.field != "at_once")
+    return {column.header: column.cell(effect or Effect("")) for column in columns}
 
 
 def _generators(machine: Machine) -> _Declarations:

@@ -49,7 +49,7 @@ class Moves:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._step = compiled_step(machine).step
-        self._inputs: dict[tuple[str, frozenset[str], Precedence], dict[Key, Input]] = {}
+        self._inputs: dict[tuple[str, tuple[str, ...], Precedence], dict[Key, Input]] = {}
         self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
 
     def inputs(self, here: Configuration) -> dict[Key, Input]:
@@ -180,7 +180,7 @@ class Pair:
         self._finality = (old.final_states ^ new.final_states) | {
             leaf for leaf in old.ends.keys() | new.ends.keys() if old.ends.get(leaf) != new.ends.get(leaf)
         }
-        self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], InputPlan] = {}
+        self._plans: dict[tuple[str, tuple[str, ...], Precedence, Precedence], InputPlan] = {}
 
     @property
     def start(self) -> ConfigurationPair:

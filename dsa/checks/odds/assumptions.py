@@ -92,6 +92,7 @@ def guard_odds(
         odds = _of(machine, guard, passes, fatals)
         if odds is not None:
             _require(guard, odds)
+            _require_own_retries(machine, guard, odds)
             odds_by_guard[guard.name] = odds
             if guard.judges and guard.name not in fatals and not any(odds.fatal) and not guard.fatal_odds:
                 without_fatal.append(guard.name)
@@ -151,6 +152,18 @@ def _together(kind: str, parts: list[Odds], at_least: str) -> Odds | None:
         elif outcomes_asked.count("passed") >= passes_needed[kind]:
             passed += chance
     return Odds((passed,), (fatal,))
+
+
+def _require_own_retries(machine: Machine, guard: Guard, odds: Odds) -> None:
+    """Raise OddsError for odds by retry number of answers of which several are awaited: the guard's retries then mix theirs."""
+    for event in guard.judges if odds.memory > 1 else ():
+        effect = machine.event_named[event].origin
+        if effect in machine.numbered_effects:
+            line = f"line {guard.span.line}: " if guard.span else ""
+            raise OddsError(
+                f"{line}the odds of guard {guard.name} change with its retry number, but it judges '{event}', and several of "
+                f"{effect} may be outstanding, whose retries it cannot tell apart; give one number for pass and one for fatal"
+            )
 
 
 def _require(guard: Guard, odds: Odds) -> None:

@@ -227,7 +227,7 @@ class _ChainLayout:
         """Yield what can come at a node: each choice has the edges of all its outcomes."""
         machine = self._ground.system.machine
         if outstanding := self._ground.outstanding(number):
-            for effect in sorted(outstanding):
+            for effect in dict.fromkeys(outstanding):
                 answers = (*machine.answers[effect], f"{effect}.failed")
                 for mixture in self._mixtures(effect, answers):
                     yield from self._mixture_choices(number, counts, mixture, waits=0.0)

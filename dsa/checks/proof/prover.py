@@ -55,7 +55,7 @@ _TEXTS = {
     "determinism": "never two rows at once",
     "completeness": "every answer and every timer has a row",
     "domains": "every update stays in its domain",
-    "emission": "no effect is emitted while it is outstanding",
+    "emission": "no effect is outstanding more often than allowed",
 }
 
 

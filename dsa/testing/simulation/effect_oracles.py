@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from math import inf
 
 from dsa.runtime.costs import BUDGET
-from dsa.runtime.ledger import DecidedEntry, EventEntry, Handling, Intent, ResultEntry, ResumedEntry, VerdictEntry
+from dsa.runtime.ledger import (
+    DecidedEntry,
+    EventEntry,
+    Handling,
+    Intent,
+    ResultEntry,
+    ResumedEntry,
+    VerdictEntry,
+    place_of_key,
+)
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.semantics import Occurrence, Taken
 from dsa.testing.simulation.facts import EffectBegin, ReplyFact, RunFacts, oracle
@@ -58,7 +67,7 @@ def what_a_person_must_decide_waits_for_the_person(facts: RunFacts, call: Effect
 @oracle("S7")
 def only_what_is_outstanding_is_performed(facts: RunFacts, call: EffectBegin) -> str | None:
     """Not what was answered or cancelled."""
-    if call.effect not in facts.machine.answers or call.is_stale or facts.keys.get(call.effect) == call.key:
+    if call.effect not in facts.machine.answers or call.is_stale or call.key in facts.keys:
         return None
     return f"{_name(call)} was begun, and nobody waits for it"
 
@@ -80,13 +89,59 @@ def effects_begin_in_the_order_written(facts: RunFacts, call: EffectBegin) -> st
     head, _, ordinal = call.key.rpartition("/")
     for key in (f"{head}/{earlier}" for earlier in range(1, int(ordinal))):
         intent = facts.intents.get(key)
-        if intent is None or facts.keys.get(intent.effect) != key:
+        if intent is None or key not in facts.keys:
             continue
-        if facts.deeds.begin_count[key] or facts.results.get(key):
+        if facts.deeds.begin_count[key] or facts.results.get(key) or _may_wait(facts, intent):
             continue
         if not _is_over(facts, intent.effect):
             return f"{_name(call)} was begun before {intent.effect}"
     return None
+
+
+def _may_wait(facts: RunFacts, intent: Intent) -> bool:
+    """Return whether an emission may wait for a place: earlier ones of its effect are outstanding, or were cancelled and are being stopped."""
+    together = facts.subject.declaration(intent.effect).together
+    if together is None:
+        return False
+    older = _earlier(facts, intent.key, intent.effect)
+    cancelled = [each for each in facts.cancelled_intents if each.effect == intent.effect]
+    return len(older) + len(cancelled) >= together
+
+
+def _earlier(facts: RunFacts, key: str, effect: str) -> list[str]:
+    """Return the keys under which earlier emissions of an effect are outstanding."""
+    place = place_of_key(key)
+    return [each for each, other in facts.keys.items() if other == effect and place_of_key(each) < place]
+
+
+@oracle("S6")
+def emissions_that_wait_for_a_place_begin_in_the_order_of_their_keys(facts: RunFacts, call: EffectBegin) -> str | None:
+    """Where only some of an effect are performed side by side (`together`)."""
+    if facts.subject.declaration(call.effect).together is None:
+        return None
+    for key in _earlier(facts, call.key, call.effect):
+        if not facts.deeds.begin_count[key] and not facts.results.get(key) and key not in facts.settled_keys:
+            return f"{_name(call)} was begun before {key}"
+    return None
+
+
+@oracle("P4")
+def an_emission_begins_once_durable_results_make_room_for_it(facts: RunFacts, call: EffectBegin) -> str | None:
+    """Else a ledger would not show which emissions can have begun."""
+    together = facts.subject.declaration(call.effect).together
+    if together is None or call.is_stale:
+        return None
+    open_keys = [key for key in _earlier(facts, call.key, call.effect) if not facts.results.get(key)]
+    return f"{_name(call)} was begun, and {open_keys[0]} has no result" if len(open_keys) >= together else None
+
+
+@oracle("S6")
+def no_more_are_performed_side_by_side_than_the_table_says(facts: RunFacts, call: EffectBegin) -> str | None:
+    """Column `together` of Effects; each process counts its own."""
+    together = facts.subject.declaration(call.effect).together
+    if together is None or len(call.beside) < together:
+        return None
+    return f"{_name(call)} was begun beside {', '.join(call.beside)}, and {together} may be performed side by side"
 
 
 def _is_over(facts: RunFacts, effect: str) -> bool:
@@ -164,6 +219,20 @@ def _handled_otherwise(facts: RunFacts, key: str, handling: Handling) -> str | N
 
 
 @oracle("P4")
+def what_cannot_have_begun_is_not_in_doubt(facts: RunFacts, entry: ResumedEntry) -> str | None:
+    """An emission behind as many without a result as are performed side by side."""
+    for key, handling in entry.effects:
+        effect = facts.intents.effect(key)
+        together = facts.subject.declaration(effect).together
+        if together is None or handling == "again":
+            continue
+        open_keys = [each for each in _earlier(facts, key, effect) if not facts.results.get(each)]
+        if len(open_keys) >= together:
+            return f"{effect} {key} is in doubt, and cannot have begun before {open_keys[0]} had a result"
+    return None
+
+
+@oracle("P4")
 def a_decision_is_what_a_person_said(facts: RunFacts, decision: DecidedEntry) -> str | None:
     """Of this effect, last: it has not happened, it has failed, it is done, or it gave an answer."""
     effect, answer = facts.intents.effect(decision.key), facts.deeds.decisions.get(decision.key, [""])[-1]
@@ -206,13 +275,24 @@ def said_by(result: ResultEntry) -> str:
 @oracle("P6")
 def an_answer_is_fed_after_its_result_is_recorded(facts: RunFacts, event: EventEntry) -> str | None:
     """Else a crash would leave a step that no result explains. A late answer changes nothing, and needs no result."""
-    if event.key is None or facts.outstanding_key(event.event) != event.key:
+    if event.key is None or not facts.is_outstanding(event.key, event.event):
         return None
     results = facts.results.get(event.key)
     if not results:
         return f"{event.event} was fed, and no result of {event.key} stands before it"
     outcome = said_by(results[-1]) if not results[-1].has_failed else f"{facts.intents.effect(event.key)}.failed"
     return None if outcome == event.event else f"{event.event} was fed, and the result says {outcome}"
+
+
+@oracle("S10")
+def an_answer_has_the_data_of_its_own_result(facts: RunFacts, event: EventEntry) -> str | None:
+    """Not that of another emission of its effect."""
+    if event.key is None or not facts.is_outstanding(event.key, event.event):
+        return None
+    results = facts.results.get(event.key)
+    steps = results[-1].steps if results else ()
+    data = [step["payload"].get("data") if step["type"] == "event" else step["payload"] for step in steps]
+    return None if not steps or event.data in data else f"{event.event} of {event.key} has the data of another result"
 
 
 @oracle("S10")
@@ -276,10 +356,9 @@ def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry
 @oracle("S7")
 def what_is_cancelled_is_stopped(facts: RunFacts, under_way: Sequence[str]) -> str | None:
     """And what was answered is over: nothing is under way that nobody waits for. `under_way` has the keys of what is."""
-    outstanding_keys = set(facts.keys.values())
     for key in under_way:
         intent = facts.intents.get(key)
-        if intent is not None and intent.effect in facts.machine.answers and key not in outstanding_keys:
+        if intent is not None and intent.effect in facts.machine.answers and key not in facts.keys:
             return f"{intent.effect} {key} is under way, and nobody waits for it"
     return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dsa.declarations import OUTSIDE, STAY, Transition
+from dsa.declarations import OUTSIDE, STAY, Cancel, Emit, Transition
 from dsa.machine import sources_left
 from dsa.runtime.costs import BudgetLimit, is_try
 from dsa.runtime.ledger import (
@@ -109,13 +109,13 @@ class RunFacts:
 
     def outcome_of(self, event: EventEntry) -> Taken | Refusal:
         """Return what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
-        if event.key is not None and not self.is_finished and event.key != self.outstanding_key(event.event):
+        if event.key is not None and not self.is_finished and not self.is_outstanding(event.key, event.event):
             return Refusal("late", self.configuration, "")
         return self.subject.step(self.configuration, self.subject.occurrence(event))
 
-    def outstanding_key(self, event: str) -> str | None:
-        """Return the key of the outstanding effect that an event answers."""
-        return self.keys.get(self.machine.event_named[event].origin)
+    def is_outstanding(self, key: str, event: str) -> bool:
+        """Return whether an event may answer the effect of a key."""
+        return self.keys.get(key) == self.machine.event_named[event].origin
 
     def row_of(self, taken: Taken) -> int:
         """Return the index of the row taken."""
@@ -178,10 +178,11 @@ class RunFacts:
         line = row.span.line if row.span else None
         self.expected_entries.append(RowEntry(line, before.state, after.state, self._changes(after)))
         origin = None if event.source is not None else self.machine.event_named[event.event].origin
-        for effect in outcome.cancelled:
-            if effect != origin and effect in self.keys:
-                self.cancelled_intents.append(self.intents[self.keys[effect]])
-        self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
+        answered_key = event.key or next((key for key, effect in self.keys.items() if effect == origin), "")
+        self.keys.pop(answered_key, None)
+        cancelled_keys = [key for key, effect in self.keys.items() if effect in outcome.cancelled]
+        self.cancelled_intents += [self.intents[key] for key in cancelled_keys]
+        self.keys = {key: effect for key, effect in self.keys.items() if key not in cancelled_keys}
         self._expect_effects(event.seq, outcome)
         self.configuration = after
         self.position += 1
@@ -196,15 +197,19 @@ class RunFacts:
         return tuple([(v.name, values[n]) for n, v in enumerate(self.machine.variables) if values[n] != before[n]])
 
     def _expect_effects(self, seq: int, taken: Taken) -> None:
-        """Record the effects that must be emitted: those emitted last and not cancelled by the row itself (S7)."""
-        answers, after = self.machine.answers, taken.configuration
-        for ordinal, effect in enumerate(taken.effects, start=1):
-            if effect in answers and (effect not in after.outstanding or effect in taken.effects[ordinal:]):
+        """Record the effects that must be emitted: those that neither the row itself nor a final state cancels (S7)."""
+        answers, is_over = self.machine.answers, taken.configuration.state in self.machine.final_states
+        items = taken.transition.effects
+        for place, item in enumerate(items):
+            if isinstance(item, Cancel):
                 continue
-            key = f"{seq}/{ordinal}"
-            if effect in answers:
-                self.keys[effect] = key
-            self.expected_entries.append(EffectEntry(key, effect))
+            later = {each.effect for each in items[place:] if isinstance(each, Cancel)}
+            if item.effect in answers and (is_over or {None, item.effect} & later):
+                continue
+            key = f"{seq}/{sum(isinstance(each, Emit) for each in items[: place + 1])}"
+            if item.effect in answers:
+                self.keys[key] = item.effect
+            self.expected_entries.append(EffectEntry(key, item.effect))
 
     def _arm_timers(self, before: str, row: Transition, at_ms: int) -> None:
         """Start the timers that the row starts, and forget those that are dropped (S11)."""
@@ -276,13 +281,15 @@ class LedgerRead:
 class EffectBegin:
     """A policy is called: for which key and effect, by a process that may write, or knows that it may not.
 
-    `is_stale` says that another process has taken the run, and this one cannot know.
+    `is_stale` says that another process has taken the run, and this one cannot know. `beside` are the keys of other emissions of the
+    effect that the process is performing.
     """
 
     key: str
     effect: str
     may_write: bool
     is_stale: bool
+    beside: tuple[str, ...] = ()
 
 
 @attrs.frozen

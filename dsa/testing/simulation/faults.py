@@ -4,6 +4,7 @@
 `dsa.testing.simulation.mishaps`.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal
@@ -170,8 +171,11 @@ def started_effects(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
 
 
 def _cancelled_effects(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
-    before, after = graph.configurations[move.source].outstanding, graph.configurations[move.target].outstanding
-    return before - after - {_origin(graph.machine, move)}
+    """Return the effects of which a move cancels older emissions; it may emit new ones."""
+    older = Counter(graph.configurations[move.source].outstanding)
+    older.subtract(filter(None, (_origin(graph.machine, move),)))
+    after, new = Counter(graph.configurations[move.target].outstanding), Counter(move.effects)
+    return frozenset(effect for effect in older if 0 < older[effect] != after[effect] - new[effect])
 
 
 def _rests(graph: ExploredGraph, where: Configuration) -> bool:

@@ -107,9 +107,9 @@ class Mishaps:
                 self._require_space(process)
             self._strike(process, "releasing", self._facts.row, stage, ())
 
-    def on_begin(self, process: Process, key: str, effect: str) -> None:
+    def on_begin(self, process: Process, key: str, effect: str, beside: tuple[str, ...]) -> None:
         """Judge that a policy is called."""
-        self._story.court.judge_begin(process, key, effect)
+        self._story.court.judge_begin(process, key, effect, beside)
 
     def on_show(self, process: Process, entry: Entry) -> None:
         """Judge that an entry is shown."""
@@ -382,9 +382,10 @@ class Acts:
             process.send(self._story.outside_event(intention))
             return True
         effect = facts.machine.event_named[intention.event].origin
-        call = next((call for call in calls if call.key == facts.keys.get(effect)), None)
-        if call is None:
+        own_calls = [call for call in calls if facts.keys.get(call.key) == effect]
+        if not own_calls:
             return process.loop.next_s < inf and self._wake(process)
+        call = own_calls[0] if len(own_calls) == 1 else self._chance.one_of(own_calls, "emission", facts.position)
         if len(calls) > 1 and self._chance.happens(10, "burst", facts.position):
             facts.deeds.is_unplanned = True
             self.let_go(next(other for other in calls if other is not call))

@@ -70,6 +70,7 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         run_oracles.events_are_numbered_without_a_gap,
         run_oracles.an_entry_says_when_it_was_written,
         effect_oracles.an_answer_is_fed_after_its_result_is_recorded,
+        effect_oracles.an_answer_has_the_data_of_its_own_result,
         effect_oracles.events_from_outside_were_sent,
         effect_oracles.verdicts_are_what_guards_said,
         effect_oracles.a_timer_rings_when_it_is_due,
@@ -87,7 +88,10 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effect_oracles.an_effect_has_one_result,
         effect_oracles.a_result_is_what_came_back,
     ),
-    ResumedEntry: (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,),
+    ResumedEntry: (
+        effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
+        effect_oracles.what_cannot_have_begun_is_not_in_doubt,
+    ),
     DecidedEntry: (effect_oracles.a_decision_is_what_a_person_said,),
     VerdictEntry: (effect_oracles.a_verdict_is_what_the_guard_said,),
 }
@@ -101,6 +105,9 @@ AT_BEGIN = (
     effect_oracles.only_what_is_outstanding_is_performed,
     effect_oracles.effects_without_answers_are_complete_before_the_next_begins,
     effect_oracles.effects_begin_in_the_order_written,
+    effect_oracles.emissions_that_wait_for_a_place_begin_in_the_order_of_their_keys,
+    effect_oracles.no_more_are_performed_side_by_side_than_the_table_says,
+    effect_oracles.an_emission_begins_once_durable_results_make_room_for_it,
     effect_oracles.a_budget_counts_every_call,
 )
 #: The driver shows an entry.
@@ -202,9 +209,9 @@ class Court:
         self._facts.deeds.excused_codes.add(code)
         self._facts.deeds.is_unplanned = self._facts.deeds.is_unplanned or code in {IN_DOUBT, TIMED_OUT, BUDGET}
 
-    def judge_begin(self, process: Process, key: str, effect: str) -> None:
-        """A policy is called."""
-        self._judge(AT_BEGIN, EffectBegin(key, effect, process.may_write, process.is_stale))
+    def judge_begin(self, process: Process, key: str, effect: str, beside: tuple[str, ...]) -> None:
+        """A policy is called, while the process performs other emissions of the effect."""
+        self._judge(AT_BEGIN, EffectBegin(key, effect, process.may_write, process.is_stale, beside))
 
     def judge_show(self, process: Process, entry: Entry) -> None:
         """The driver shows an entry."""

@@ -50,7 +50,7 @@ class ProcessWatch(Protocol):
     def on_release(self, process: "Process", stage: Stage) -> None:
         """Called at every stage of releasing the run."""
 
-    def on_begin(self, process: "Process", key: str, effect: str) -> None:
+    def on_begin(self, process: "Process", key: str, effect: str, beside: tuple[str, ...]) -> None:
         """Called when a policy is called."""
 
     def on_show(self, process: "Process", entry: Entry) -> None:
@@ -158,9 +158,9 @@ class Process:
         self.has_run = stage != "durable"
         self._around.watch.on_release(self, stage)
 
-    def on_begin(self, key: str, effect: str) -> None:
-        """A policy is called."""
-        self._around.watch.on_begin(self, key, effect)
+    def on_begin(self, key: str, effect: str, beside: tuple[str, ...]) -> None:
+        """A policy is called, while the process performs other emissions of the effect."""
+        self._around.watch.on_begin(self, key, effect, beside)
 
     def _require_able(self) -> None:
         if not self.is_alive:

@@ -42,8 +42,8 @@ class CallingProcess(Protocol):
     is_alive: bool
     is_stale: bool
 
-    def on_begin(self, key: str, effect: str) -> None:
-        """Record that a policy is called."""
+    def on_begin(self, key: str, effect: str, beside: tuple[str, ...]) -> None:
+        """Record that a policy is called, while the process performs other emissions of the effect."""
 
 
 @attrs.define(eq=False)
@@ -90,6 +90,9 @@ class World:
         model = _SimulatedModel(self)
         self._models = defaultdict[str, GeneratorInterface](lambda: model)
         self.calls: list[WorldCall] = []
+        self._open_calls: list[WorldCall] = []
+        #: The last answer that did not wait for its turn: the number of rows taken before it, and its key.
+        self._last_answer = (-1, "")
 
     def binding(self, caller: CallingProcess) -> Bindings:
         """Return what a process binds to the names of the table."""
@@ -103,9 +106,21 @@ class World:
 
     async def _perform(self, caller: CallingProcess, action: Action, context: PolicyContext) -> list[Step]:
         key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try
-        call, deeds = WorldCall(caller, key, effect), self._deeds
+        call = WorldCall(caller, key, effect)
+        beside = tuple([each.key for each in self._open_calls if (each.caller, each.effect) == (caller, effect)])
+        self._open_calls.append(call)
+        try:
+            return await self._end(call, beside, action, context)
+        finally:
+            self._open_calls.remove(call)
+
+    async def _end(
+        self, call: WorldCall, beside: tuple[str, ...], action: Action, context: PolicyContext
+    ) -> list[Step]:
+        """Begin a call, and let it end as its fate has it."""
+        caller, key, effect, deeds = call.caller, call.key, call.effect, self._deeds
         if caller.is_alive:
-            caller.on_begin(key, effect)
+            caller.on_begin(key, effect, beside)
             deeds.begin_count[key] += 1
             deeds.begin_s[key] = self._facts.time.now_s
         if not self._is_over_at_once(call):
@@ -135,10 +150,14 @@ class World:
         if answers is None:
             return True
         intention = self._plan.next_occurrence(facts.position, facts.configuration)
-        if intention is None or (facts.keys.get(call.effect) != call.key):
-            return False
+        position, key = self._last_answer
+        if intention is None or call.key not in facts.keys or (position == facts.position and key != call.key):
+            return False  # in the last case another emission of the effect has given it
         call.comes_back(intention.event)
-        return intention.event in answers or call.fate == "fails"
+        is_over = intention.event in answers or call.fate == "fails"
+        if is_over:
+            self._last_answer = facts.position, call.key
+        return is_over
 
     def _gave(self, key: str, outcome: str, steps: list[Step]) -> list[Step]:
         self._deeds.outcomes.setdefault(key, []).append(outcome)

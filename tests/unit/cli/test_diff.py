@@ -10,6 +10,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 from dsa.edge.document_files import locate, read_text
 from dsa.errors import DocumentError, MachineError, ParameterError
 from dsa.runtime.ledger import ResultEntry
+from dsa.runtime.run import oldest_key
 from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
@@ -265,7 +266,7 @@ def test_other_runs_are_counted():
     finished, _ = begun(run="20260131T120003-shop-cccccc").feed(Occurrence("order"))
     for key in ("1/1", "1/2"):
         finished = finished.record(ResultEntry(key))
-    finished, _ = finished.feed(Occurrence("declined"), finished.keys["pay"])
+    finished, _ = finished.feed(Occurrence("declined"), oldest_key(finished.keys, "pay"))
     keep(ROOT, finished.ledger, run=finished.run_id)
     assert (
         ".dsa: 1 in flight of shop.md, 1 finished, and 1 in flight of other machines\n"

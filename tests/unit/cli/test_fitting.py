@@ -9,6 +9,7 @@ from dsa.lang import loads
 from dsa.runs.migration import FitJudge
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry
 from dsa.runtime.policy.policies import event_step
+from dsa.runtime.run import oldest_key
 from dsa.semantics import Occurrence
 from dsa.trace import show_occurrence
 
@@ -53,7 +54,7 @@ def fed(text, *occurrences, **parameters):
     run = begun(text, **parameters)
     for occurrence in occurrences:
         event = run.machine.event_named.get(occurrence.event)
-        run, _ = run.feed(occurrence, run.keys.get(event.origin) if event else None)
+        run, _ = run.feed(occurrence, (oldest_key(run.keys, event.origin) or None) if event else None)
     return run
 
 
@@ -181,7 +182,7 @@ def test_an_answer_that_may_be_on_its_way_must_be_known():
 
 def test_an_answer_that_is_recorded_and_not_taken_must_mean_something():
     run = fed(AGENT, SPECIFICATION, ARTIFACT)
-    key = run.keys["execute_guard"]
+    key = oldest_key(run.keys, "execute_guard")
     said = event_step("execute_guard", "verdict", verdicts={"g": "fatal"}).without_id()
     run = run.record(ResultEntry(key, (said,)))
     assert fit(run, AGENT).verdict == "compatible"
@@ -211,7 +212,7 @@ def test_artifacts_must_be_found_again():
     )
     run = fed(AGENT, SPECIFICATION)
     assert fit(run, second).verdict == "compatible"
-    run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
+    run = run.record(ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64))
     assert (
         fit(run, second).why
         == "the artifacts of step g belong to the state idle, which works on a step dual_state there"

@@ -10,7 +10,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 import dsa.cli.replay as replay_command
 from dsa.edge.document_files import locate, read_text
 from dsa.runtime.ledger import ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
-from dsa.runtime.run import replay
+from dsa.runtime.run import oldest_key, replay
 from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
@@ -46,17 +46,19 @@ def test_every_entry_is_derived_again():
 def test_what_is_outstanding_and_what_the_steps_made_is_in_it():
     crashed_while(ROOT, doing="pay")
     told = json.loads(dsa("replay", "last", "--json").stdout)
-    assert told["outstanding"] == {"pay": "1/2"}
+    assert told["outstanding"] == {"1/2": "pay"}
 
 
 def rejected():
     """A run of the shipped agent whose first attempt was rejected."""
     run = begun(AGENT, rmax=3)
     run, _ = run.feed(Occurrence("specification"))
-    run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
-    run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"])
-    run = run.record(VerdictEntry(run.keys["execute_guard"], "g", 1, "a" * 64, [GuardVerdict("g", "failed", "no")]))
-    return run.feed(Occurrence("verdict", {"g": "failed"}), run.keys["execute_guard"])[0]
+    run = run.record(ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64))
+    run, _ = run.feed(Occurrence("artifact"), oldest_key(run.keys, "query_llm"))
+    run = run.record(
+        VerdictEntry(oldest_key(run.keys, "execute_guard"), "g", 1, "a" * 64, [GuardVerdict("g", "failed", "no")])
+    )
+    return run.feed(Occurrence("verdict", {"g": "failed"}), oldest_key(run.keys, "execute_guard"))[0]
 
 
 def test_a_value_of_another_kind_is_no_equal_entry():
@@ -75,7 +77,7 @@ def test_a_projection_has_what_the_steps_did():
     assert replay_command.projection(rejected()) == {
         "state": "generating",
         "values": {"satisfied": False, "retries": 1},
-        "outstanding": {"query_llm": "3/2"},
+        "outstanding": {"3/2": "query_llm"},
         "steps": {
             "g": {
                 "attempts": 1,

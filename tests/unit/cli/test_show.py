@@ -32,7 +32,7 @@ from dsa.runtime.policy.policies import (
     error_step,
     event_step,
 )
-from dsa.runtime.run import begin
+from dsa.runtime.run import begin, oldest_key
 from dsa.runtime.timeline import load_story
 from dsa.semantics import Occurrence
 
@@ -58,13 +58,13 @@ def agent_run():
     machine = loads(read_text(locate("dual_state"))).at(rmax=2)
     run, _ = begin(machine, RUN, digest=digest(machine), settings=started, at_ms=1_000)
     run, _ = run.feed(Occurrence("specification", data="make\nf"), at_ms=1_000)
-    stored = ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64, (), "llm", "tiny", 1.5)
+    stored = ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64, (), "llm", "tiny", 1.5)
     run = run.record(stored).record(ResultEntry(stored.key, (event_step("query_llm", "artifact").without_id(),), 1.6))
-    run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"], at_ms=2_700)
-    key = run.keys["execute_guard"]
+    run, _ = run.feed(Occurrence("artifact"), oldest_key(run.keys, "query_llm"), at_ms=2_700)
+    key = oldest_key(run.keys, "execute_guard")
     run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [GuardVerdict("g", "failed", "it\nis 2")]))
     run, _ = run.feed(Occurrence("verdict", {"g": "failed"}), key, at_ms=2_800)
-    key = run.keys["query_llm"]
+    key = oldest_key(run.keys, "query_llm")
     run = run.record(ResultEntry("3/1"))
     run = run.record(ResultEntry(key, (error_step("query_llm", "timeout", "no answer").without_id(),)))
     return run.record(ResumedEntry(effects={key: "again"}))
@@ -135,7 +135,7 @@ TIMED = SHOP.replace("| resting | more       |           |", "| resting | after 
 
 def test_timers_refusals_and_late_answers_are_told():
     run, _ = begun(TIMED).feed(Occurrence("order"))
-    key = run.keys["pay"]
+    key = oldest_key(run.keys, "pay")
     run = run.record(ResultEntry("1/1"))
     run, _ = run.feed(Occurrence("order"))
     run, _ = run.feed(Occurrence("paid"), "0/1")
@@ -163,7 +163,7 @@ def test_timers_refusals_and_late_answers_are_told():
 
 def test_a_deadline_beyond_all_calendars_is_told():
     run = begun(TIMED).feed(Occurrence("order"))[0]
-    run, _ = run.feed(Occurrence("paid"), run.keys["pay"], at_ms=10**18)
+    run, _ = run.feed(Occurrence("paid"), oldest_key(run.keys, "pay"), at_ms=10**18)
     keep(ROOT, run.ledger, TIMED)
     assert "due 1000000000000002000 ms after 1970" in shown()
 
@@ -245,7 +245,7 @@ def test_a_run_is_a_scenario_that_checks():
 
 def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
     run, _ = begun(TIMED).feed(Occurrence("order"))
-    key = run.keys["pay"]
+    key = oldest_key(run.keys, "pay")
     run, _ = run.feed(Occurrence("order"))
     run, _ = run.feed(Occurrence("paid"), "0/1")
     run, _ = run.feed(Occurrence("paid"), key)

@@ -107,7 +107,7 @@ def test_a_broken_guard_is_never_a_verdict(guard, message):
     assert message in rest.failure.message
     assert not [entry for entry in rest.run.ledger if isinstance(entry, VerdictEntry)]
     assert [entry.step for entry in rest.run.ledger if isinstance(entry, ArtifactEntry)] == ["agent"]
-    assert "execute_guard" in rest.run.keys, "the effect is outstanding still: the run can go on"
+    assert "execute_guard" in rest.run.keys.values(), "the effect is outstanding still: the run can go on"
 
 
 def test_a_row_can_handle_a_broken_guard():

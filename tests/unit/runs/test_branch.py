@@ -22,7 +22,7 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     RowEntry,
 )
-from dsa.runtime.run import begin
+from dsa.runtime.run import begin, oldest_key
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import unfinished_work
 from dsa.semantics import Occurrence
@@ -70,7 +70,7 @@ def recorded(moves, *, text=TEXT):
             run, _ = run.feed(Occurrence("go", data={"said": OLD}), at_ms=2)
             seq = run.seq
             run = run.record(result(f"{seq}/1", "note"))
-            key = run.keys["work"]
+            key = oldest_key(run.keys, "work")
             if move == "resumed":
                 run = run.record(ResumedEntry(effects={key: "retry"}))
             if move == "late":

@@ -3,7 +3,7 @@
 from unit.runtime.test_run import MACHINE
 
 from dsa.compiled_step import compiled_step
-from dsa.runtime.run import changes, keys_after
+from dsa.runtime.run import change_keys, changes
 from dsa.semantics import Configuration, Occurrence, start
 
 
@@ -15,7 +15,7 @@ def test_what_follows_from_a_row_is_worked_out_once_for_all_runs_of_a_machine():
     move, _ = moved(start(MACHINE), "specification")
     assert move is moved(start(MACHINE), "specification")[0]
     assert (move.source, move.target, move.starts) == ("idle", "generating", (("1", "query_llm", True),))
-    assert (move.endings, move.stops, move.outstanding) == (("outside",), (), frozenset({"query_llm"}))
+    assert (move.origin, move.stops, move.outstanding) == (None, (), ("query_llm",))
 
 
 def test_it_depends_on_what_is_outstanding():
@@ -26,5 +26,7 @@ def test_it_depends_on_what_is_outstanding():
 
 def test_keys_begin_with_the_place_of_the_row_that_starts_their_effects():
     move, values = moved(start(MACHINE), "specification")
-    assert keys_after(move, {"other": "0/1"}, "1/") == {"other": "0/1", "query_llm": "1/1"}
+    keys = {"0/1": "other"}
+    assert change_keys(move, keys, "1/", None) == []
+    assert keys == {"0/1": "other", "1/1": "query_llm"}
     assert changes(move, (False, 0), values) == ()

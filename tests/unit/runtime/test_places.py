@@ -4,7 +4,7 @@ import pytest
 
 from dsa.lang import loads
 from dsa.runtime.ledger import RefusalEntry, dump_line, load_lines
-from dsa.runtime.run import begin, place_of, replay
+from dsa.runtime.run import begin, oldest_key, place_of, replay
 from dsa.semantics import Occurrence
 
 MACHINE = loads("""# approvals
@@ -46,7 +46,7 @@ def test_an_approval_keeps_its_place_beside_a_reminder_and_an_effect():
     assert places(run) == (1, 1)
     reminded, _ = run.feed(REMINDER, at_ms=3_600_005)
     assert (places(reminded), reminded.timers) == ((1, 1), {("waiting", "after 1h"): 7_200_005})
-    found, _ = reminded.feed(Occurrence("found"), reminded.keys["look"])
+    found, _ = reminded.feed(Occurrence("found"), oldest_key(reminded.keys, "look"))
     refused = fed(found, "asked")
     assert places(refused) == (1, 1)
     assert fed(refused, "approved", at="1").configuration.state == "idle"

@@ -16,7 +16,7 @@ from dsa.runtime.ledger import (
     dump_line,
     load_lines,
 )
-from dsa.runtime.run import ArmTimer, DropTimer, Intent, ReplayError, StopEffect, begin, replay
+from dsa.runtime.run import ArmTimer, DropTimer, Intent, ReplayError, StopEffect, begin, oldest_key, replay
 from dsa.semantics import Occurrence
 
 LOOP = """# loop
@@ -83,7 +83,7 @@ def test_effects_come_back_under_stable_keys_with_the_line_of_their_row():
     run, commands = started()
     line = next(row.span.line for row in MACHINE.transitions if row.source == "idle")
     assert commands == (Intent("1/1", "query_llm", "specification", line, "idle", "generating"),)
-    assert run.keys == {"query_llm": "1/1"}
+    assert run.keys == {"1/1": "query_llm"}
     assert list(run.ledger)[1:] == [
         EventEntry(1, "specification", data="Psi"),
         RowEntry(line, "idle", "generating"),
@@ -132,9 +132,9 @@ PAIR = loads("""# pair
 def test_the_key_of_another_effect_is_no_excuse():
     run, _ = begin(PAIR, "r")
     run, _ = run.feed(Occurrence("go"))
-    run, _ = run.feed(Occurrence("left_done"), run.keys["right"])
+    run, _ = run.feed(Occurrence("left_done"), oldest_key(run.keys, "right"))
     assert run.ledger[-1].reason == "late"
-    run, _ = run.feed(Occurrence("right_done"), run.keys["right"])
+    run, _ = run.feed(Occurrence("right_done"), oldest_key(run.keys, "right"))
     assert not isinstance(run.ledger[-1], RefusalEntry)
 
 
@@ -142,7 +142,7 @@ def test_an_effect_that_its_own_row_cancels_never_starts():
     run, _ = begin(PAIR, "r")
     run, commands = run.feed(Occurrence("go"))
     assert [command.key for command in commands] == ["1/2", "1/3"]
-    assert run.keys == {"right": "1/2", "left": "1/3"}
+    assert run.keys == {"1/2": "right", "1/3": "left"}
 
 
 def test_a_refusal_is_recorded_and_changes_nothing_else():

@@ -5,6 +5,7 @@ from kept_runs import SHOP, begun
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import error_step, event_step
+from dsa.runtime.run import oldest_key
 from dsa.runtime.status import outside_events, status_of
 from dsa.semantics import Occurrence
 
@@ -23,7 +24,7 @@ def done(run, key, steps=(), effect=None):
 
 def paid(text=SHOP):
     run = done(done(ordered(text), "1/1"), "1/2", [event_step("pay", "paid").to_json()])
-    return run.feed(Occurrence("paid"), run.keys["pay"])[0]
+    return run.feed(Occurrence("paid"), oldest_key(run.keys, "pay"))[0]
 
 
 def resting():
@@ -82,7 +83,7 @@ def test_a_failure_without_a_reason_is_told_all_the_same():
 def test_an_answer_that_no_row_takes_stops_a_run():
     text = SHOP.replace("| paying  | declined   |           | failed    |\n", "")
     run = done(done(ordered(text), "1/1"), "1/2", [event_step("pay", "declined").to_json()])
-    run, _ = run.feed(Occurrence("declined"), run.keys["pay"])
+    run, _ = run.feed(Occurrence("declined"), oldest_key(run.keys, "pay"))
     found = status_of(run)
     assert found.kind == "stopped"
     assert found.failure == "pay 1/2 (line 30): no row takes its answer (invalid_state: no row for declined here)"

@@ -15,7 +15,7 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     RowEntry,
 )
-from dsa.runtime.run import begin
+from dsa.runtime.run import begin, oldest_key
 from dsa.runtime.timeline import event_records, first_difference, percepts, refused_outside_events
 from dsa.semantics import Occurrence
 
@@ -29,7 +29,7 @@ def shopping(text=SHOP):
     run = begun(text)
     run = run.record(ResumedEntry(effects={"0/1": "again"}))
     run, _ = run.feed(Occurrence("order", data="tea"))
-    key = run.keys["pay"]
+    key = oldest_key(run.keys, "pay")
     run = run.record(ResultEntry("1/1"))
     if "| more " in text:
         run, _ = run.feed(Occurrence("more"))
@@ -125,7 +125,7 @@ def test_what_is_stopped_counts_where_the_runs_own_machine_is_known():
     own = cancelling.replace("paying  | more       |           |", "paying  | more       | cancel pay |")
     run, _ = begun(own).feed(Occurrence("order"))
     run, _ = run.feed(Occurrence("more"))
-    assert run.configuration.outstanding == frozenset()
+    assert run.configuration.outstanding == ()
     other = loads(cancelling)
     assert first_difference(other, run.ledger) is None
     found = first_difference(other, run.ledger, run.machine)
@@ -170,9 +170,9 @@ def test_timers_are_started_in_any_order_and_again_or_anew():
 def test_artifacts_are_taken_along():
     run = begun(read_text(locate("dual_state")))
     run, _ = run.feed(Occurrence("specification"))
-    run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
-    run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"])
-    run, _ = run.feed(Occurrence("verdict", {"g": "passed"}), run.keys["execute_guard"])
+    run = run.record(ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64))
+    run, _ = run.feed(Occurrence("artifact"), oldest_key(run.keys, "query_llm"))
+    run, _ = run.feed(Occurrence("verdict", {"g": "passed"}), oldest_key(run.keys, "execute_guard"))
     assert run.step("g").accepted == "a" * 64
     assert first_difference(run.machine, run.ledger) is None
     assert first_difference(run.machine, run.ledger, run.machine) is None

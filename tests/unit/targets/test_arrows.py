@@ -1,11 +1,16 @@
 """The arrows that SCXML and XState are made of do what `step` does, in every configuration that is reached."""
 
+from collections import Counter
+
+from crowds import crowded_machines
 from each_row import each_row
+from hypothesis import given, settings
 from oracle import possible, reached
 
 from dsa.expr import evaluate
 from dsa.machine import Machine, environment
 from dsa.semantics import Taken, pending_values, step
+from dsa.system import counter
 from dsa.targets.state_tree import Leaves
 from tests.repository import all_machines
 
@@ -13,15 +18,26 @@ from tests.repository import all_machines
 SMALL = {
     name: machine
     for name, machine in all_machines().items()
-    if name in {"s03_pending", "s07_answers", "s10_fold", "s05_updates"}
+    if name in {"s03_pending", "s07_answers", "s10_fold", "s05_updates", "s07_at_once"}
 }
 
 
 @each_row("machine", SMALL.values(), ids=SMALL)
 def test_the_first_arrow_that_is_enabled_is_the_row_that_step_takes(machine: Machine) -> None:
+    arrows_agree(machine)
+
+
+@settings(max_examples=40, deadline=None)
+@given(crowded_machines())
+def test_arrows_agree_where_several_of_an_effect_are_outstanding(machine: Machine) -> None:
+    arrows_agree(machine)
+
+
+def arrows_agree(machine: Machine) -> None:
     leaves = Leaves(machine)
     for here in reached(machine, 200):
         names = {**environment(machine, here.values), **pending_values(machine, here.outstanding)}
+        names |= {counter(effect).name: here.outstanding.count(effect) for effect in machine.numbered_effects}
         for occurrence in possible(machine, here):
             names_there = {**names, **dict(occurrence.verdicts)}
             arrows = [each for each in leaves.arrows(here.state) if each.key == (occurrence.source, occurrence.event)]
@@ -30,5 +46,8 @@ def test_the_first_arrow_that_is_enabled_is_the_row_that_step_takes(machine: Mac
             assert (first is None) == (not isinstance(result, Taken)), (here, occurrence)
             if isinstance(result, Taken):
                 assert first.row is result.transition
-                flags = {effect: effect in here.outstanding for effect in machine.answers} | dict(first.flags)
-                assert {effect for effect, is_set in flags.items() if is_set} == result.configuration.outstanding
+                numbers = {effect: here.outstanding.count(effect) for effect in machine.answers} | dict(first.flags)
+                numbers |= {effect: evaluate(number, names) for effect, number in first.numbers}
+                assert {e: number for e, number in numbers.items() if number} == Counter(
+                    result.configuration.outstanding
+                )

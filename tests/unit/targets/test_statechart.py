@@ -62,7 +62,7 @@ def test_the_class_can_be_used_without_the_adapter(dual_state):
     chart = statechart(dual_state)(model=memory)
     chart.send(event_ids(dual_state)[None, "specification"], occurrence=Occurrence("specification"))
     assert chart.current_state_value == state_ids(dual_state)["generating"]
-    assert memory.outstanding == {"query_llm"}
+    assert memory.outstanding == ("query_llm",)
     assert memory.effects == ("query_llm",)
 
 

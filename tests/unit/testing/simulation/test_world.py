@@ -27,7 +27,7 @@ class Caller:
     is_stale: bool = False
     begun: list = attrs.field(factory=list)
 
-    def on_begin(self, key, effect):
+    def on_begin(self, key, effect, beside):
         self.begun.append((key, effect))
 
 

@@ -8,12 +8,16 @@ from facts_of_runs import (
     BUSY,
     DRAFT,
     DRAFTED,
+    FIRST,
     LEDGER,
+    LINE,
     MAKE,
     NOTE,
     POST,
     POSTED,
+    SECOND,
     SEND,
+    THREE,
     begun,
     facts,
     failed,
@@ -35,7 +39,7 @@ POSTING = LEDGER[:POSTED]
 DOUBT = ResumedEntry(effects={DRAFT.key: "retry"})
 FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
 LIMITS = (BudgetLimit("calls", 1, "draft"),)
-DONE = result(NOTE)
+DONE, SAID = result(NOTE), result(FIRST, "said")
 VERDICT = VerdictEntry("2/1", "poem", 2, "new", (GuardVerdict("g", "passed"),))
 ATTEMPTS = [ArtifactEntry("1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
 TIMER = ("making", "after 5s")
@@ -139,6 +143,27 @@ BROKEN = [
     (effect_oracles.what_is_cancelled_is_stopped, facts(POSTING), [POST.key, DRAFT.key]),
     (effect_oracles.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.1),
     (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("stop"), LEDGER[1]),
+    (
+        effect_oracles.emissions_that_wait_for_a_place_begin_in_the_order_of_their_keys,
+        facts(THREE, LINE),
+        begun(SECOND),
+    ),
+    (
+        effect_oracles.no_more_are_performed_side_by_side_than_the_table_says,
+        facts((*THREE, SAID), LINE),
+        begun(SECOND, beside=(FIRST.key,)),
+    ),
+    (
+        effect_oracles.an_emission_begins_once_durable_results_make_room_for_it,
+        facts(THREE, LINE, begin_count={FIRST.key: 1}),
+        begun(SECOND),
+    ),
+    (effect_oracles.what_cannot_have_begun_is_not_in_doubt, facts(THREE, LINE), doubted(SECOND, "retry")),
+    (
+        effect_oracles.an_answer_has_the_data_of_its_own_result,
+        facts((*THREE, SAID), LINE),
+        fed("said", FIRST.key, seq=2, data="of the second"),
+    ),
 ]
 KEPT = [
     (effect_oracles.an_effect_begins_after_its_intent_is_durable, facts(DURING), begun(DRAFT)),
@@ -248,6 +273,34 @@ KEPT = [
     (effect_oracles.no_timer_is_overslept, facts(ASKED, BUSY), 5.1),  # the note is not done
     (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("write"), LEDGER[1]),
     (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("stop", is_unplanned=True), LEDGER[1]),
+    (effect_oracles.effects_begin_in_the_order_written, facts((*THREE, SAID), LINE), begun(SECOND)),
+    (
+        effect_oracles.emissions_that_wait_for_a_place_begin_in_the_order_of_their_keys,
+        facts(THREE, LINE, begin_count={FIRST.key: 1}),
+        begun(SECOND),
+    ),
+    (
+        effect_oracles.no_more_are_performed_side_by_side_than_the_table_says,
+        facts((*THREE, SAID), LINE),
+        begun(SECOND),
+    ),
+    (
+        effect_oracles.no_more_are_performed_side_by_side_than_the_table_says,
+        facts(ASKED, BUSY),
+        begun(MAKE, beside=("0/1", "0/2")),
+    ),
+    (
+        effect_oracles.an_emission_begins_once_durable_results_make_room_for_it,
+        facts((*THREE, SAID), LINE),
+        begun(SECOND),
+    ),
+    (effect_oracles.what_cannot_have_begun_is_not_in_doubt, facts(THREE, LINE), doubted(FIRST, "retry")),
+    (effect_oracles.what_cannot_have_begun_is_not_in_doubt, facts((*THREE, SAID), LINE), doubted(SECOND, "retry")),
+    (
+        effect_oracles.an_answer_has_the_data_of_its_own_result,
+        facts((*THREE, SAID), LINE),
+        fed("said", FIRST.key, seq=2),
+    ),
 ]
 ALL = {each for each in vars(effect_oracles).values() if isinstance(each, Oracle)}
 

@@ -1,0 +1,278 @@
+"""What checks, proofs, odds, mutants and comparisons make of several emissions of one effect, on small machines with known answers."""
+
+import itertools
+from functools import cache
+
+import pytest
+
+from dsa.checks.diff.document_diff import changes
+from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.mutation import mutants, mutate, prover
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.run_odds import odds
+from dsa.checks.proof.prover import prove
+from dsa.checks.report import check
+from dsa.checks.search.engine import SearchLimits
+from dsa.checks.search.exploration import explore, explore_system
+from dsa.checks.search.incremental_search import IncrementalEngine
+from dsa.lang import loads
+from dsa.machine import read_guards
+from dsa.semantics import Occurrence, start, step
+from dsa.system import closed_system
+
+CREW = """# crew
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| side      | 0..4   | 1       |
+
+## Variables
+| variable | domain  | initial |
+| -------- | ------- | ------- |
+| begun    | 0..side | 0       |
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| done  | look    |
+
+## Effects
+| effect | at once |
+| ------ | ------- |
+| look   | LIMIT   |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| busy  |         |
+| over  | final   |
+
+## Transitions
+| source | event       | if           | update     | effects | target |
+| ------ | ----------- | ------------ | ---------- | ------- | ------ |
+| idle   | go          |              |            | look    | busy   |
+| busy   | go          | begun < side | begun += 1 | EMITS   | =      |
+| busy   | done        | pending look |            | AGAIN   | =      |
+| busy   | done        | else         |            |         | over   |
+| busy   | look.failed | FAILED       |            |         | over   |
+
+## Properties
+PROPERTIES
+"""
+
+
+def crew(limit="side + 1", emits="look", again="", failed="", properties="- go leads to over"):
+    """Return a machine in which side + 1 of `look` are outstanding, with one thing or another changed."""
+    text = CREW.replace("LIMIT", limit).replace("EMITS", emits).replace("AGAIN", again).replace("FAILED", failed)
+    return loads(text.replace("PROPERTIES", properties))
+
+
+# -- proofs for all values of the parameter ---------------------------------------------------------------------------
+
+OBLIGATIONS = {
+    "as many as may be": (crew(), set()),
+    "one alone may be": (crew("1"), {"emission"}),
+    "a constant that is too small": (crew("2"), {"emission"}),
+    "a constant that is enough": (crew("5"), set()),
+    "two by one row": (crew(emits="look, look"), {"emission"}),
+    "two by one row, and room for them": (crew("2 * side + 1", emits="look, look"), set()),
+    "three after a cancellation": (crew(emits="cancel look, look, look, look"), {"emission"}),
+    "three after a cancellation, and room": (crew("side + 2", emits="cancel look, look, look, look"), set()),
+    "an answer asks again": (crew(again="look"), set()),
+    "an answer asks twice": (crew(again="look, look"), {"emission"}),
+    "a failure that only the last answer handles": (crew(failed="not pending"), {"completeness"}),
+    "a failure handled twice": (crew(failed="pending or not pending"), set()),
+}
+
+
+@pytest.mark.parametrize(("machine", "open_obligations"), OBLIGATIONS.values(), ids=OBLIGATIONS)
+def test_obligations_are_proved_where_every_value_keeps_them(machine, open_obligations):
+    proofs = {proof.name: proof.verdict for proof in prove(machine).obligations}
+    assert {name for name, verdict in proofs.items() if verdict == "VIOLATED"} == open_obligations
+    assert all(verdict == "PROVED" for name, verdict in proofs.items() if name not in open_obligations)
+    found = set()
+    for side in range(5):
+        report = check(machine, parameters={"side": side})
+        found |= {diagnostic.code for diagnostic in report.diagnostics if diagnostic.severity == "error"}
+    assert found == {{"emission": "DSA307", "completeness": "DSA305"}[name] for name in open_obligations}
+
+
+CLAIMS = {
+    "always begun <= side": True,
+    "always not idle or not pending": True,
+    "always pending look == busy": True,
+    "never over and pending": True,
+    "always begun < 4": False,
+    "at most side + 1 look": True,
+    "at most side look": False,
+    "go leads to over": True,
+    "from everywhere possible over": True,
+    "on done: begun unchanged": True,
+    "over only after done": False,
+    "done leads to not pending even if look never answers": False,
+}
+
+
+@pytest.mark.parametrize(("claim", "is_true"), CLAIMS.items(), ids=CLAIMS)
+def test_claims_are_proved_as_a_search_at_every_value_judges_them(claim, is_true):
+    machine = crew(properties=f"- {claim}")
+    (proof,) = prove(machine).properties
+    assert proof.verdict == ("PROVED" if is_true else "VIOLATED")
+    verdicts = {p.verdict for side in range(5) for p in check(machine, parameters={"side": side}).properties}
+    assert ("VIOLATED" in verdicts) == (not is_true)
+
+
+def test_what_may_be_outstanding_is_found_whatever_the_default_is():
+    machine = crew(emits="look, look", failed="pending").at({"side": 0})
+    assert {"emission", "completeness"} <= {p.name for p in prove(machine).obligations if p.verdict == "VIOLATED"}
+
+
+# -- mutants ----------------------------------------------------------------------------------------------------------
+
+
+def limit_mutants(machine, **options):
+    results = mutate(machine, **options).results
+    found = [result for result in results if result.mutant.what.startswith("at once")]
+    assert all(result.mutant.group == "declarations" for result in found)
+    return {result.mutant.what: (result.kind, result.by) for result in found}
+
+
+def test_one_more_at_once_is_no_change_for_a_machine_that_passes():
+    machine = crew()
+    proved = ("equal", "the same steps, proved for all parameter values")
+    assert limit_mutants(machine, prove=prover(machine)) == {"at once side + 2 instead of side + 1": proved}
+
+
+def test_one_less_at_once_is_equal_where_nothing_needs_as_many_and_noticed_elsewhere():
+    roomy = crew("side + 2")
+    found = limit_mutants(roomy, prove=prover(roomy))
+    assert {what: kind for what, (kind, _) in found.items()} == {
+        "at once side + 3 instead of side + 2": "equal",
+        "at once side + 1 instead of side + 2": "equal",
+    }
+    assert limit_mutants(crew("5").at({"side": 4}))["at once 4 instead of 5"] == ("noticed", "DSA307")
+    assert limit_mutants(crew("5"), prove=prover(crew("5")))["at once 4 instead of 5"][0] == "survived"
+
+
+@pytest.mark.parametrize("limit", ["2", "side + 2"])
+def test_a_search_that_remembers_sees_the_other_limit(limit):
+    machine = crew(limit)
+    for mutant in mutants(machine):
+        if mutant.what.startswith("at once"):
+            engine, system = IncrementalEngine(), closed_system(machine)
+            explore_system(system, SearchLimits(10_000), engine=engine)
+            other = explore_system(closed_system(mutant.machine, like=system), SearchLimits(10_000), engine=engine)
+            fresh = explore(mutant.machine)
+            assert (other.configurations, other.transitions) == (fresh.configurations, fresh.transitions)
+            assert len(other.refusals) == len(fresh.refusals)
+
+
+def test_there_is_no_mutant_below_one_and_none_where_one_is_outstanding():
+    for limit in ("1", ""):
+        assert not [
+            mutant for mutant in mutants(crew(limit, emits="cancel look, look")) if mutant.what.startswith("at once")
+        ]
+
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_limit_is_a_change_of_control_and_what_it_lets_happen_is_shown():
+    old, new = crew("2").at({"side": 2}), crew("3").at({"side": 2})
+    assert [(change.aspect, change.what, change.name) for change in changes(old, new)] == [
+        ("control", "effect", "look")
+    ]
+    pair = Pair(old, new)
+    found = compare(pair, pair.start, SearchLimits(10_000))
+    assert found.verdict == "DIFFERENT"
+    assert [each.event for each in (*found.divergence.way, found.divergence.occurrence)] == ["go", "go", "go"]
+    assert found.divergence.old.outcome.reason == "emitted_twice"
+    assert found.divergence.new.outcome.configuration.outstanding == ("look", "look", "look")
+    assert not changes(crew(""), crew("1"))
+    alike = Pair(crew("3").at({"side": 2}), crew("4").at({"side": 2}))
+    assert compare(alike, alike.start, SearchLimits(10_000)).verdict == "EQUAL"
+
+
+# -- odds -------------------------------------------------------------------------------------------------------------
+
+ASKED = """# asked
+
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| good     | 0..7   | 0       |
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| seen  | look    |
+
+## Guards
+| guard | judges | verdicts       | pass |
+| ----- | ------ | -------------- | ---- |
+| fits  | seen   | passed, failed | PASS |
+
+## Effects
+| effect | at once |
+| ------ | ------- |
+| look   | 3       |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| busy  |         |
+| won   | final   |
+| lost  | final   |
+
+## Transitions
+| source | event | if                                          | update    | effects          | target |
+| ------ | ----- | ------------------------------------------- | --------- | ---------------- | ------ |
+| idle   | go    |                                             |           | look, look, look | busy   |
+| busy   | seen  | fits.passed and pending                     | good += 1 |                  | =      |
+| busy   | seen  | fits.failed and pending and good == 1       | good = 4  | look             | =      |
+| busy   | seen  | fits.failed and pending and good != 1       |           |                  | =      |
+| busy   | seen  | not pending and good >= 2                   |           |                  | won    |
+| busy   | seen  | not pending and good < 2                    |           |                  | lost   |
+"""
+
+
+def test_odds_are_those_of_following_every_order_of_answers():
+    machine = loads(ASKED.replace("PASS", "0.25"))
+    found = {end.state: bounds for end, bounds in odds(machine).ends}
+
+    @cache
+    def chance(here, state):
+        if here.state == state or here.state in machine.final_states:
+            return float(here.state == state)
+        event = "seen" if here.outstanding else "go"
+        guards = read_guards(machine.rows_for(here.state, event))
+        total = 0.0
+        for verdicts in itertools.product(("passed", "failed"), repeat=len(guards)):
+            after = step(machine, here, Occurrence(event, tuple(zip(guards, verdicts, strict=True)))).configuration
+            weight = 1.0
+            for verdict in verdicts:
+                weight *= 0.25 if verdict == "passed" else 0.75
+            total += weight * chance(after, state)
+        return total
+
+    for state in ("won", "lost"):
+        assert found[state].low == pytest.approx(chance(start(machine), state), abs=1e-9)
+        assert found[state].high == pytest.approx(found[state].low, abs=1e-9)
+
+
+def test_odds_by_retry_number_are_refused_where_several_answers_are_awaited():
+    assert odds(loads(ASKED.replace("PASS", "0.5, 0.5"))).is_known
+    with pytest.raises(OddsError, match=r"line 17: .* fits .* 'seen', .* several of look .* give one number"):
+        odds(loads(ASKED.replace("PASS", "0.25, 0.5")))
+    with pytest.raises(OddsError, match="give one number"):
+        odds(loads(ASKED.replace("PASS", "0.25")), fatals={"fits": [0.0]}, passes={"fits": [0.25, 0.5]})
+    assert odds(
+        loads(
+            ASKED.replace("PASS", "0.25, 0.5").replace("| 3       |", "|         |").replace("look, look, look", "look")
+        )
+    ).is_known
