@@ -70,9 +70,9 @@ class CompiledRow:
     """The results of a row in a state with these outstanding effects and this order of timers, whatever the variables hold.
 
     `effects` and `cancelled` are those of `Taken`. `starts` are the effects that begin, each with its place among those of the row and whether it
-    has answers. `origin` is the effect of which the event discharges one emission, `stops` are those of which all older emissions are stopped. `outstanding` are the outstanding
-    effects and `precedence` the order of timers after the row. `assignments` are the variables that the row assigns, with their places. `step` names the
-    step in progress before the row, `finalises` the workflow variable that the row sets, `revokes` those that it revokes.
+    has answers. `origin` is the effect of which the event discharges one emission, `stops` are those of which all older emissions are stopped.
+    `outstanding` are the outstanding effects and `precedence` the order of timers after the row. `assignments` are the variables that the row assigns,
+    with their places. `step` names the step in progress before the row, `finalises` the workflow variable that the row sets, `revokes` those that it revokes.
     """
 
     row: Transition
@@ -189,8 +189,8 @@ def _no_rows(_place: ConfigurationLike, _occurrence: OccurrenceLike) -> None:
 class _Moves(dict[Any, CompiledRow | None]):
     """The results of one row, by leaf, outstanding effects and order of timers, or by those of them that it can depend on.
 
-    A result is None if the row would emit an effect once too often. Equal tuples are stored once, in `pool`: a lookup then ends at the first comparison, by
-    identity.
+    A result is None if the row would emit an effect once too often. Equal tuples are stored once, in `pool`: a lookup then ends at the first
+    comparison, by identity.
     """
 
     def __init__(self, machine: Machine, row: Transition, pool: dict[tuple[str, ...], tuple[str, ...]]) -> None:

@@ -93,15 +93,8 @@ class KernelParser:
     """
 
     def __init__(self, text, types, values, numbers=()):
-        self.text, self.types, self.values, self.numbers, self.tokens, self.depth, end = (
-            text,
-            types,
-            values,
-            numbers,
-            [],
-            0,
-            0,
-        )
+        self.text, self.types, self.values, self.numbers = text, types, values, numbers
+        self.tokens, self.depth, end = [], 0, 0
         while token := TOKEN.match(text, end):
             end = token.end()
             self.tokens.append(token[0].strip())

@@ -30,14 +30,15 @@ Reason = Literal["finished", "late", "early", "invalid_state", "ambiguous", "out
 
 
 def _outstanding(effects: Iterable[str]) -> tuple[str, ...]:
-    return effects if type(effects) is tuple else tuple(sorted(effects))
+    return effects if type(effects) is tuple and len(effects) < 2 else tuple(sorted(effects))  # noqa: PLR2004  (nothing to sort)
 
 
 @attrs.frozen(field_transformer=immutable)
 class Configuration:
     """S1: a state without children, the variables' values in declared order, the outstanding effects, the order of timers.
 
-    `outstanding` is sorted, and has an effect once for each of its emissions that is outstanding. It may be given in any order. `precedence` has a pair for each armed timer that precedes another (S11); it is empty where no two timers of different durations are armed.
+    `outstanding` is sorted, and has an effect once for each of its emissions that is outstanding; it may be given in any order. `precedence` has a pair for
+    each armed timer that precedes another (S11); it is empty where no two timers of different durations are armed.
     """
 
     state: str
@@ -251,10 +252,10 @@ def without_one(outstanding: tuple[str, ...], effect: str) -> tuple[str, ...]:
 def after_effects(
     machine: Machine, outstanding: tuple[str, ...], row: Transition, state: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """Return the outstanding effects after a row, those of which it cancelled an older emission, and an effect that it emits once too often (S7).
+    """Return the outstanding effects after a row, those that it cancelled, and an effect that it emits once too often (S7).
 
-    The answer discharges its emission first; then cancellations and emissions act in the order written; entering a
-    final state cancels the rest.
+    Cancelled are effects of which an emission older than the row was removed. The answer discharges its emission first; then cancellations and
+    emissions act in the order written; entering a final state cancels the rest.
     """
     origin = OUTSIDE if row.is_timer else machine.event_named[row.event].origin
     older = list(without_one(outstanding, origin))

@@ -364,8 +364,8 @@ class ReplayError(DsaError):
 class Run:
     """A machine under way. `begin` creates it, `feed` takes events, `record` takes what policies did.
 
-    `keys` has the outstanding effects by key, the oldest first, `steps` a view of each step with an artifact or a verdict. `specification` is the data of the last
-    event of that name that was taken. `timers` are the deadlines of armed timers. `entered_seq` is the number of the event that entered the leaf,
+    `keys` has the outstanding effects by key, the oldest first, `steps` a view of each step with an artifact or a verdict. `specification` is the
+    data of the last event of that name that was taken. `timers` are the deadlines of armed timers. `entered_seq` is the number of the event that entered the leaf,
     `taken_seqs` has the number of the last taking there of each outside event (`place_of`). `read_ms` is the last reading of the clock; a later
     reading is never before it (S11). Times are in milliseconds since 1970.
     """
@@ -418,8 +418,9 @@ class Run:
         """Take the row for an occurrence, or record its refusal; return the next run and the commands.
 
         `key` is the key of the effect that the occurrence answers; without it an answer is taken to be that of the oldest. An answer with a key that is
-        not outstanding is late (S10), and so is an event whose place has changed since its sender named it (`at`). `at_ms` is the time of arrival; if the clock was set back, the time of the previous
-        event is used. A refused event changes only the ledger. Raises OccurrenceError as `step` does; then nothing is recorded.
+        not outstanding is late (S10), and so is an event whose place has changed since its sender named it (`at`). `at_ms` is the time of arrival; if the
+        clock was set back, the time of the previous event is used. A refused event changes only the ledger. Raises OccurrenceError as `step` does; then
+        nothing is recorded.
         """
         at_ms = max(at_ms, self.read_ms)
         machine_step, seq = compiled_step(self.machine), self.seq + 1

@@ -103,6 +103,18 @@ def _odds(guard: Guard) -> _Odds | None:
     return _Odds(tuple(numbers))
 
 
+def _require_own_retries(machine: Machine, guard: Guard) -> None:
+    """Raise ExportError for a guard, with odds by retry number, of answers of which several are awaited: its retries then mix theirs."""
+    for event in guard.judges:
+        effect = machine.event_named[event].origin
+        if effect in machine.numbered_effects:
+            where = f"line {guard.span.line}: " if guard.span else ""
+            raise ExportError(
+                f"{where}the odds of guard {guard.name} change with its retry number, and several of {effect} may be outstanding, "
+                "whose retries it cannot tell apart; give one number for pass and one for fatal"
+            )
+
+
 class _PrismModel:
     def __init__(self, machine: Machine) -> None:
         self._model: ClosedModel = closed_model(machine)
@@ -111,6 +123,10 @@ class _PrismModel:
         labels = map(self._model.label, range(len(self._model.locations)))
         self._places = [self._spelling.give("at_", label) for label in labels]
         self._odds = {guard.name: odds for guard in machine.guards if (odds := _odds(guard))}
+        for guard in machine.guards:
+            numbers = self._odds[guard.name].numbers if guard.name in self._odds else ()
+            if any(each != numbers[0] for each in numbers):
+                _require_own_retries(machine, guard)
 
     @cached_property
     def _commands(self) -> tuple[_Command, ...]:

@@ -2,8 +2,7 @@
 
 `Leaves` returns the transitions at the machine's parameter values, each with the whole condition under which `step` takes its row. One flag for each
 effect with answers says whether it is outstanding; if several of it may be, a number says how many are. Conditions read these, the verdicts and the
-variables. A tool that takes any transition whose
-condition is true, and ignores events without one, does what `step` does (S3 to S7, S11).
+variables. A tool that takes any transition whose condition is true, and ignores events without one, does what `step` does (S3 to S7, S11).
 
 `tree` returns the states as frozen nodes. Only the start enters the tree from above: transitions lead to leaves.
 """
@@ -47,7 +46,8 @@ class LeafTransition:
     """One row in one leaf.
 
     `key` is the event, or the timer with its source. `target` is the leaf entered, None if no state is left. `flags` are the
-    new values of effects' flags that change, `numbers` those of their numbers (`dsa.system.counter`). `again` says that the row's own timer starts again although its source is not left.
+    new values of effects' flags that change, `numbers` those of their numbers (`dsa.system.counter`). `again` says that the row's own timer
+    starts again although its source is not left.
     """
 
     leaf: str

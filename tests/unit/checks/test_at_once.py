@@ -17,8 +17,10 @@ from dsa.checks.search.exploration import explore, explore_system
 from dsa.checks.search.incremental_search import IncrementalEngine
 from dsa.lang import loads
 from dsa.machine import read_guards
-from dsa.semantics import Occurrence, start, step
+from dsa.semantics import Configuration, Occurrence, start, step
 from dsa.system import closed_system
+from dsa.targets import emit
+from dsa.targets.spelling import ExportError
 
 CREW = """# crew
 
@@ -276,3 +278,13 @@ def test_odds_by_retry_number_are_refused_where_several_answers_are_awaited():
             ASKED.replace("PASS", "0.25, 0.5").replace("| 3       |", "|         |").replace("look, look, look", "look")
         )
     ).is_known
+
+
+def test_a_model_for_prism_is_refused_for_odds_by_retry_number_of_several_answers():
+    assert "0.25" in emit(loads(ASKED.replace("PASS", "0.25, 0.25")), "prism")
+    with pytest.raises(ExportError, match=r"^line \d+: the odds of guard fits change with its retry number"):
+        emit(loads(ASKED.replace("PASS", "0.25, 0.5")), "prism")
+
+
+def test_a_configuration_is_the_same_in_whatever_order_its_effects_are_given():
+    assert Configuration("busy", (), ("look", "ask", "look")) == Configuration("busy", (), ["ask", "look", "look"])
