@@ -25,6 +25,7 @@ import http.server
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -215,7 +216,7 @@ def type_console(block: Block, folder: Path) -> list[tuple[str, str, str, int]]:
 def python_prints(block: Block, folder: Path) -> None:
     """Run a block of Python in the folder: each `print(..)  # text` must print the text."""
     (folder / ".shown.py").write_text(block.text, encoding="utf-8")
-    printed, code = typed("python - < .shown.py", folder)
+    printed, code = typed(shlex.join([*forked.SCRIPT, ".shown.py"]), folder)
     assert code == 0, printed
     assert printed.splitlines() == re.findall(r"print\(.*\)  # (.*)", block.text), printed
 
