@@ -1,6 +1,7 @@
 """The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `expand_steps`."""
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import MachineError
@@ -23,9 +24,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def loads(text: str, path: str = "<text>") -> Machine:
-    """Read a machine document; `path` is what diagnostics call it. Raises MachineError with every fault found."""
-    result = read_machine(text, path)
+def loads(text: str, path: str = "<text>", families: Mapping[str, str] | None = None) -> Machine:
+    """Read a machine document; `path` is what diagnostics call it. `families` replaces the index of some, as text: `{"f": "1..5"}`.
+
+    Raises MachineError with every fault found, and ParameterError for a name that is not a family of the document.
+    """
+    result = read_machine(text, path, families or {})
     if result.machine is None:
         raise MachineError(result.diagnostics)
     return result.machine

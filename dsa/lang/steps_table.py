@@ -43,10 +43,11 @@ from dsa.expr import (
     conjunction,
     names,
 )
-from dsa.lang import cells, expression_parser
+from dsa.lang import cells
 from dsa.lang.cells import TableRecord, each_declaration
 from dsa.lang.expression_parser import NAME, ExpressionParser, Findings
 from dsa.lang.markdown import Cell
+from dsa.lang.namespace import Resolver, Scope
 from dsa.machine import Machine
 from dsa.text import closest
 
@@ -167,8 +168,8 @@ def _require_step(step: str, name: cells.WrittenName, step_names: list[str], fin
 
 
 def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Findings, place: str) -> Expr:
-    scope = expression_parser.Scope(place, variables=dict.fromkeys(step_names, BooleanDomain()))
-    return expression_parser.Resolver(scope, findings, cell.span()).condition(expr)
+    scope = Scope(place, variables=dict.fromkeys(step_names, BooleanDomain()))
+    return Resolver(scope, findings, cell.span()).condition(expr)
 
 
 def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:

@@ -11,8 +11,9 @@ from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
 from dsa.expr import Environment, Name, evaluate, unparse
 from dsa.lang import digest, dumps, expand_steps, loads
-from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope
+from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell
+from dsa.lang.namespace import Resolver, Scope
 from dsa.machine import Machine
 from dsa.testing.strategies import condition, machines, number, skeletons
 
