@@ -1,4 +1,4 @@
-"""The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `expand_steps`."""
+"""The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `spell_out`."""
 
 import importlib
 from collections.abc import Mapping
@@ -10,17 +10,26 @@ from dsa.machine import Machine
 
 if TYPE_CHECKING:
     from dsa.lang.document_writer import digest, dumps, format_document, scenario_text
-    from dsa.lang.steps_table import expand_steps
+    from dsa.lang.steps_table import spell_out
 
 #: Where the names live that reading does without; each is imported at first use, so that `dsa check` is quick.
 _HOME = {
-    "digest": "document_writer", "dumps": "document_writer", "expand_steps": "steps_table", "format_document": "document_writer",
+    "digest": "document_writer", "dumps": "document_writer", "spell_out": "steps_table", "format_document": "document_writer",
     "scenario_text": "document_writer",
 }  # fmt: skip
 
 __all__ = [
-    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expand_steps", "format_document", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS",
+    "DocumentReading",
+    "digest",
+    "dumps",
+    "format_document",
+    "loads",
+    "machine_of",
+    "read_machine",
+    "read_spec",
     "scenario_text",
+    "spell_out",
 ]  # fmt: skip
 
 

@@ -12,8 +12,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-import attrs
-
 from dsa.declarations import (
     EFFECT_COLUMNS,
     Effect,
@@ -32,7 +30,7 @@ from dsa.lang import cells
 from dsa.lang.cells import COLUMNS
 from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableError, canonical_spacing
 from dsa.lang.markdown import Cell, MarkdownTable, read
-from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS
+from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS, spell_out
 from dsa.machine import Machine, spelled_shortest
 from dsa.trace import ROW_COLUMNS, escape_cell, state_kind, table_lines, transition_cells
 
@@ -48,17 +46,12 @@ def dumps(machine: Machine) -> str:
     return "\n".join(sections)
 
 
-def without_families(machine: Machine) -> Machine:
-    """Return the machine whose document has the rows that result, each with its names: `x[1]`, `x[2]`. Its meaning stays the same."""
-    return attrs.evolve(machine, families=(), source_tables=()) if machine.families else machine
-
-
 def digest(machine: Machine) -> str:
     """Return the SHA-256 of the canonical document, in hexadecimal; of one with families, of the rows that result."""
     result: str | None = machine.worked_out.get("digest")
     if result is None:
         result = hashlib.sha256(
-            dumps(without_families(spelled_shortest(machine))).encode("utf-8", "surrogatepass")
+            dumps(spell_out(spelled_shortest(machine))).encode("utf-8", "surrogatepass")
         ).hexdigest()
         machine.worked_out["digest"] = result
     return result

@@ -479,12 +479,13 @@ def unmet_requirements(plan: Steps) -> list[StepRow]:
         left = [step for step in left if step not in ready]
 
 
-def expand_steps(machine: Machine) -> Machine:
-    """Return the Transitions machine that a Steps machine stands for; another machine as it is.
+def spell_out(machine: Machine) -> Machine:
+    """Return the machine whose document has the rows that Steps or families stand for; another machine as it is. Its meaning stays the same.
 
     Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they are about calls of generators,
     not about the moves of the machine.
     """
+    machine = attrs.evolve(machine, families=(), source_tables=()) if machine.families else machine
     if not machine.steps:
         return machine
     steps = {step.name for step in machine.steps}

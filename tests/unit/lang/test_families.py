@@ -8,7 +8,7 @@ from each_row import each_row
 from dsa.checks.report import check
 from dsa.checks.search.exploration import explore
 from dsa.errors import DocumentError
-from dsa.lang import digest, dumps, loads
+from dsa.lang import digest, dumps, loads, spell_out
 
 FOLDER = Path(__file__).parents[2] / "golden" / "families"
 
@@ -83,3 +83,11 @@ def test_another_name_of_a_family_is_no_change_of_meaning():
 def test_an_unknown_family_is_an_error_that_names_the_known_ones():
     with pytest.raises((DocumentError, ValueError), match="known here: b"):
         loads(text_of("credit_check"), families={"c": "1..2"})
+
+
+def test_what_a_family_stands_for_is_a_document_of_its_own():
+    machine = loads(text_of("credit_check"))
+    whole = spell_out(machine)
+    assert loads(dumps(whole)) == whole == machine
+    assert "Families" not in dumps(whole)
+    assert digest(whole) == digest(machine)
