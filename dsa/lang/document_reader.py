@@ -27,6 +27,7 @@ from dsa.declarations import (
     without_index,
 )
 from dsa.errors import Diagnostic, ParameterError, Span
+from dsa.immutable import without_collector
 from dsa.lang import cells, declaration_tables, steps_table, transition_table
 from dsa.lang.cells import COLUMNS, NAMED_SECTIONS, PARTS, SECTIONS, TableRecord, records
 from dsa.lang.claim_sections import looks_like_property, read_property, read_scenario
@@ -117,7 +118,8 @@ def read_machine(text: str, path: str = "<text>", indices: Mapping[str, str] = _
     """Read a machine document. `indices` replaces the index of families, by their names; ParameterError for a name that is not one."""
     if (refusal := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
         return refusal
-    return _machine_in(document, indices)
+    with without_collector():
+        return _machine_in(document, indices)
 
 
 def _machine_in(document: MarkdownDocument, indices: Mapping[str, str]) -> DocumentReading:

@@ -187,10 +187,10 @@ class TokenReader:
 
     def accept(self, *texts: str) -> bool:
         """Read these tokens if they come next; return whether they did."""
-        is_next = self.at(*texts)
-        if is_next:
-            self._place += len(texts)
-        return is_next
+        if self._tokens[self._place].text != texts[0] or not self.at(*texts):
+            return False
+        self._place += len(texts)
+        return True
 
     def expect(self, text: str, hint: str = "") -> Token:
         """Read this token, or fail."""
@@ -403,7 +403,7 @@ class ExpressionParser(TokenReader):
         """Read an arithmetic expression."""
         start = self.next.start
         left = self._product()
-        while self.at("+") or self.at("-"):
+        while self.next.text in {"+", "-"}:
             sign = self._operator().text
             left = expr.Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
         return left
@@ -411,7 +411,7 @@ class ExpressionParser(TokenReader):
     def _product(self) -> expr.Expr:
         start = self.next.start
         left = self._unary()
-        while self.at("*"):
+        while self.next.text == "*":
             self._operator()
             left = expr.Arithmetic("*", left, self._unary(), span=self._since(start))
         return left
