@@ -15,8 +15,8 @@ import dsa.runs.runs as runs_module
 import dsa.runtime.run as fold_module
 import dsa.runtime.run as run_module
 import dsa.runtime.status as recovery_module
-from dsa.edge.driver import Driver, UnderWay
-from dsa.edge.event_loop import Throttle
+from dsa.edge.driver import Driver
+from dsa.edge.event_loop import Throttle, UnderWay
 from dsa.runs.handle import RunHandle
 from dsa.runtime.costs import Meter
 from dsa.runtime.ledger import EffectEntry, Intent, RefusalEntry, ResultEntry, ResumedEntry, place_of_key
