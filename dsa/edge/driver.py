@@ -47,10 +47,11 @@ from dsa.edge.performer import (
     traceback_of,
 )
 from dsa.errors import OccurrenceError
-from dsa.machine import Machine, timers_before
+from dsa.machine import Machine, sleeping_effects, timers_before
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
+from dsa.runtime.json_text import copy_json
 from dsa.runtime.ledger import (
     Entry,
     Handling,
@@ -330,13 +331,13 @@ class Driver:
 
     async def _go_on(self, left: UnfinishedWork) -> None:
         """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
-        earlier, timers = earlier_news(left, self.run.machine, self.clock.wall_ms())
+        now_ms = self.clock.wall_ms()
+        earlier, timers = earlier_news(left, self.run.machine, now_ms)
         self._inbox = deque(in_order(earlier, self._inbox))
         for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)
-        woken_keys = {news.intent.key for news in earlier if news.intent is not None}
         for sleep in left.sleeps:
-            self._begin_sleep(sleep, is_over=sleep.intent.key in woken_keys)
+            self._begin_sleep(sleep, None if sleep.due_ms < now_ms else sleep.due_ms - now_ms)
         cancelled_keys = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
         resumed_entry = resumption(self.run, left, self._session()) if self._is_resumed else None
         self._is_resumed = False
@@ -396,12 +397,11 @@ class Driver:
         for each in (*(each for each in messages if each not in behind), *rings, *behind):
             self._tell(each)
 
-    def _begin_sleep(self, sleep: Sleep, *, is_over: bool = False) -> None:
-        """Wait for the end of a sleep, unless its deadline has passed and its end is queued."""
+    def _begin_sleep(self, sleep: Sleep, left_ms: int | None) -> None:
+        """Wait for the end of a sleep; with None, its deadline has passed, and its end is queued already."""
         key = sleep.intent.key
         self._sleeps[key] = sleep
-        if not is_over:
-            left_ms = max(0, sleep.due_ms - self.clock.wall_ms())
+        if left_ms is not None:
             self._under_way.wait(key, left_ms / 1000, self._wake_up)
 
     def _wake_up(self, key: str) -> None:
@@ -542,8 +542,15 @@ class Driver:
     # -- what goes out ------------------------------------------------------------------------------------------
 
     async def _obey(self, commands: tuple[Command, ...], data: object = None) -> None:
+        durations = sleeping_effects(self.run.machine)
+        for command in commands if durations else ():
+            if isinstance(command, Intent) and command.effect in durations:  # as timers, before anything is performed
+                sleep = Sleep(command, copy_json(data), self.run.sleeps[command.key])
+                self._begin_sleep(sleep, durations[command.effect])
         for command in commands:
             match command:
+                case Intent(effect=effect) if effect in durations:
+                    pass
                 case Intent():
                     if self._may_begin:
                         await self._start(command, action_for(self.run, command, data))
@@ -557,9 +564,6 @@ class Driver:
 
     async def _start(self, intent: Intent, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
-        if intent.key in self.run.sleeps:
-            self._begin_sleep(Sleep(intent, action.payload["data"], self.run.sleeps[intent.key]))
-            return
         if missing := self._performer.missing_before(intent):
             self._failure = Failure(intent.effect, intent.line, MISSING_DATA, missing)
             return

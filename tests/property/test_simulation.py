@@ -81,7 +81,7 @@ def test_a_planted_fault_is_found(fault, first):
     assert needed(fault, first)
 
 
-#: The oracles that name the faults of several emissions of one effect.
+#: The oracles that name the faults of several emissions of one effect, and those of sleeps.
 NAMED = {
     "an answer is given to another emission": "an answer is fed after its result is recorded",
     "an answer brings the data of another emission": "an answer has the data of its own result",
@@ -90,12 +90,19 @@ NAMED = {
     "the newest that waits begins first": "emissions that wait for a place begin in the order of their keys",
     "a place is given back twice": "no more are performed side by side than the table says",
     "what waits is in doubt": "what cannot have begun is not in doubt",
+    "a sleep answers early": "a sleep ends when it is due",
+    "a sleep begins anew after a crash": "no timer is overslept",
+    "a sleep answers after it was cancelled": "a sleep that is over does not end",
+    "a sleep answers twice": "an effect has one result",
+    "a sleep is in doubt": "a sleep is never in doubt",
+    "what is sent comes before the end of a sleep": "what is overdue comes before what is sent",
+    "a sleep brings the data of another": "a sleep answers with what it was asked with",
     "another emission begins before the result is durable": "an emission begins once durable results make room for it",
 }
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_a_fault_of_several_emissions_is_found_by_the_oracle_that_names_it(fault):
+def test_a_fault_is_found_by_the_oracle_that_names_it(fault):
     plant, document = PLANTED[fault]
     with plant():
         names = {found.oracle.name for _, found in violations(written(simulations.WRITTEN[document]), range(300))}
