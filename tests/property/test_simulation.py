@@ -15,7 +15,9 @@ from planted import PLANTED
 from simulations import seeds_needed, subject, violations, written
 
 from dsa.checks.report import check
+from dsa.declarations import Effect
 from dsa.lang import dumps
+from dsa.machine import sleeping_effects
 from dsa.testing.explored_graph import GraphTooLargeError
 from dsa.testing.simulation.story import CampaignResult, Story, enough, play_seeds, simulate
 from dsa.testing.strategies import machines
@@ -178,6 +180,32 @@ def in_line(machine):
 @given(crowded_machines().map(in_line))
 def test_no_oracle_is_broken_by_any_machine_with_several_emissions(machine):
     require_sound(machine, 8)
+
+
+def asleep(machine):
+    """Return the machine with a sleep for each effect that has one answer."""
+    effects = [
+        Effect(each.name, at_once=each.at_once, shipped_kind="sleep", sleep_ms=1000 * (1 + len(each.name)))
+        if len(machine.answers.get(each.name, ())) == 1
+        else each
+        for each in machine.effects
+    ]
+    return attrs.evolve(machine, effects=tuple(effects))
+
+
+@settings(STEADY, max_examples=25)
+@given((machines(claims=False) | crowded_machines()).map(asleep))
+def test_no_oracle_is_broken_by_any_machine_that_sleeps(machine):
+    assume(sleeping_effects(machine))
+    require_sound(machine, 8)
+
+
+@pytest.mark.full
+@settings(STEADY, max_examples=600)
+@given((machines(claims=False) | crowded_machines()).map(asleep))
+def test_no_oracle_is_broken_by_any_machine_that_sleeps_at_length(machine):
+    assume(sleeping_effects(machine))
+    require_sound(machine, 60)
 
 
 @pytest.mark.full
