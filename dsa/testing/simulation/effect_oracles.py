@@ -234,7 +234,9 @@ def a_sleep_answers_with_what_it_was_asked_with(facts: RunFacts, result: ResultE
         return None
     event, steps = facts.machine.answers[facts.intents.effect(result.key)][0], result.steps
     answers = [(step["payload"].get("event"), step["payload"].get("data")) for step in steps]
-    return None if answers == [(event, sleep.data)] else f"{_of(facts, result)} gave {answers}, not {event} and its data"
+    return (
+        None if answers == [(event, sleep.data)] else f"{_of(facts, result)} gave {answers}, not {event} and its data"
+    )
 
 
 def _time_is_over(facts: RunFacts, result: ResultEntry) -> bool:

@@ -136,6 +136,22 @@ def test_a_run_that_only_sleeps_rests_as_waiting_with_the_earliest_deadline():
     finish(play())
 
 
+def test_an_interrupted_run_that_sleeps_is_left_alone_until_it_is_resumed():
+    async def play():
+        desk = Desk()
+        async with desk.open() as runs:
+            run = await desk.asked(runs)
+            await runs.interrupt(run.id)
+            assert runs.summary(run.id).status == "interrupted"
+            await desk.clock.advance(2 * DAY_S)
+            assert await runs.list(status="due", now_ms=desk.clock.wall_ms()) == ()
+            await runs.resume(run.id)
+            await desk.clock.quiet()
+            assert desk.reminded == [({"who": "ann"}, 2 * DAY_S)]
+
+    finish(play())
+
+
 def test_a_cancelled_sleep_never_answers():
     async def play():
         desk = Desk()
