@@ -129,7 +129,7 @@ def test_json_of_a_seed_has_its_story(dsa):
     drafted, posted = ["event", "row", "effect", "resumed", "result"], ["event", "row", "effect", "result"]
     assert kinds == ["machine", *drafted, *posted]
     assert "!! sync fails, unsynced" in told["story"]
-    assert len(told["oracles"]) == 49
+    assert len(told["oracles"]) == 54
 
 
 def test_too_few_seeds_do_not_pass_the_gate(dsa):

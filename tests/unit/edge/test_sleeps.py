@@ -14,7 +14,7 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import ChangeEntry, EventEntry, RefusalEntry, ResultEntry, dump_line, load_lines
 from dsa.runtime.run import begin, rederive, replay
 from dsa.runtime.status import status_of, timed_events, unfinished_work
-from dsa.testing import StillClock
+from dsa.testing import ReplayedMachine, StillClock, play, tour
 
 DAY_S, DAY_MS = 86_400, 86_400_000
 
@@ -305,3 +305,8 @@ def test_a_policy_for_a_sleep_is_noted_and_not_used():
         "the bindings gives the effect 'wait_week'",
     ]
     assert set(setup.binding.effects) == {"remind"}
+
+
+def test_the_answer_of_a_sleep_is_under_the_control_of_a_walk():
+    machine = loads(REMINDERS)
+    play(machine, lambda: ReplayedMachine(machine), tour(machine))
