@@ -333,7 +333,10 @@ class Driver:
         """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
         now_ms = self.clock.wall_ms()
         earlier, timers = earlier_news(left, self.run.machine, now_ms)
-        self._inbox = deque(in_order(earlier, self._inbox))
+        others = (
+            news for news in self._inbox if not news.is_wake_up
+        )  # sleeps that are over are among the earlier news
+        self._inbox = deque(in_order(earlier, others))
         for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)
         for sleep in left.sleeps:

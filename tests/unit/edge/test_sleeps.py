@@ -195,6 +195,30 @@ def test_the_end_of_a_sleep_that_is_queued_is_dropped_by_a_cancel():
     finish(play())
 
 
+def test_a_sleep_that_ends_as_its_driver_is_cancelled_ends_once():
+    class Gate(StillClock):
+        opened = asyncio.Event()
+
+        async def sleep(self, seconds):
+            await (self.opened.wait() if seconds == DAY_S else super().sleep(seconds))
+
+    async def play():
+        clock, desk = Gate(), Desk()
+        run, commands = begin(loads(REMINDERS), "r")
+        driver = Driver(run, desk.bindings, MemoryArtifacts(), commands=commands, clock=clock)
+        driving = asyncio.create_task(driver.drive(dsa.Occurrence("asked")))
+        await clock.settle()
+        clock.opened.set()
+        await asyncio.sleep(0)  # the end of the sleep is queued, and not taken
+        driving.cancel()
+        await asyncio.wait({driving})
+        await clock.advance(2 * DAY_S)
+        rest = await driver.drive(through_timers=False)
+        assert (rest.kind, len(desk.reminded)) == ("waiting", 1)
+
+    finish(play())
+
+
 def test_a_sleep_goes_on_in_another_process_and_ends_when_it_would_have(tmp_path):
     async def play():
         desk = Desk(tmp_path)
