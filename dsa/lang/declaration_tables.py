@@ -340,8 +340,39 @@ def effects(
                 column.field: _effect_value(record[column.header], column, parameters, findings)
                 for column in declarations.EFFECT_COLUMNS
             }
+            values["sleep_ms"] = _sleep_ms(record, findings)
             effects.append(declarations.Effect(name.name, **values, span=name.span))  # type: ignore[arg-type]  # by form
     return tuple(effects)
+
+
+#: The columns of Effects that say how a policy is called, and so mean nothing for an effect that needs none.
+_OF_POLICIES = ("kind", "in doubt", "time limit", "retries", "on failure", "together")
+
+
+def _sleep_ms(record: TableRecord, findings: Findings) -> int | None:
+    """Read the options of an effect that is a sleep; None for any other effect, which has none."""
+    kind, options = record["is"], record["options"]
+    is_sleep = kind.text.strip("`").strip() == "sleep"
+    if not is_sleep:
+        if options.text and not kind.text:
+            hint = "write 'sleep' in the column 'is', or empty this cell"
+            findings.error("DSA107", "only an effect with a cell in the column 'is' has options", options.span(), hint)
+        return None
+    for column in _OF_POLICIES:
+        if record[column].text and record[column].text != "internal":
+            message = f"a sleep needs no '{column}': it does nothing outside, and always answers"
+            findings.error("DSA107", message, record[column].span(), "empty this cell")
+    before, durations = findings.count, dict(cells.pair_cells(options, ";", findings))
+    for name, value in durations.items():
+        if name != "for":
+            message = f"a sleep has no option '{name}'"
+            findings.error("DSA107", message, value.span(), closest(name, ("for",), "its one option is: for = 24h"))
+    if "for" in durations:
+        return cells.duration_ms(durations["for"], findings)
+    if findings.count == before:
+        span = options.span() if options.text else kind.span()
+        findings.error("DSA107", "a sleep needs the option 'for'", span, "in the column 'options', write: for = 24h")
+    return None
 
 
 def _effect_value(
@@ -359,6 +390,8 @@ def _effect_value(
             return cells.whole_number(cell, findings, column.least)
         case "expression":
             return _number_outstanding(cell, parameters, findings) if cell.text else None
+        case "options":
+            return None  # read together with the cell of `is`
 
 
 def _number_outstanding(
