@@ -17,7 +17,7 @@ import attrs
 from dsa import declarations, expr
 from dsa.data_use import SPECIFICATION
 from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
-from dsa.errors import Span
+from dsa.errors import ParameterError, Span
 from dsa.lang import cells, namespace
 from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, each_declaration, records
 from dsa.lang.expression_parser import ExpressionParser, Findings
@@ -37,14 +37,12 @@ _FORMS = "an index is low..high in numbers, or {a, b}"
 def families(
     records: Iterable[TableRecord], replacements: Mapping[str, str], findings: Findings
 ) -> tuple[declarations.Family, ...]:
-    """Read the Families table; `replacements` has other indices for some, as text."""
+    """Read the Families table; `replacements` has other indices for some, as text. Raises ParameterError for one that is no index."""
     families: list[declarations.Family] = []
     for record in each_declaration(list(records), findings):
         name = cells.declared_name(record["family"], "a family", findings)
-        cell = record["index"]
-        if name is not None and name.name in replacements:
-            cell = attrs.evolve(cell, text=replacements[name.name].strip(), escapes=())
-        indices = _indices(cell, findings)
+        indices = _given_indices(name.name, replacements) if name else None
+        indices = indices or _indices(record["index"], findings)
         if name is None or indices is None:
             continue
         if "." in name.name:
@@ -62,6 +60,17 @@ def unknown_family(families: Iterable[declarations.Family], replacements: Mappin
     names = [family.name for family in families]
     unknown = next((name for name in replacements if name not in names), None)
     return None if unknown is None else (unknown, closest(unknown, names, "the document has no families"))
+
+
+def _given_indices(family: str, replacements: Mapping[str, str]) -> tuple[int | str, ...] | None:
+    if family not in replacements:
+        return None
+    text, faults = replacements[family].strip(), Findings()
+    indices = _indices(Cell(text, "", 1, 1, text), faults)
+    if faults.diagnostics:
+        fault = faults.diagnostics[0]
+        raise ParameterError(f"{family}={text}: {fault.message}" + (f"; {fault.hint}" if fault.hint else ""))
+    return indices
 
 
 def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:

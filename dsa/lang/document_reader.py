@@ -175,6 +175,7 @@ def _with_families(parts: Parts, indices: Mapping[str, str], findings: Findings)
         hint = "steps have no families: write the rows in a section Transitions"
         findings.error("DSA111", "a Steps document has no section families", sections[0].heading.span(), hint)
         return parts
+    findings.has_families = bool(read)
     return attrs.evolve(parts, families=read)
 
 
