@@ -253,7 +253,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     ]
     if not ahead or not all(ahead):
         is_nested = any(exploration.machine.parents for exploration in explorations)
-        inner = ", or a row of a nested state comes before it" if is_nested else ""
+        inner = ", or a row of a nested state always takes precedence" if is_nested else ""
         return f"its condition is never true{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)

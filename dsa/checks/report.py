@@ -242,7 +242,7 @@ def _failing_effects(machine: Machine, results: Sequence[PropertyResult]) -> Ite
         dependent_result = next((result for result in results if effect in result.must_not_fail), None)
         declaration = machine.effect_named[effect]
         if dependent_result is not None and not declaration.on_failure:
-            message = f"no row handles {effect}.failed, so that event stops the run; '{dependent_result.text}' holds only if it never occurs"
+            message = f"no row handles {effect}.failed, which stops the run when it occurs; '{dependent_result.text}' holds only if {effect} never fails"
             yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
 
 
@@ -295,7 +295,9 @@ def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
     event, since = use.reference.event, use.reference.since
     moment = f" since '{since}'" if isinstance(form, AtMost) else " yet"
     way = show_events([step.occurrence for step in trace.steps])
-    message = f"{use.reader} reads '{use.reference}', but event '{event}' may not have occurred{moment}; for example after: {way}"
+    is_guard = use.reader.startswith("guard ")
+    reader = f"the guard '{use.reader.removeprefix('guard ')}'" if is_guard else use.reader
+    message = f"{reader} uses '{use.reference}', data of an event, but '{event}' may not have occurred{moment}; for example after: {way}"
     optional = attrs.evolve(use.reference, is_optional=True)
     hint = f"make sure that '{event}' occurs on every path to '{use.at}', or write '{optional}' if it may be missing"
     return Diagnostic("DSA316", "warning", message, place(use.span), hint)

@@ -170,7 +170,7 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
     if results and left and not diagnostics:  # a scenario that fails takes fewer rows than it is meant to
         row_list = ", ".join(f"line {line_of(row)} ({row}){at_instance(row)}" for row in left[:_ROWS_LISTED])
         rest = f", and {len(left) - _ROWS_LISTED} more" if len(left) > _ROWS_LISTED else ""
-        message = f"no scenario takes {len(left)} of {len(rows)} rows: {row_list}{rest}"
+        message = f"{len(left)} of {len(rows)} rows are taken by no scenario: {row_list}{rest}"
         where = place(left[0].span)
         hint = f"dsa new --scenarios {where.path} prints scenarios that take them"
         diagnostics.append(Diagnostic("DSA311", "warning", message, where, hint))

@@ -217,10 +217,10 @@ def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Di
         origins = {OUTSIDE if row.is_timer else machine.event_named[row.event].origin for row in rows}
         for effect in sorted(pending_effects(rows[0].condition) - {""}):
             if effect not in emitted_effects:
-                why, hint = f"no row emits {effect}", "emit it, or delete this"
+                why, hint = f"no row emits '{effect}'", f"emit it, or delete 'pending {effect}'"
             elif origins == {effect}:
-                why = f"the answer ends {effect} before the condition is read"
-                hint = "in a row for an answer, 'pending' is about other effects: delete this"
+                why = f"the answer ends the effect '{effect}', and the condition is read after that"
+                hint = f"in a row for an answer, 'pending' is about other effects: delete 'pending {effect}'"
             else:
                 continue
             message = f"'pending {effect}' is never true here: {why}"

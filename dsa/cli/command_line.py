@@ -385,7 +385,9 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
 
 def family_option() -> Callable[[FC], FC]:
     """Return the option `--family NAME=INDEX`, which can be repeated."""
-    help_text = "Read the document with this index of a family, such as f=1..5 or f={a, b}; repeatable."
+    help_text = (
+        "Let a family have these indices instead of those in the document, such as f=1..5 or f={a, b}; repeatable."
+    )
     return click.option("--family", "families", multiple=True, metavar="NAME=INDEX", help=help_text)
 
 

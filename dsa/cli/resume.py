@@ -208,7 +208,7 @@ def command(
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    of --retry, --done and --fail; KEY/PATH names one call that the effect's policy had started. The exit codes are those of `dsa run`. Without --json,
+    of --retry, --done and --fail; where an effect is in doubt because its code had called other policies, it prints a KEY with a path for each such call. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

@@ -79,7 +79,7 @@ class RunsCommand(JsonCommand, click.Group):
     "due_before_ms",
     metavar="TIME",
     callback=lambda _context, _option, text: None if text is None else moment_ms(text),
-    help="Only runs with a timer that is due before TIME: 2026-12-24T18:00 (UTC), or 24h from now.",
+    help="Only runs with a timer that is due before TIME, such as 2026-12-24T18:00 (UTC), or 24h, which counts from now.",
 )
 @click.option("--machine", metavar="NAME", help="Only runs of this machine.")
 @click.option(

@@ -51,7 +51,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt with this KEY. If KEY is that of a policy's call, EVENT is the type of the step that the call should return.",
+    help="Take EVENT as the answer of the effect in doubt with this KEY. For a KEY with a path, EVENT is the type of the value (a `Step`) that the policy called there should return.",
 )
 @click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
@@ -79,8 +79,8 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a piece of one, or `last`. With RUN@PLACE, as the waiting run prints it, the event answers that question only: once the
-    run asks something else, it is refused (reason: late). With RUN alone it answers what the run asks now. If another process holds the run, the event goes into the
+    RUN is an id, a piece of one, or `last`. A run that waits prints itself as RUN@PLACE, where PLACE is the question that it asks. With that, the event is
+    refused (reason: late) if the run has gone on to another question. With RUN alone it answers what the run asks now. If another process holds the run, the event goes into the
     run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. If no other process holds the run, the exit codes are
     those of `dsa run`; 1 also if the event is refused, 2 also if the machine has no such event.
     """

@@ -203,7 +203,7 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="The percentage of the combinations of row, boundary and fault that must occur; if it is smaller, exit with 1. [95; with --seed or --seeds: none]",
+    help="Count the combinations of a row, a moment in its handling and a fault that strikes there. If fewer than this percentage of them occurred, exit with 1. [95; with --seed or --seeds: none]",
 )
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="The number of worker processes. [as many as processors]"

@@ -39,7 +39,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "--observe",
     default="",
     metavar="WHAT",
-    help="With --complete: what an implementation shows beside its effects, any of state, pending, reasons and the name of a variable, or all.",
+    help="With --complete: what can be seen of an implementation beside its effects: one or more of `state`, `pending`, `reasons` and names of variables (whose values are seen), or `all`.",
 )
 @param_option("Set a parameter, such as rmax=1; repeatable.")
 @click.option(
@@ -68,7 +68,7 @@ def command(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Print tests as scenarios, or write them as a spec or a pytest file: a tour of every row and transition, or a complete suite."""
+    """Print tests as scenarios, or write them as a spec or a pytest file: a tour that takes every row in every configuration where it can be taken, or a complete suite."""
     _require_consistent(output, complete=complete, extra=extra, tries_refused=tries_refused, observe=observe)
     require_other(output, file)
     require_free(output, force=force)

@@ -116,7 +116,10 @@ def read_document(name: str, families: Mapping[str, str] | None = None) -> Docum
         return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, hint),))
     if machine_of(base_text) is not None:
         message = f"{reference} is a spec, not a machine"
-        return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
+        return DocumentReading(
+            None,
+            (Diagnostic("DSA113", "error", message, span, f"write the name of the machine that {reference} is about"),),
+        )
     base_reading = read_machine(base_text, _display_path(base), indices)
     return base_reading if base_reading.machine is None else read_spec(text, base_reading.machine, display_name)
 

@@ -213,7 +213,10 @@ def _at(values: Mapping[str, expr.Value]) -> str:
 def _one_value(parser: ExpressionParser) -> expr.Expr:
     value = None if parser.at("in") or parser.at("{") else parser.expression()
     if value is None or parser.at(",") or parser.at(".."):
-        parser.reject("a variable has one initial value", "for several starts declare a parameter, and begin with it")
+        parser.reject(
+            "a variable has one initial value",
+            "for several possible starts, declare a parameter and write its name here",
+        )
     return value
 
 

@@ -293,7 +293,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
     plan = read_steps(records_of_steps, lines, with_cases, findings)
     if not plan.steps:
         if not findings.any_error:
-            hint = "a table with a column step"
+            hint = "write a table with a column 'step', and a row for each step"
             findings.error("DSA102", "section steps has no step", sections[0].heading.span(), hint)
         findings.doubt_all()
         return None
@@ -586,7 +586,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
     parts = sort_sections(document, findings)
     for section in parts.sections:
         if section.kind in SECTIONS - _SPEC_SECTIONS:
-            message = f"a spec has no section {section.kind}; it belongs into the machine"
+            message = f"a section {section.kind} is not allowed in a spec: it belongs into the document of the machine"
             hint = "a spec holds Properties, Scenarios, and statements about Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
     declarations = Declarations(

@@ -259,7 +259,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     "--context-tokens",
     type=click.IntRange(LEAST_TOKENS),
     metavar="N",
-    help="Send at most about N tokens of what was said and done with each request. You can change it at each --resume.",
+    help="In each request to the model, send at most about N tokens of the history. You can change it at each --resume.",
 )
 @click.option("--seed", type=int, help="Another seed gives other answers.")
 @click.option(
@@ -286,8 +286,8 @@ def command(
 ) -> None:
     """Work on GOAL: break it into tasks, and call tools until they are done.
 
-    An interrupted run with the same goal in the same folder is resumed. Exit code 0: done, with evidence for each subtask; 1: not done (only answered,
-    blocked, stopped, or out of rounds), or done without evidence; 2: it cannot start; 3: a person is needed; 130: interrupted, and can be resumed.
+    An interrupted run with the same goal in the same folder is resumed. Exit code 0: done, with evidence for each subtask; 1: done without evidence,
+    or not done (the model only answered, the goal is blocked, you stopped it, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted, and can be resumed.
     """
     if bool(goal) == bool(run):
         raise click.UsageError(f"give a GOAL or --resume RUN{', not both: a run has its goal' if goal else ''}")

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import rulebook
 from crowds import crowded_machines
+from family_documents import family_machines
 from hypothesis import HealthCheck, event, given, seed, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
@@ -43,7 +44,7 @@ def as_step_says(compiled, configuration, occurrence):
 @settings(max_examples=sample_size(100, full=300), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_compiled_step_agrees_with_the_reference(data):
-    machine = data.draw(machines(claims=False) | crowded_machines())
+    machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
     compiled, configuration = compiled_step(machine), start(machine)
     for _ in range(data.draw(st.integers(1, 12))):
         if data.draw(st.integers(0, 2)) == 0:
@@ -82,14 +83,14 @@ def reference_agrees_with_the_rulebook(machine, data):
 @settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_reference_does_what_the_rules_say(data):
-    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines()), data)
+    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines() | family_machines()), data)
 
 
 @pytest.mark.full
 @settings(max_examples=3_000, deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_reference_does_what_the_rules_say_on_many_more(data):
-    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines()), data)
+    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines() | family_machines()), data)
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])

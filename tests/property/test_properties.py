@@ -6,6 +6,7 @@ import attrs
 import naive
 import pytest
 from crowds import crowded_machines
+from family_documents import family_machines
 from hypothesis import HealthCheck, Phase, event, given, reject, settings
 from hypothesis import strategies as st
 from sample_sizes import sample_size
@@ -50,14 +51,14 @@ def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
 
 
 @MANY
-@given(machine=claimed_machines() | crowded_machines(claims=6), is_counted=st.booleans())
+@given(machine=claimed_machines() | crowded_machines(claims=6) | family_machines(), is_counted=st.booleans())
 def test_verdicts_and_lengths_are_those_of_the_oracle(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
 
 @pytest.mark.full
 @settings(max_examples=5_000, deadline=None)
-@given(machine=claimed_machines() | crowded_machines(claims=6), is_counted=st.booleans())
+@given(machine=claimed_machines() | crowded_machines(claims=6) | family_machines(), is_counted=st.booleans())
 def test_the_same_on_many_more(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
@@ -115,7 +116,7 @@ def test_leads_to_is_judged_as_the_oracle_does(machine: Machine, *, is_counted: 
 
 
 @settings(max_examples=sample_size(40, full=100), deadline=None)
-@given(claimed_machines() | crowded_machines(claims=6))
+@given(claimed_machines() | crowded_machines(claims=6) | family_machines())
 def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) -> None:
     forms = [claim.form for claim in machine.properties if isinstance(claim.form, naive.TRACED)]
     for form, judged in judgements(machine, forms, traces=3):
@@ -142,7 +143,7 @@ def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) 
 
 
 @MANY
-@given(claimed_machines() | crowded_machines(claims=6), st.data())
+@given(claimed_machines() | crowded_machines(claims=6) | family_machines(), st.data())
 def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.DataObject) -> None:
     happened: list[Occurrence] = []
     here = naive.first(machine).after
