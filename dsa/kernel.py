@@ -74,8 +74,8 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
 # -- 2. expressions ----------------------------------------------------------------------------------------------------
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*(?:\[[A-Za-z0-9_]+\](?:\.[A-Za-z_][A-Za-z0-9_]*)*)?"
-#: A number, a name (`:flag` and `:count` too), or a sign.
-TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
+#: A number, a name (`:flag` and `:count` too), a sign, or the beginning of a count.
+TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(count\(|:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
 BARE_PENDING = rf"\bpending(?! +(?!(?:{'|'.join(sorted(KEYWORDS))})\b)[A-Za-z_])"
 RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
@@ -195,6 +195,12 @@ class KernelParser:
             result = self.deeper(self.expression)
             self.require(self.take(")"))
             return result
+        if word == "count(":
+            conditions = [self.deeper(self.expression)]
+            while self.take(","):
+                conditions.append(self.deeper(self.expression))
+            self.require(self.take(")") and {kind for kind, _ in conditions} == {CONDITION})
+            return NUMBER, f"({' + '.join(['0', *(code for _, code in conditions)])})"
         if word.isdigit():
             return NUMBER, str(int(word))
         if word in ("true", "false"):
