@@ -275,7 +275,7 @@ class Tables:
     """A machine: its names with their types, its rows, and the rules S1 to S3, S7, S9, S11 and S12.
 
     `names` has the meaning of every name while nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
-    only in them a condition counts as the number 0 or 1.
+    only in those of conditions and of values of enumerations (`coded_bounds`) every name is a number, a condition 0 or 1.
     """
 
     def __init__(self, text):
@@ -339,7 +339,7 @@ class Tables:
         parameter_types = types_of(self.parameters) | symbol_types
         value_types = parameter_types | types_of(self.scopes)
         when = dict.fromkeys((*self.origins, *states, *effects, *verdict_names, *pending), CONDITION)
-        #: The names allowed in domains and initial values, in ends, in `unchanged`, in rows, in claims, in lemmas and ranks, in `bounds`.
+        #: The names allowed in domains and initial values, in ends, in `unchanged`, in rows, in claims, in lemmas and ranks, in `coded_bounds`.
         self.types = {
             "parameters": parameter_types,
             "values": value_types,
@@ -352,7 +352,7 @@ class Tables:
         self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER) | numbers}
         several = {f"pending {effect}": f"(names[{number!r}] >= 1)" for effect, number in self.numbers.items()}
         any_of_them = {"pending": f"(not not (names['pending'] or {' or '.join(several.values())}))"} if several else {}
-        self.codes, self.bounds, self.outstanding_codes = {}, {}, several | any_of_them
+        self.codes, self.bounds, self.coded_bounds, self.outstanding_codes = {}, {}, set(), several | any_of_them
         self.read_bounds(domains)
 
     def read_bounds(self, domains):
@@ -361,6 +361,7 @@ class Tables:
             low, high = ends if kind == NUMBER else ("0", "1")
             among = f"{name} in {domains[name]}" if isinstance(kind, frozenset) else f"{low} <= {name}"
             self.bounds[name] = f"{among} <= {high}" if high and not isinstance(kind, frozenset) else among
+            self.coded_bounds |= {self.bounds[name]} if kind != NUMBER else set()
             for end in filter(None, ends):
                 self.code(end, "parameters", NUMBER)
         for name, text in self.initial.items():
@@ -428,8 +429,8 @@ class Tables:
         return self.codes[text, scope, kind, level]
 
     def value(self, text, names, scope="lemmas", kind=CONDITION):
-        """Evaluate an expression; the bounds of names are over numbers."""
-        scope = "bounds" if scope == "lemmas" and text in self.bounds.values() else scope
+        """Evaluate an expression; in the bounds of conditions and of values all is a number."""
+        scope = "bounds" if scope == "lemmas" and text in self.coded_bounds else scope
         return eval(self.code(text, scope, kind), {"__builtins__": {}, "names": names})
 
     # -- rules

@@ -315,8 +315,8 @@ def _plus(node: expr.Expr, by: int) -> expr.Expr:
 
 
 def _is_number(machine: Machine, whole: expr.Expr) -> bool:
-    """Return whether an expression of a row is a whole number: it is a count, or its leaves are."""
-    if isinstance(whole, expr.Count):
+    """Return whether an expression of a row is a whole number: it is made as one, or its leaf is."""
+    if isinstance(whole, expr.Count | expr.Arithmetic | expr.Negate):
         return True
     leaf = next(node for node in expr.walk(whole) if not expr.children(node))
     if isinstance(leaf, expr.Integer):

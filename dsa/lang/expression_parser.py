@@ -63,12 +63,12 @@ _WORDS = {
     "mod": _HINTS["%"],
     "div": _HINTS["/"],
 }
-_QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some", "count", "sum"})
+_QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some"})
 #: Words that make a quantified part where a family and a colon follow. Everywhere else they are names like others.
 QUANTIFIERS = frozenset({"all", "any", "count"})
 #: It also begins a count directly before a parenthesis.
 _COUNT = "count"
-_COUNT_HINT = "write (count f: P), with a family f and parentheses around it, or count(P, Q), without a space"
+_COUNT_HINT = "write (count f: P) >= 2 with a family f, or count(P, Q) >= 2 without a space"
 MAX_NAME = 200
 MAX_TERMS = 100
 #: A family has no more values either.
@@ -231,9 +231,9 @@ class TokenReader:
         """Return a hint for a construct of another language after an expression; empty for anything else."""
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        if before.kind == "name" and before.text in {_COUNT, "sum"} and (token.kind == "name" or token.text in "(:"):
+            return _COUNT_HINT
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
-            if before.text in {_COUNT, "sum"}:
-                return _COUNT_HINT
             return "write 'all f: P' or 'any f: P', with a family f that a section '## Families' declares"
         if before.kind == "name" and token.text == "(" and before.end == token.start:
             return f"there are no functions: write a row for each case that '{before.text}' tells apart"
@@ -278,7 +278,8 @@ class TokenReader:
         if not self._at_quantifier():
             return [read()]
         if self.next.text != "all":
-            self.reject(f"'{self.next.text}' is for expressions", "write: all f: ..")
+            what = "numbers" if self.next.text == _COUNT else "conditions"
+            self.reject(f"'{self.next.text}' is for {what}", "write: all f: ..")
         self.take()
         return self._each_body(read)
 
@@ -457,7 +458,7 @@ class ExpressionParser(TokenReader):
             return inner
         if token.text == _COUNT:
             if self._at_quantifier():
-                self.reject("'count' needs parentheses around it", "write: (count f: ..)")
+                self.reject("'count' needs parentheses around it", _COUNT_HINT)
             if self._tokens[self._place + 1].text == "(" and self._tokens[self._place + 1].start == token.end:
                 return self._count()
         if token.text in {"true", "false"}:
@@ -490,9 +491,9 @@ class ExpressionParser(TokenReader):
         operands = [self.expression()]
         while self.accept(","):
             if len(operands) == MAX_COUNTED:
-                self.reject(f"a count is of at most {MAX_COUNTED} conditions", "add two counts")
+                self.reject(f"a count has at most {MAX_COUNTED} conditions", "add two counts")
             operands.append(self.expression())
-        self.expect(")")
+        self.expect(")", _COUNT_HINT)
         self._depth -= 1
         return expr.Count(tuple(operands), span=self._since(word.start))
 

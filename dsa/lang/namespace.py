@@ -290,7 +290,7 @@ def _advice(node: expr.Expr, kind: Type) -> str:
     if isinstance(node, expr.Integer):
         return "write true or false" if node.value in {0, 1} else ""
     if isinstance(node, expr.Count):
-        return "compare it, outside its parentheses: (count f: ..) >= 2"
+        return "compare it outside of the parentheses: (count f: P) >= 2, count(P, Q) >= 2"
     return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""
 
 
