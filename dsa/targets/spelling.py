@@ -105,9 +105,7 @@ class Syntax:
             case Or(operands):  # some targets refuse `a and b or c` without parentheses
                 return f" {self.disjunction} ".join(within(operand, _NOT) for operand in operands), _OR
             case Count(operands):
-                return (
-                    f"({' + '.join(self.number.format(self._text(operand, leaf)[0]) for operand in operands)})",
-                    _ATOM,
-                )
+                numbers = [self.number.format(self._text(operand, leaf)[0]) for operand in operands]
+                return (f"({' + '.join(numbers)})" if len(numbers) > 1 else numbers[0]), _ATOM
             case Compare() | Member():
                 raise AssertionError("simplified expressions have neither chains nor memberships")

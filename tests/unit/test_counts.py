@@ -17,6 +17,7 @@ from dsa.expr import (
     FALSE,
     TRUE,
     And,
+    Arithmetic,
     Compare,
     Count,
     Integer,
@@ -32,6 +33,11 @@ from dsa.expr import (
 from dsa.lang import dumps, format_document, loads, spell_out
 from dsa.system import closed_system
 from dsa.targets.picture import outcome_of
+from dsa.targets.prism import SYNTAX as PRISM
+from dsa.targets.promela import SYNTAX as PROMELA
+from dsa.targets.scxml import SYNTAX as SCXML
+from dsa.targets.tla import SYNTAX as TLA
+from dsa.targets.xstate import SYNTAX as XSTATE
 
 A, B, C = (Name(letter, "variable") for letter in "abc")
 
@@ -331,6 +337,25 @@ def test_mutants_leave_out_a_condition_of_a_count():
 def test_the_order_of_conditions_is_no_difference():
     assert canonical(Count((A, Or((B, C)), B))) == canonical(Count((B, A, Or((C, B)))))
     assert canonical(Count((A, A, B))) != canonical(Count((A, B, B)))
+
+
+@each_row(
+    ("syntax", "text"),
+    [
+        (PROMELA, "((a -> 1 : 0) + (!b -> 1 : 0) + (b || c -> 1 : 0)) > 2 * (c -> 1 : 0) + 1"),
+        (
+            TLA,
+            "((IF a THEN 1 ELSE 0) + (IF ~b THEN 1 ELSE 0) + (IF b \\/ c THEN 1 ELSE 0)) > 2 * (IF c THEN 1 ELSE 0) + 1",
+        ),
+        (PRISM, "((a ? 1 : 0) + (!b ? 1 : 0) + (b | c ? 1 : 0)) > 2 * (c ? 1 : 0) + 1"),
+        (XSTATE, "((a ? 1 : 0) + (!b ? 1 : 0) + (b || c ? 1 : 0)) > 2 * (c ? 1 : 0) + 1"),
+        (SCXML, "((0 + (a)) + (0 + (b == false)) + (0 + (b || c))) > 2 * (0 + (c)) + 1"),
+    ],
+)
+def test_other_tools_add_up_what_is_true(syntax, text):
+    more = Arithmetic("+", Arithmetic("*", Integer(2), Count((C,))), Integer(1))
+    whole = Compare(Count((A, Not(B), Or((B, C)))), ((">", more),))
+    assert syntax.write(whole, lambda node: node.name) == text
 
 
 STEPS = """# steps
