@@ -9,7 +9,7 @@ from each_row import each_row
 
 from dsa.checks.diff.document_diff import canonical
 from dsa.checks.explanation import why
-from dsa.checks.mutation import row_mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.odds.retry_target import limit
 from dsa.errors import MachineError, UndecidedError
 from dsa.expr import (
