@@ -1,5 +1,6 @@
 """Counts of conditions: what they are read as, what they fold to, and what the checks say of them."""
 
+import json
 import random
 from itertools import product
 
@@ -7,10 +8,12 @@ import pytest
 import rulebook
 from each_row import each_row
 
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs
 from dsa.checks.diff.document_diff import canonical
 from dsa.checks.explanation import why
 from dsa.checks.mutants import row_mutants
 from dsa.checks.odds.retry_target import limit
+from dsa.checks.proof.prover import prove
 from dsa.errors import MachineError, UndecidedError
 from dsa.expr import (
     COMPARISONS,
@@ -30,6 +33,7 @@ from dsa.expr import (
     unparse,
     with_children,
 )
+from dsa.kernel import verify, verify_claim
 from dsa.lang import dumps, format_document, loads, spell_out
 from dsa.system import closed_system
 from dsa.targets.picture import outcome_of
@@ -356,6 +360,58 @@ def test_other_tools_add_up_what_is_true(syntax, text):
     more = Arithmetic("+", Arithmetic("*", Integer(2), Count((C,))), Integer(1))
     whole = Compare(Count((A, Not(B), Or((B, C)))), ((">", more),))
     assert syntax.write(whole, lambda node: node.name) == text
+
+
+LENIENT = """# lenient
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| lenient   | bool   | false   |
+
+## Variables
+| variable | domain               | initial |
+| -------- | -------------------- | ------- |
+| n        | 0..1 + count(lenient) | count(not lenient) |
+
+## Transitions
+| source | event | if                       | update | target |
+| ------ | ----- | ------------------------ | ------ | ------ |
+| idle   | go    | n < 1 + count(lenient, n > 7) | n += count(true) | idle |
+"""
+
+
+@each_row(
+    ("text", "form", "part", "is_true"),
+    [
+        (QUORUM, "always {}", "count(x[1], x[2], x[3]) <= 3", True),
+        (QUORUM, "always {}", "count(x[1], x[2], x[3], not x[1]) >= 1", True),
+        (QUORUM, "never {}", "over and n < 2", True),
+        (QUORUM, "never {}", "over and n != count(x[1], x[2], x[3])", True),
+        (QUORUM, "never {}", "count(x[1], x[2], x[3]) == 3", False),
+        (QUORUM, "always {}", "count(x[1], x[1], x[2]) < 3", False),
+        (LENIENT, "always {}", "n <= 1 + count(lenient)", True),
+        (LENIENT, "always {}", "n <= 1 + count(not lenient)", False),
+    ],
+)
+def test_the_kernel_counts(text, form, part, is_true):
+    machine = spell_out(loads(text))
+    for lenient in ("true", "false") if machine.parameters and is_true else ("true",):
+        claim = {"form": form, "parts": [part], "proofs": [], "at": {"lenient": lenient} if machine.parameters else {}}
+        if is_true:
+            assert verify_claim(dumps(machine), claim)
+        else:
+            with pytest.raises(AssertionError, match="not "):
+                verify_claim(dumps(machine), claim)
+
+
+def test_what_is_proved_of_counts_is_accepted_by_the_kernel():
+    machine = loads(LENIENT + "\n## Properties\n- always n <= 1 + count(lenient)\n")
+    certifier = Certifier(behaviour(machine), dumps(behaviour(machine)))
+    certify_proofs(certifier, prove(machine))
+    accepted = list(verify(json.dumps(certifier.draft().certificate), lambda _: ""))
+    assert "always n <= 1 + count(lenient): for all values" in accepted
+    assert f"{FAULTLESS}: for all values" in accepted
 
 
 STEPS = """# steps
