@@ -278,7 +278,7 @@ class _StepWriter:
         #: Variables that start outside their domains: rows that do not update them are refused as well.
         self._outside = [name for name, value in self._initial.items() if not machine.values_of[name].contains(value)]
         self._effects = ("", *machine.effects_with_answers)
-        self._constants: dict[str, Any] = {}
+        self._constants: dict[str, Any] = {"count": expr.count}
         self._texts: dict[str, str] = {}
         self._pool: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -418,18 +418,8 @@ class _StepWriter:
                 return expr.Name(self._variables.get(name) or self._value(self._machine.constants[name]))
             case expr.Verdict(guard, outcome):
                 return expr.Compare(expr.Name(verdicts[guard]), (("==", expr.Name(repr(outcome))),))
-            case expr.Not(operand) | expr.Negate(operand):
-                return type(node)(rename(operand))
-            case expr.Arithmetic(sign, left, right):
-                return expr.Arithmetic(sign, rename(left), rename(right))
-            case expr.Compare(first, rest):
-                return expr.Compare(rename(first), tuple((sign, rename(operand)) for sign, operand in rest))
-            case expr.Member(operand, choices):
-                return expr.Member(rename(operand), tuple(map(rename, choices)))
-            case expr.And(operands) | expr.Or(operands):
-                return type(node)(tuple(map(rename, operands)))
-            case expr.Integer():
-                return node
+            case _:
+                return expr.with_children(node, map(rename, expr.children(node)))
 
 
 def _claim(place: int, *, first: bool) -> Iterator[str]:

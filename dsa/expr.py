@@ -115,7 +115,14 @@ class Or(SourceNode):
     operands: tuple["Expr", ...]
 
 
-Expr = Boolean | Integer | Symbol | Name | Verdict | Not | Negate | Arithmetic | Compare | Member | And | Or
+@attrs.frozen(cache_hash=True)
+class Count(SourceNode):
+    """`count(a, b)`: how many of one or more conditions are true; one that stands twice counts twice."""
+
+    operands: tuple["Expr", ...]
+
+
+Expr = Boolean | Integer | Symbol | Name | Verdict | Not | Negate | Arithmetic | Compare | Member | And | Or | Count
 TRUE = Boolean(True)  # noqa: FBT003  (a node, not a flag)
 
 COMPARISONS: dict[str, Callable[[Value, Value], bool]] = {
@@ -158,6 +165,13 @@ def evaluate(expr: Expr, environment: Environment) -> Value:
             return all(evaluate(operand, environment) for operand in operands)
         case Or(operands):
             return any(evaluate(operand, environment) for operand in operands)
+        case Count(operands):
+            return count(*(holds(operand, environment) for operand in operands))
+
+
+def count(*conditions: bool) -> int:
+    """Return how many conditions are true. Python made from an expression by `unparse` knows it by this name."""
+    return sum(conditions)
 
 
 def pending_text(effect: str) -> str:
@@ -197,10 +211,29 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (first, *(operand for _, operand in rest))
         case Member(operand, choices):
             return (operand, *choices)
-        case And(operands) | Or(operands):
+        case And(operands) | Or(operands) | Count(operands):
             return operands
         case _:
             return ()
+
+
+def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
+    """Return the expression with other direct subexpressions, as many as `children` returns."""
+    new = tuple(parts)
+    match expr:
+        case Not() | Negate():
+            return attrs.evolve(expr, operand=new[0])
+        case Arithmetic():
+            return attrs.evolve(expr, left=new[0], right=new[1])
+        case Compare(_, rest):
+            pairs = zip((sign for sign, _ in rest), new[1:], strict=True)
+            return attrs.evolve(expr, first=new[0], rest=tuple(pairs))
+        case Member():
+            return attrs.evolve(expr, operand=new[0], choices=new[1:])
+        case And() | Or() | Count():
+            return attrs.evolve(expr, operands=new)
+        case Boolean() | Integer() | Symbol() | Name() | Verdict():
+            return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -265,12 +298,10 @@ def _unparse(expr: Expr, least_level: int) -> str:
 
 def _text(expr: Expr) -> tuple[str, int]:
     match expr:
-        case Boolean(value):
-            return ("true" if value else "false"), _ATOM
+        case Boolean(value) | Symbol(value):
+            return show_value(value), _ATOM
         case Integer(value):
             return str(value), (_ATOM if value >= 0 else _UNARY)
-        case Symbol(value):
-            return value, _ATOM
         case Name(name, kind):
             return (pending_text(name) if kind == "pending" else name), _ATOM
         case Verdict(guard, outcome):
@@ -296,6 +327,8 @@ def _text(expr: Expr) -> tuple[str, int]:
             return " and ".join(_unparse(operand, _NOT) for operand in operands), _AND
         case Or(operands):
             return " or ".join(_unparse(operand, _AND) for operand in operands), _OR
+        case Count(operands):
+            return f"count({', '.join(map(unparse, operands))})", _ATOM
 
 
 @attrs.frozen
@@ -387,6 +420,7 @@ def show_value(value: Value) -> str:
 
 FALSE = Boolean(False)  # noqa: FBT003  (a node, not a flag)
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRROR = {"==": "==", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
 
 Constant = Boolean | Integer | Symbol
 
@@ -423,6 +457,8 @@ def substitute(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
             return all_of(substitute(operand, leaf) for operand in operands)
         case Or(operands):
             return any_of(substitute(operand, leaf) for operand in operands)
+        case Count(operands):
+            return count_of(substitute(operand, leaf) for operand in operands)
         case Boolean() | Integer():
             return node
 
@@ -476,6 +512,14 @@ def any_of(operands: Iterable[Expr]) -> Expr:
     return disjunction(list(parts))
 
 
+def count_of(operands: Iterable[Expr]) -> Expr:
+    """Return how many conditions are true: those that are constants as a number, the others counted."""
+    parts = list(operands)
+    others = tuple(part for part in parts if not isinstance(part, Boolean))
+    sure = Integer(parts.count(TRUE))
+    return _arithmetic("+", Count(others), sure) if others else sure
+
+
 def negation(node: Expr) -> Expr:
     """Return the negation of a condition; constants, comparisons and negations need no `not`."""
     match node:
@@ -498,7 +542,30 @@ def comparison(left: Expr, sign: str, right: Expr) -> Expr:
     for one, other in ((left, right), (right, left)):
         if isinstance(other, Boolean):
             return one if other.value == (sign == "==") else negation(one)
-    return Compare(left, ((sign, right),))
+    decision = _by_range(left, sign, right)
+    return Compare(left, ((sign, right),)) if decision is None else decision
+
+
+def _by_range(left: Expr, sign: str, right: Expr) -> Expr | None:
+    """Return what a comparison of a count with a number comes to, where its range decides that, or leaves one outcome: none, all, not one, not all."""
+    if isinstance(left, Integer):
+        return _by_range(right, _MIRROR[sign], left) if isinstance(right, Count) else None
+    match left, right:
+        case Arithmetic("+", Count() as several, Integer(sure)), Integer(number):
+            return comparison(several, sign, Integer(number - sure))
+        case Count(), Integer():
+            pass
+        case _:
+            return None
+    most, holds_at = len(left.operands), COMPARISONS[sign]
+    outcomes = [holds_at(number, right.value) for number in range(most + 1)]
+    if all(outcomes) or not any(outcomes):
+        return Boolean(outcomes[0])
+    if outcomes.count(True) == 1 and (outcomes[0] or outcomes[-1]):
+        return all_of(map(negation, left.operands) if outcomes[0] else left.operands)
+    if outcomes.count(False) == 1 and not (outcomes[0] and outcomes[-1]):
+        return any_of(map(negation, left.operands) if outcomes[0] else left.operands)
+    return None
 
 
 def _negative(operand: Expr) -> Expr:

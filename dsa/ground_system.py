@@ -118,6 +118,8 @@ def _turns(node: expr.Expr, name: str) -> set[int] | None:
     if name not in expr.names(node):
         return set()
     match node:
+        case expr.Compare(expr.Count(operands), ((_, side),)) if name not in expr.names(side):
+            return _turns_of_all(operands, name)
         case expr.Compare(first, rest):
             sides = [_linear_form(side, name) for side in (first, *(operand for _, operand in rest))]
             turns = set[int]()
@@ -129,11 +131,15 @@ def _turns(node: expr.Expr, name: str) -> set[int] | None:
                     turns.add(number - shift if is_left else shift - number)
             return turns
         case expr.And(operands) | expr.Or(operands):
-            parts = [_turns(operand, name) for operand in operands]
-            return None if None in parts else set().union(*(part for part in parts if part))
+            return _turns_of_all(operands, name)
         case expr.Not(operand):
             return _turns(operand, name)
     return None
+
+
+def _turns_of_all(operands: Iterable[expr.Expr], name: str) -> set[int] | None:
+    parts = [_turns(operand, name) for operand in operands]
+    return None if None in parts else set().union(*(part for part in parts if part))
 
 
 def _linear_form(side: expr.Expr, name: str) -> tuple[bool, int] | None:

@@ -74,8 +74,8 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
 # -- 2. expressions ----------------------------------------------------------------------------------------------------
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*(?:\[[A-Za-z0-9_]+\](?:\.[A-Za-z_][A-Za-z0-9_]*)*)?"
-#: A number, a name (`:flag` and `:count` too), or a sign.
-TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
+#: A number, a name (`:flag` and `:count` too), a sign, or the beginning of a count.
+TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(count\(|:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
 BARE_PENDING = rf"\bpending(?! +(?!(?:{'|'.join(sorted(KEYWORDS))})\b)[A-Za-z_])"
 RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
@@ -195,6 +195,12 @@ class KernelParser:
             result = self.deeper(self.expression)
             self.require(self.take(")"))
             return result
+        if word == "count(":
+            conditions = [self.deeper(self.expression)]
+            while self.take(","):
+                conditions.append(self.deeper(self.expression))
+            self.require(self.take(")") and {kind for kind, _ in conditions} == {CONDITION})
+            return NUMBER, f"({' + '.join(['0', *(code for _, code in conditions)])})"
         if word.isdigit():
             return NUMBER, str(int(word))
         if word in ("true", "false"):
@@ -269,7 +275,7 @@ class Tables:
     """A machine: its names with their types, its rows, and the rules S1 to S3, S7, S9, S11 and S12.
 
     `names` has the meaning of every name while nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
-    only in them a condition counts as the number 0 or 1.
+    only in those of conditions and of values of enumerations (`coded_bounds`) every name is a number, a condition 0 or 1.
     """
 
     def __init__(self, text):
@@ -333,7 +339,7 @@ class Tables:
         parameter_types = types_of(self.parameters) | symbol_types
         value_types = parameter_types | types_of(self.scopes)
         when = dict.fromkeys((*self.origins, *states, *effects, *verdict_names, *pending), CONDITION)
-        #: The names allowed in domains and initial values, in ends, in `unchanged`, in rows, in claims, in lemmas and ranks, in `bounds`.
+        #: The names allowed in domains and initial values, in ends, in `unchanged`, in rows, in claims, in lemmas and ranks, in `coded_bounds`.
         self.types = {
             "parameters": parameter_types,
             "values": value_types,
@@ -346,7 +352,7 @@ class Tables:
         self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER) | numbers}
         several = {f"pending {effect}": f"(names[{number!r}] >= 1)" for effect, number in self.numbers.items()}
         any_of_them = {"pending": f"(not not (names['pending'] or {' or '.join(several.values())}))"} if several else {}
-        self.codes, self.bounds, self.outstanding_codes = {}, {}, several | any_of_them
+        self.codes, self.bounds, self.coded_bounds, self.outstanding_codes = {}, {}, set(), several | any_of_them
         self.read_bounds(domains)
 
     def read_bounds(self, domains):
@@ -355,6 +361,7 @@ class Tables:
             low, high = ends if kind == NUMBER else ("0", "1")
             among = f"{name} in {domains[name]}" if isinstance(kind, frozenset) else f"{low} <= {name}"
             self.bounds[name] = f"{among} <= {high}" if high and not isinstance(kind, frozenset) else among
+            self.coded_bounds |= {self.bounds[name]} if kind != NUMBER else set()
             for end in filter(None, ends):
                 self.code(end, "parameters", NUMBER)
         for name, text in self.initial.items():
@@ -422,8 +429,8 @@ class Tables:
         return self.codes[text, scope, kind, level]
 
     def value(self, text, names, scope="lemmas", kind=CONDITION):
-        """Evaluate an expression; the bounds of names are over numbers."""
-        scope = "bounds" if scope == "lemmas" and text in self.bounds.values() else scope
+        """Evaluate an expression; in the bounds of conditions and of values all is a number."""
+        scope = "bounds" if scope == "lemmas" and text in self.coded_bounds else scope
         return eval(self.code(text, scope, kind), {"__builtins__": {}, "names": names})
 
     # -- rules

@@ -21,7 +21,20 @@ from dsa.declarations import (
     Transition,
     Variable,
 )
-from dsa.expr import TRUE, And, Arithmetic, Boolean, BooleanDomain, Compare, Integer, Name, Not, RangeDomain, Verdict
+from dsa.expr import (
+    TRUE,
+    And,
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    Compare,
+    Count,
+    Integer,
+    Name,
+    Not,
+    RangeDomain,
+    Verdict,
+)
 from dsa.machine import Machine
 from dsa.testing.strategies import Skeleton, Vocabulary, claim, one_in, pick
 
@@ -82,7 +95,7 @@ def _row(draw: st.DrawFn, source: str, event: str, condition) -> Transition:
     step = Arithmetic(pick(draw, ("+", "-")), COUNT, Integer(1))
     several = {
         1: Assign("count", step),
-        2: Assign("count", Integer(draw(st.integers(0, 1)))),
+        2: Assign("count", pick(draw, (Integer(0), Integer(1), _several(draw)))),
         3: Assign("flag", Not(FLAG)),
         4: Assign("flag", Boolean(value=True)),
         5: Assign("found", Boolean(value=True)),
@@ -101,9 +114,18 @@ def _row(draw: st.DrawFn, source: str, event: str, condition) -> Transition:
     )
 
 
+def _several(draw: st.DrawFn):
+    flags = [FLAG, FOUND, Compare(COUNT, (("<", SIZE),)), Not(FLAG)]
+    return Count(tuple(flags[: draw(st.integers(1, 4))]))
+
+
 def _condition(draw: st.DrawFn, event: str):
     names = [Name("look", "pending"), Name("ask", "pending"), Name("", "pending"), FLAG]
     atoms = [*names, *map(Not, names), Compare(COUNT, (("<", SIZE),)), Compare(COUNT, (("==", Integer(1)),))]
+    several = Count((*draw(st.permutations(names)), Not(FOUND))[: draw(st.integers(1, 5))])
+    atoms += [
+        Compare(several, ((pick(draw, ("<", "<=", "==", "!=", ">=")), pick(draw, (Integer(1), Integer(2), COUNT))),))
+    ] * 3
     atoms += [Verdict("good", "passed")] * 3 if event == "seen" else []
     first = pick(draw, atoms)
     return And((first, pick(draw, atoms))) if one_in(draw, 4) else first

@@ -22,7 +22,6 @@ from dsa.declarations import (
     Possible,
     UnchangedClaim,
 )
-from dsa.expr import evaluate, holds
 from dsa.machine import Machine, environment
 from dsa.semantics import Configuration, Occurrence, Taken
 
@@ -60,7 +59,7 @@ class Moment:
         }
 
     def true(self, machine: Machine, condition) -> bool:
-        return holds(condition, self.names(machine))
+        return rulebook.value(condition, self.names(machine))
 
 
 def occurrences(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
@@ -152,7 +151,7 @@ def violated(machine: Machine, form: Form) -> int | None:
                     return False
                 old = Moment(NOTHING, (), None, now.before).names(machine)
                 new = Moment(NOTHING, (), None, now.after).names(machine)
-                return any(evaluate(expr, old) != evaluate(expr, new) for expr in expressions)
+                return any(rulebook.value(expr, old) != rulebook.value(expr, new) for expr in expressions)
 
             return met(machine, changed)
         case OnlyAfter(later, earlier):
@@ -162,14 +161,14 @@ def violated(machine: Machine, form: Form) -> int | None:
                 lambda before, now: bool(before) or true(earlier, now),
             )
         case AtMost(bound, counted, None):
-            most = evaluate(bound, machine.constants)
+            most = rulebook.value(bound, machine.constants)
             return met(
                 machine,
                 lambda before, now: (before or 0) + true(counted, now) > most,
                 lambda before, now: min((before or 0) + true(counted, now), max(most, 0) + 1),
             )
         case AtMost(bound, counted, (opens, closes)):
-            most = evaluate(bound, machine.constants)
+            most = rulebook.value(bound, machine.constants)
 
             def scope(before: Memory, now: Moment) -> int | None:
                 """The count in the open scope; None when none is open."""
@@ -365,7 +364,7 @@ def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
         return moments[place].true(machine, condition)
 
     def old(place: int, expr):
-        return evaluate(expr, attrs.evolve(moments[place], occurrence=NOTHING, effects=()).names(machine))
+        return rulebook.value(expr, attrs.evolve(moments[place], occurrence=NOTHING, effects=()).names(machine))
 
     places = range(len(moments))
     ended = moments[-1].after.state in machine.final_states
@@ -382,7 +381,7 @@ def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
                 true(trigger, p) and any(old(p - 1, expr) != old(p, expr) for expr in expressions) for p in places[1:]
             )
         case AtMost(bound, counted, None):
-            broken = sum(true(counted, p) for p in places) > evaluate(bound, machine.constants)
+            broken = sum(true(counted, p) for p in places) > rulebook.value(bound, machine.constants)
         case AtMost(bound, counted, (opens, closes)):
             broken = False
             opened = None
@@ -393,7 +392,7 @@ def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
                     opened = p
                 if opened is not None:
                     counts = sum(true(counted, q) for q in range(opened, p + 1))
-                    broken = broken or counts > evaluate(bound, machine.constants)
+                    broken = broken or counts > rulebook.value(bound, machine.constants)
         case Never(p):
             broken = any(true(p, q) for q in places)
         case _:

@@ -1,24 +1,63 @@
 """The rulebook: what follows an occurrence, written anew from rules S2 to S7 and S11 of specs/semantics.md. Slow.
 
-It shares declarations and the values of expressions with the package, and nothing else: no fact that `dsa.machine` derives, no line of `dsa.semantics` but
-its classes of values. It answers like `step`, with a reason in place of a refusal, for occurrences that are well formed.
+It shares declarations and syntax trees with the package, and nothing else: no fact that `dsa.machine` derives, no line of `dsa.semantics` but its classes of
+values; `value` works out expressions anew. It answers like `step`, with a reason in place of a refusal, for occurrences that are well formed.
 """
 
+import operator
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
+from dsa import expr
 from dsa.declarations import Assign, Cancel, Emit
-from dsa.expr import RangeDomain, concrete, evaluate, guards_read
+from dsa.expr import BooleanDomain, RangeDomain, guards_read
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Taken
 
 Timer = tuple[str, str]
 
 
+_SIGNS = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
+
+
+def value(node: expr.Expr, known: dict):
+    """What an expression is where names and verdicts are known: all its parts, then the whole (`Words` of the semantics)."""
+    match node:
+        case expr.Boolean(constant) | expr.Integer(constant) | expr.Symbol(constant):
+            return constant
+        case expr.Name(name, "pending"):
+            return known[f"pending {name}".rstrip()]
+        case expr.Name(name):
+            return known[name]
+        case expr.Verdict(guard, outcome):
+            return known[guard] == outcome
+        case expr.Not(operand):
+            return not value(operand, known)
+        case expr.Negate(operand):
+            return 0 - value(operand, known)
+        case expr.Arithmetic(sign, left, right):
+            return _SIGNS[sign](value(left, known), value(right, known))
+        case expr.Compare(first, rest):
+            sides = [value(first, known), *(value(side, known) for _, side in rest)]
+            pairs = zip(rest, pairwise(sides), strict=True)
+            return False not in [_SIGNS[sign](*pair) for (sign, _), pair in pairs]
+        case expr.Member(operand, choices):
+            return value(operand, known) in [value(choice, known) for choice in choices]
+        case expr.And(operands):
+            return False not in [value(each, known) for each in operands]
+        case expr.Or(operands):
+            return True in [value(each, known) for each in operands]
+        case expr.Count(operands):
+            return [value(each, known) for each in operands].count(True)
+
+
 def begin(machine: Machine) -> Configuration:
     """S1: the leaf of the initial state, initial values, nothing outstanding; all timers start together."""
     leaf = entered(machine, machine.initial)
-    values = tuple(evaluate(variable.initial, constants(machine)) for variable in machine.variables)
+    values = tuple(value(variable.initial, constants(machine)) for variable in machine.variables)
     armed = timers_at(machine, leaf)
     pairs = {(short, long) for short in armed for long in armed if length(machine, short) < length(machine, long)}
     return Configuration(leaf, values, (), frozenset(pairs))
@@ -40,8 +79,8 @@ def follow(machine: Machine, here: Configuration, occurrence) -> Taken | str:
     if answered != "outside":
         numbers[answered] -= 1  # S7, step 1
     known = known_at(machine, here.values) | dict(occurrence.verdicts) | pending(machine, numbers)
-    plain = [row for row in rows if not row.is_else and evaluate(row.condition, known)]
-    enabled = plain or [row for row in rows if row.is_else and evaluate(row.condition, known)]
+    plain = [row for row in rows if not row.is_else and value(row.condition, known)]
+    enabled = plain or [row for row in rows if row.is_else and value(row.condition, known)]
     if len(enabled) != 1:
         return "ambiguous" if enabled else "invalid_state"
     (row,) = enabled
@@ -74,7 +113,7 @@ def numbers_after(machine: Machine, row, older: Counter, *, is_over: bool) -> tu
                 total[name] = old[name] = 0
         elif item.effect in answers:
             limit = limits.get(item.effect)
-            if total[item.effect] == (1 if limit is None else evaluate(limit, constants(machine))):
+            if total[item.effect] == (1 if limit is None else value(limit, constants(machine))):
                 return None
             total[item.effect] += 1
     if is_over:
@@ -92,18 +131,19 @@ def updated(machine: Machine, row, values: tuple, known: dict) -> tuple | None:
     """S5: the values after the updates; None if one lies outside its domain."""
     after = []
     for variable, before in zip(machine.variables, values, strict=True):
-        value = before
+        after_update = before
         for update in row.updates:
             if update.variable == variable.name:
-                assigned = update.value if isinstance(update, Assign) else variable.initial
-                value = evaluate(assigned, known)
+                after_update = value(update.value if isinstance(update, Assign) else variable.initial, known)
         if isinstance(variable.domain, RangeDomain):
-            low, high = (evaluate(end, constants(machine)) for end in (variable.domain.low, variable.domain.high))
-            if not low <= value <= high:
+            low, high = (value(end, constants(machine)) for end in (variable.domain.low, variable.domain.high))
+            if not low <= after_update <= high:
                 return None
-        elif value not in concrete(variable.domain, {}).values:
+        elif after_update not in (
+            (False, True) if isinstance(variable.domain, BooleanDomain) else variable.domain.values
+        ):
             return None
-        after.append(value)
+        after.append(after_update)
     return tuple(after)
 
 

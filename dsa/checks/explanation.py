@@ -84,7 +84,7 @@ def _show_case(case: ValuationCase) -> Iterator[str]:
     for view in case.rows:
         mark = "=>" if view.is_enabled else "  "
         line = f"line {view.row.span.line}: " if view.row.span else ""
-        wrong = [text for text, true in view.conjuncts if not true]
+        wrong = view.false_conjuncts
         reason = f"  false: {', '.join(wrong)}" if wrong else ""
         yield f"  {mark} {line}{view.row}{reason}"
 

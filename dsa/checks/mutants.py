@@ -243,6 +243,16 @@ def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.
             for place in range(len(choices)):
                 new_member = expr.Member(operand, (*choices[:place], *choices[place + 1 :]))
                 yield f"'{expr.unparse(new_member)}' instead of '{expr.unparse(node)}'", new_member
+        case expr.Count():
+            yield from _count_faults(node)
+
+
+def _count_faults(node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
+    """Yield a count without one of its conditions."""
+    parts = node.operands if isinstance(node, expr.Count) else ()
+    if len(parts) > 1:
+        fewer = (expr.Count((*parts[:place], *parts[place + 1 :])) for place in range(len(parts)))
+        yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in dict.fromkeys(fewer))
 
 
 def _faulty(
@@ -250,27 +260,10 @@ def _faulty(
 ) -> Iterator[tuple[str, expr.Expr]]:
     """Yield the expression with one fault, for every fault of every node in it."""
     yield from faults(node)
-    for place, child in enumerate(expr.children(node)):
+    parts = expr.children(node)
+    for place, child in enumerate(parts):
         for what, faulty_child in _faulty(child, faults):
-            yield what, _with_child(node, place, faulty_child)
-
-
-def _with_child(node: expr.Expr, place: int, child: expr.Expr) -> expr.Expr:
-    parts = list(expr.children(node))
-    parts[place] = child
-    match node:
-        case expr.Not() | expr.Negate():
-            return type(node)(parts[0])
-        case expr.Arithmetic(sign):
-            return expr.Arithmetic(sign, parts[0], parts[1])
-        case expr.Compare(_, rest):
-            return expr.Compare(parts[0], tuple((sign, part) for (sign, _), part in zip(rest, parts[1:], strict=True)))
-        case expr.Member():
-            return expr.Member(parts[0], tuple(parts[1:]))
-        case expr.And() | expr.Or():
-            return type(node)(tuple(parts))
-        case _:
-            raise AssertionError(f"{node} has no children")
+            yield what, expr.with_children(node, (*parts[:place], faulty_child, *parts[place + 1 :]))
 
 
 def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -298,6 +291,7 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
         for by in (1, -1):
             neighbour = _plus(value, by)
             yield f"{name} = {expr.unparse(neighbour)} instead of {expr.unparse(value)}", Assign(name, neighbour)
+    yield from ((what, Assign(name, faulty)) for what, faulty in _faulty(value, _count_faults))
 
 
 def _read_again(value: expr.Expr, name: str) -> expr.Expr:
@@ -325,7 +319,9 @@ def _plus(node: expr.Expr, by: int) -> expr.Expr:
 
 
 def _is_number(machine: Machine, whole: expr.Expr) -> bool:
-    """Return whether an expression of a row is a whole number: its leaves are."""
+    """Return whether an expression of a row is a whole number: it is made as one, or its leaf is."""
+    if isinstance(whole, expr.Count | expr.Arithmetic | expr.Negate):
+        return True
     leaf = next(node for node in expr.walk(whole) if not expr.children(node))
     if isinstance(leaf, expr.Integer):
         return True

@@ -10,7 +10,7 @@ import attrs
 
 from dsa.declarations import Assign, Transition, show_instance
 from dsa.errors import SourceNode, Span
-from dsa.expr import And, Environment, Expr, Value, holds, names, unparse
+from dsa.expr import And, Count, Environment, Expr, Value, holds, names, unparse, walk
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, candidates, enabled_rows, known_values
 from dsa.trace import show_values
@@ -75,11 +75,21 @@ def show_relevant(machine: Machine, values: Sequence[Value], relevant: frozenset
 
 @attrs.frozen
 class RowView:
-    """One candidate row in one case: is it enabled, and its conjuncts with whether each is true."""
+    """One candidate row in one case: is it enabled, and its conjuncts with whether each is true.
+
+    `counts` says of each conjunct which conditions of its counts are true; views that differ in nothing else are equal.
+    """
 
     row: Transition
     is_enabled: bool
     conjuncts: tuple[tuple[str, bool], ...]
+    counts: tuple[str, ...] = attrs.field(default=(), eq=False)
+
+    @property
+    def false_conjuncts(self) -> tuple[str, ...]:
+        """The conjuncts that are false, with which conditions of their counts are true."""
+        pairs = zip(self.conjuncts, self.counts, strict=True)
+        return tuple(f"{text} ({words})" if words else text for (text, true), words in pairs if not true)
 
 
 def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> tuple[RowView, ...]:
@@ -101,7 +111,7 @@ def show_false(views: Iterable[RowView]) -> str:
     """Return which conjuncts of which rows are false, in one line."""
     texts = []
     for view in views:
-        wrong = [text for text, true in view.conjuncts if not true]
+        wrong = view.false_conjuncts
         if wrong:
             texts.append(f"{', '.join(wrong)} (line {view.row.span.line})" if view.row.span else ", ".join(wrong))
     return f"false: {'; '.join(texts)}" if texts else ""
@@ -113,7 +123,18 @@ def _view(
     condition: Expr = row.condition
     operands = condition.operands if isinstance(condition, And) else (condition,)
     conjuncts = [(unparse(operand), holds(operand, values)) for operand in operands]
+    counts = [_count_words(operand, values) for operand in operands]
     if row.is_else:
         others = any(not other.is_else and holds(other.condition, values) for other in rows)
         conjuncts.insert(0, ("else", not others))
-    return RowView(row, any(row is other for other in rows_enabled), tuple(conjuncts))
+        counts.insert(0, "")
+    return RowView(row, any(row is other for other in rows_enabled), tuple(conjuncts), tuple(counts))
+
+
+def _count_words(condition: Expr, values: Environment) -> str:
+    """Return which conditions are true of each count in a condition; empty if there is none."""
+    parts = []
+    for node in (node for node in walk(condition) if isinstance(node, Count)):
+        true = [unparse(operand) for operand in node.operands if holds(operand, values)]
+        parts.append(f"{len(true)} of {len(node.operands)}" + (f": {', '.join(true)}" if true else ""))
+    return "; ".join(parts)

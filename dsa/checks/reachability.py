@@ -94,7 +94,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
     rows, what = witness.refusal.rows, show_occurrence(witness.occurrence)
     state, where = witness.configuration.state, _circumstances(exploration, witness, rows)
     match witness.refusal.reason:
-        case "ambiguous" if rows[0].instance and len({row.span for row in rows}) == 1:
+        case "ambiguous" if len({row.span for row in rows}) == 1 and rows[0].instance != rows[1].instance:
             return _rivals(rows, f"in state {state} on {what}{where}")
         case "ambiguous":
             message = f"{show_rows(rows)} are enabled at once: in state {state} on {what}{where}"

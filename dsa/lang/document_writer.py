@@ -303,7 +303,7 @@ def _expression(cell: Cell) -> str | None:
         expr = parser.expression()
         parser.end()
     except UnreadableError:
-        return canonical_spacing(cell) if re.search(r"\b(?:all|any) +\w+ *:", cell.text) else None
+        return canonical_spacing(cell) if re.search(r"\b(?:all|any|count) +\w+ *:", cell.text) else None
     return unparse(expr)
 
 

@@ -3,7 +3,7 @@
 - `TokenReader` reads names, numbers and signs, and `ExpressionParser` expressions. Their nodes know their place. They raise `UnreadableError`, which the
   callers turn into a diagnostic; the error never leaves `dsa.lang`.
 - They read what families stand for: `x[f]` as `x[2]`, `f` as 2, and a quantified part as the conjunction or disjunction of its bodies, one for each index.
-  So a quantified body is read several times.
+  So a quantified body is read several times. `(count f: P)` is read as `count(..)` over its bodies.
 - `Findings` collects the diagnostics of one reading, so that it reports every fault.
 """
 
@@ -63,11 +63,16 @@ _WORDS = {
     "mod": _HINTS["%"],
     "div": _HINTS["/"],
 }
-_QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some", "count", "sum"})
+_QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some"})
 #: Words that make a quantified part where a family and a colon follow. Everywhere else they are names like others.
-QUANTIFIERS = frozenset({"all", "any"})
+QUANTIFIERS = frozenset({"all", "any", "count"})
+#: It also begins a count directly before a parenthesis.
+_COUNT = "count"
+_COUNT_HINT = "write (count f: P) >= 2 with a family f, or count(P, Q) >= 2 without a space"
 MAX_NAME = 200
 MAX_TERMS = 100
+#: A family has no more values either.
+MAX_COUNTED = 64
 _MAX_DEPTH, _MAX_DIGITS, _MAX_DECIMALS = 60, 18, 40
 _MAX_BODIES = 10_000
 
@@ -112,7 +117,7 @@ _tokens_of_family_cell = lru_cache(maxsize=100)(_tokens)
 
 
 def free_families(text: str, families: Families) -> set[str]:
-    """Return the families that are free in a cell: not bound by an `all f:` or `any f:` around them (Fa3)."""
+    """Return the families that are free in a cell: not bound by an `all f:`, `any f:` or `count f:` around them (Fa3)."""
     free, bound, depth = set[str](), list[tuple[str, int]](), 0
     words = [match[0] for match in _TOKEN.finditer(text) if match.lastgroup != "space"]
     for place, word in enumerate(words):
@@ -125,7 +130,7 @@ def free_families(text: str, families: Families) -> set[str]:
             bound = [each for each in bound if each[1] < depth]
         elif word in QUANTIFIERS and words[place + 2 : place + 3] == [":"]:
             bound.append((words[place + 1], depth))
-        else:
+        elif word != _COUNT or words[place + 1 : place + 2] != ["("]:
             index = _INDEX.search(word)
             name = index[1] if index else word
             if name in families and all(name != other for other, _ in bound):
@@ -143,6 +148,7 @@ def canonical_spacing(cell: Cell) -> str:
     for place, token in enumerate(tokens):
         before = tokens[place - 1] if place else None
         is_tight = before is None or before.text in {"(", "{", ".."} or token.text in {")", "}", ",", ";", ":", ".."}
+        is_tight |= before is not None and before.text == _COUNT and token.text == "(" and before.end == token.start
         is_sign = before is not None and before.text == "-" and _is_unary(tokens, place - 1)
         word = _INDEX_SPACE.sub("", token.text) if "[" in token.text else token.text
         text += word if is_tight or is_sign else f" {word}"
@@ -225,6 +231,8 @@ class TokenReader:
         """Return a hint for a construct of another language after an expression; empty for anything else."""
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        if before.kind == "name" and before.text in {_COUNT, "sum"} and (token.kind == "name" or token.text in "(:"):
+            return _COUNT_HINT
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
             return "write 'all f: P' or 'any f: P', with a family f that a section '## Families' declares"
         if before.kind == "name" and token.text == "(" and before.end == token.start:
@@ -270,7 +278,8 @@ class TokenReader:
         if not self._at_quantifier():
             return [read()]
         if self.next.text != "all":
-            self.reject("'any' is for conditions", "write: all f: ..")
+            what = "numbers" if self.next.text == _COUNT else "conditions"
+            self.reject(f"'{self.next.text}' is for {what}", "write: all f: ..")
         self.take()
         return self._each_body(read)
 
@@ -359,7 +368,8 @@ class ExpressionParser(TokenReader):
         """Read a condition without `and` and `or` outside parentheses."""
         start = self.next.start
         if not self.accept("not"):
-            return self._quantifier() if self._at_quantifier() else self._comparison()
+            is_quantified = self._at_quantifier() and self.next.text != _COUNT
+            return self._quantifier() if is_quantified else self._comparison()
         self._deeper()
         operand = expr.Not(self.negation(), span=self._since(start))
         self._depth -= 1
@@ -440,10 +450,17 @@ class ExpressionParser(TokenReader):
             return expr.Integer(self.integer(), span=self._since(token.start))
         if self.accept("("):
             self._deeper()
-            inner = self.expression()
+            inner = (
+                self._count_over_family() if self.next.text == _COUNT and self._at_quantifier() else self.expression()
+            )
             self.expect(")")
             self._depth -= 1
             return inner
+        if token.text == _COUNT:
+            if self._at_quantifier():
+                self.reject("'count' needs parentheses around it", _COUNT_HINT)
+            if self._tokens[self._place + 1].text == "(" and self._tokens[self._place + 1].start == token.end:
+                return self._count()
         if token.text in {"true", "false"}:
             self.take()
             return expr.Boolean(token.text == "true", span=self._since(token.start))
@@ -458,6 +475,27 @@ class ExpressionParser(TokenReader):
         if name.text in self._indices:
             return self._index(name)
         return expr.Name(name.text, span=self._since(name.start))
+
+    def _count_over_family(self) -> expr.Expr:
+        """Read `count f: P`, whose P goes as far right as it can."""
+        word = self.take()
+        return expr.Count(tuple(self._each_body(self.expression)), span=self._since(word.start))
+
+    def _count(self) -> expr.Expr:
+        """Read `count(P, Q)`."""
+        word = self.take()
+        self.take()
+        if self.at(")"):
+            self.reject("'count' needs a condition", "write: count(P, Q)")
+        self._deeper()
+        operands = [self.expression()]
+        while self.accept(","):
+            if len(operands) == MAX_COUNTED:
+                self.reject(f"a count has at most {MAX_COUNTED} conditions", "add two counts")
+            operands.append(self.expression())
+        self.expect(")", _COUNT_HINT)
+        self._depth -= 1
+        return expr.Count(tuple(operands), span=self._since(word.start))
 
     def _index(self, name: Token) -> expr.Expr:
         """Return the index that a family stands for as a value."""

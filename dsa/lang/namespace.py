@@ -116,6 +116,9 @@ class Resolver:
             case expr.And(operands) | expr.Or(operands):
                 junction = attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands))
                 return self._decision(junction), "bool"
+            case expr.Count(operands):
+                count = attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands))
+                return self._decision(count), "int"
             case expr.Negate(operand):
                 return attrs.evolve(node, operand=self.expect(operand, "int")), "int"
             case expr.Arithmetic(_, left, right):
@@ -126,7 +129,7 @@ class Resolver:
                 return self._decision(self._member(node)), "bool"
 
     def _decision(self, node: expr.Expr) -> expr.Expr:
-        """Return a condition without what the indices of families decide alone."""
+        """Return a condition, or a count, without what the indices of families decide alone."""
         if not self._scope.has_families:
             return node
         parts = expr.children(node)
@@ -141,6 +144,11 @@ class Resolver:
                     return attrs.evolve(decisive, span=node.span)
                 rest: list[expr.Expr] = [part for part in parts if not isinstance(part, expr.Boolean)]
                 return (expr.conjunction if isinstance(node, expr.And) else expr.disjunction)(rest)
+            case expr.Count() if expr.FALSE in parts or all(isinstance(part, expr.Boolean) for part in parts):
+                count = [part for part in parts if part != expr.FALSE]
+                if any(part != expr.TRUE for part in count):
+                    return attrs.evolve(node, operands=tuple(count))
+                return expr.Integer(len(count), span=node.span)
             case _:
                 return node
 
@@ -281,6 +289,8 @@ def _choices(kind: Type) -> str:
 def _advice(node: expr.Expr, kind: Type) -> str:
     if isinstance(node, expr.Integer):
         return "write true or false" if node.value in {0, 1} else ""
+    if isinstance(node, expr.Count):
+        return "compare it outside of the parentheses: (count f: P) >= 2, count(P, Q) >= 2"
     return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""
 
 

@@ -27,7 +27,6 @@ from dsa.declarations import (
 from dsa.errors import Span
 from dsa.expr import (
     TRUE,
-    And,
     Arithmetic,
     Boolean,
     BooleanDomain,
@@ -36,12 +35,13 @@ from dsa.expr import (
     Integer,
     Name,
     Not,
-    Or,
     Outcome,
     RangeDomain,
     Verdict,
+    children,
     conjunction,
     names,
+    with_children,
 )
 from dsa.lang import cells
 from dsa.lang.cells import TableRecord, each_declaration
@@ -282,14 +282,8 @@ def over_sigma(expr: Expr) -> Expr:
     match expr:
         case Name(name):
             return attrs.evolve(sigma(name), span=expr.span)
-        case Not(operand):
-            return attrs.evolve(expr, operand=over_sigma(operand))
-        case And(operands) | Or(operands):
-            return attrs.evolve(expr, operands=tuple(over_sigma(operand) for operand in operands))
-        case Compare(first, rest):
-            return attrs.evolve(expr, first=over_sigma(first), rest=tuple((s, over_sigma(e)) for s, e in rest))
         case _:
-            return expr
+            return with_children(expr, map(over_sigma, children(expr)))
 
 
 def expand(plan: Steps) -> Expansion:

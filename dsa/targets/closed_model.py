@@ -232,7 +232,7 @@ def require_numbers(
 def _extents(whole: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the range of every number that an expression computes with."""
     for node in expr.walk(whole):
-        if isinstance(node, expr.Integer | expr.Arithmetic | expr.Negate):
+        if isinstance(node, expr.Integer | expr.Arithmetic | expr.Negate | expr.Count):
             yield _extent(node, ranges)
 
 
@@ -249,6 +249,8 @@ def _extent(node: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int
             (a, b), (c, d) = _extent(left, ranges), _extent(right, ranges)
             ends = {"+": (a + c, b + d), "-": (a - d, b - c)}.get(sign) or (a * c, a * d, b * c, b * d)
             return min(ends), max(ends)
+        case expr.Count(operands):
+            return 0, len(operands)
         case _:
             raise AssertionError("only numbers have an extent")
 

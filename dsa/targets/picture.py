@@ -17,7 +17,7 @@ from typing import Literal
 import attrs
 
 from dsa.declarations import STAR, STAY, Transition, without_index, written_row
-from dsa.expr import Not, Outcome, Verdict, unparse, walk
+from dsa.expr import Count, Not, Outcome, Verdict, unparse, walk
 from dsa.machine import Machine
 from dsa.semantics import may_be_outstanding
 from dsa.trace import condition_text, effect_texts, update_texts
@@ -340,9 +340,9 @@ def sets_workflow(machine: Machine, row: Transition) -> bool:
 
 
 def outcome_of(row: Transition) -> Outcome | None:
-    """Return the one verdict in the row's condition; None if there are none, several, or a negated one."""
+    """Return the one verdict in the row's condition; None if there are none, several, or a negated or counted one."""
     nodes = list(walk(row.condition))
     outcomes = {node.outcome for node in nodes if isinstance(node, Verdict)}
-    if len(outcomes) != 1 or any(isinstance(node, Not) for node in nodes):
+    if len(outcomes) != 1 or any(isinstance(node, Not | Count) for node in nodes):
         return None
     return next(iter(outcomes))

@@ -16,7 +16,7 @@ from dsa.system import GuardedCommand
 from dsa.targets.closed_model import ClosedCommand, ClosedModel, closed_model, happened_on, require_small, sequential
 from dsa.targets.spelling import Identifiers, Syntax
 
-SYNTAX = Syntax("&&", "||", "!")
+SYNTAX = Syntax("&&", "||", "!", number="({} -> 1 : 0)")
 _BYTE, _SHORT = 256, 2**15
 
 

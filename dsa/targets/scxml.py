@@ -18,8 +18,8 @@ from dsa.targets.spelling import Identifiers, Syntax
 from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values
 
-#: The loader knows `&&`, `||` and `false`, and no `!`.
-SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
+#: The loader knows `&&`, `||` and `false`, and no `!` and no `?`. A truth value that is added to a number is 0 or 1, to ECMAScript too.
+SYNTAX = Syntax("&&", "||", "{} == false", {}, "(0 + ({}))", "(1 == 1)", "(1 == 0)")
 #: The namespace for domains, for which SCXML has no word.
 NAMESPACE = "urn:dsa:machine"
 #: Names of python-statemachine's own classes: states and events with these names get another one, and
@@ -219,7 +219,7 @@ class _Document:
         if isinstance(node, expr.Name):
             domain = next(variable.domain for variable in self._machine.variables if variable.name == node.name)
             return isinstance(domain, expr.BooleanDomain)
-        return not isinstance(node, expr.Integer | expr.Symbol | expr.Arithmetic | expr.Negate)
+        return not isinstance(node, expr.Integer | expr.Symbol | expr.Arithmetic | expr.Negate | expr.Count)
 
     def _write(self, whole: expr.Expr, old_names: frozenset[str] = frozenset()) -> str:
         return SYNTAX.write(whole, lambda node: self._leaf(node, old_names))

@@ -15,6 +15,7 @@ from dsa.expr import (
     Arithmetic,
     Boolean,
     Compare,
+    Count,
     Expr,
     Integer,
     Leaf,
@@ -61,13 +62,14 @@ _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
 class Syntax:
     """The syntax of a target's expressions; `signs` has its own signs of comparisons.
 
-    `negation` comes before its operand; or it is a comparison with a place for the operand: `{} == false`.
+    `negation` comes before its operand; or it is a comparison with a place for the operand: `{} == false`. `number` makes a condition 1 or 0.
     """
 
     conjunction: str
     disjunction: str
     negation: str
     signs: Mapping[str, str] = attrs.field(factory=dict)
+    number: str = "({} ? 1 : 0)"
     true: str = "true"
     false: str = "false"
 
@@ -102,5 +104,8 @@ class Syntax:
                 return f" {self.conjunction} ".join(within(operand, _NOT) for operand in operands), _AND
             case Or(operands):  # some targets refuse `a and b or c` without parentheses
                 return f" {self.disjunction} ".join(within(operand, _NOT) for operand in operands), _OR
+            case Count(operands):
+                numbers = [self.number.format(self._text(operand, leaf)[0]) for operand in operands]
+                return (f"({' + '.join(numbers)})" if len(numbers) > 1 else numbers[0]), _ATOM
             case Compare() | Member():
                 raise AssertionError("simplified expressions have neither chains nor memberships")

@@ -34,7 +34,7 @@ _MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
 _OTHER_MODULES = frozenset(
     {"Integers", "Naturals", "ASSUMPTION", "AXIOM", "COROLLARY", "LEMMA", "PROPOSITION", "THEOREM"}
 )
-SYNTAX = Syntax("/\\", "\\/", "~", {"==": "=", "!=": "#"}, "TRUE", "FALSE")
+SYNTAX = Syntax("/\\", "\\/", "~", {"==": "=", "!=": "#"}, "(IF {} THEN 1 ELSE 0)", "TRUE", "FALSE")
 
 
 def tla(machine: Machine, module: str | None = None) -> str:

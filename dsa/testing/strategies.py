@@ -73,34 +73,42 @@ def label(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
 
 
 def number(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 1) -> expr.Expr:
-    """Draw a number: a constant, a name, or a sum, difference or product of them."""
-    form = pick(draw, ("name", "constant", "binary", "negation")[: 4 if depth else 2])
+    """Draw a number: a constant, a name, a count of conditions, or a sum, difference or product of them."""
+    form = pick(draw, ("name", "constant", "binary", "negation", "count")[: 5 if depth else 2])
     if form == "binary":
         sign = pick(draw, _OPERATORS)
         return expr.Arithmetic(sign, number(draw, vocabulary, depth - 1), number(draw, vocabulary, depth - 1))
     if form == "negation":
         return expr.Negate(number(draw, vocabulary, depth - 1))
+    if form == "count":
+        return count(draw, vocabulary)
     if form == "name" and vocabulary.numbers:
         return pick(draw, vocabulary.numbers)
     return expr.Integer(draw(st.integers(-3, 5)))
+
+
+def count(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 0) -> expr.Count:
+    """Draw a count of one to four conditions."""
+    return expr.Count(tuple(condition(draw, vocabulary, depth) for _ in range(draw(st.integers(1, 4)))))
 
 
 def condition(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 2) -> expr.Expr:
     """Draw a condition: a name, comparison, membership or verdict, or these with `and`, `or` and `not`."""
     form = pick(draw, ("atom", "atom", "and", "or", "not")) if depth else "atom"
     if form == "atom":
-        return _atom(draw, vocabulary)
+        return _atom(draw, vocabulary, depth)
     if form == "not":
         return expr.Not(condition(draw, vocabulary, depth - 1))
     operands = tuple(condition(draw, vocabulary, depth - 1) for _ in range(draw(st.integers(2, 3))))
     return expr.And(operands) if form == "and" else expr.Or(operands)
 
 
-def _atom(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
+def _atom(draw: st.DrawFn, vocabulary: Vocabulary, depth: int) -> expr.Expr:
     forms = ["verdict"] * 2 if vocabulary.verdicts else []
     forms += ["name", "alike"] if vocabulary.conditions else []
     forms += ["compare", "chain", "member"] if vocabulary.numbers else []
     forms += ["choice"] if vocabulary.choices else []
+    forms += ["count"] if depth and len(forms) > 1 else []
     match pick(draw, forms or ["constant"]):
         case "verdict":
             return expr.Verdict(*pick(draw, vocabulary.verdicts))
@@ -113,6 +121,9 @@ def _atom(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
             return _about_choice(draw, *pick(draw, vocabulary.choices))
         case "constant":
             return expr.Boolean(draw(st.booleans()))
+        case "count":
+            several, most = count(draw, vocabulary, depth - 1), expr.Integer(draw(st.integers(0, 3)))
+            return expr.Compare(several, ((pick(draw, _SIGNS), most),))
         case form:
             return _about_number(draw, vocabulary, form)
 

@@ -74,7 +74,7 @@ NAMES = (
 )
 TOKENS = (*NAMES, "and", "or", "not", "in", "not in", "true", "false", "pending work", "pending", "else", "between", "revoke", "0", "1", "7", "007", "12",
           "+", "-", "*", "**", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "=", "<>", "(", ")", "{", "}", "[", "]", ",", ".", ":", ":flag", ":count", "_",
-          "'a'", "x", "y", "z", "red.green", "k.n", "lambda", "if", "is", "None", "True", "1.5", "1e3", "&", "|", "~", "@", "\\", "\t", "\xa0", "１")  # fmt: skip
+          "'a'", "count(", "count", "count (", "x", "y", "z", "red.green", "k.n", "lambda", "if", "is", "None", "True", "1.5", "1e3", "&", "|", "~", "@", "\\", "\t", "\xa0", "１")  # fmt: skip
 NUMBERS, CONDITIONS, HUES = (
     ("n", "x.y", "k", "0", "1", "7"),
     ("on", "off", "up", "true", "false", "a", "b", "go"),
@@ -88,7 +88,8 @@ def written(source, kind, depth):
         return source.choice({"number": NUMBERS, "hue": HUES}.get(kind, (*CONDITIONS, "pending work")))
     inner = lambda of: written(source, of, depth - 1)  # noqa: E731
     bare = [
-        *([f"{inner('number')} {source.choice('+-*')} {inner('number')}", f"-{inner('number')}"] if kind == "number" else []),
+        *([f"{inner('number')} {source.choice('+-*')} {inner('number')}", f"-{inner('number')}",
+           f"count({inner('bool')})", f"count({inner('bool')}, {inner('bool')})", f"count({inner('bool')}, {inner('bool')}, {inner('bool')})"] if kind == "number" else []),
         *([inner("hue")] if kind == "hue" else []),
         *([f"{inner('bool')} and {inner('bool')}", f"{inner('bool')} or {inner('bool')}", f"not {inner('bool')}",
            f"{inner('number')} {source.choice(['<', '<=', '==', '!=', '>', '>='])} {inner('number')}", f"{inner('bool')} == {inner('bool')}",
@@ -147,7 +148,7 @@ def agree(source):
     names = (
         claim.names
         | {n: claim.names[f"={v}"] if isinstance(v, str) else v for n, v in values.items()}
-        | dict.fromkeys(true, True)
+        | dict.fromkeys(true | ({"pending"} if "pending work" in true else set()), True)
     )
     said = claim.value(text, names, "claims", CONDITION)
     pending = {name.removeprefix("pending ") for name in true if " " in name}
@@ -157,7 +158,7 @@ def agree(source):
 
 
 def meant(expr, known, pending):
-    return evaluate(expr, known | {"pending work": "work" in pending})
+    return evaluate(expr, known | {"pending work": "work" in pending, "pending": "work" in pending})
 
 
 def agreed(seed, count):

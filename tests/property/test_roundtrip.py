@@ -10,13 +10,13 @@ from sample_sizes import sample_size
 
 from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
-from dsa.expr import Environment, Name, evaluate, unparse
+from dsa.expr import Environment, Name, children, evaluate, unparse, with_children
 from dsa.lang import digest, dumps, loads, spell_out
 from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell
 from dsa.lang.namespace import Resolver, Scope
 from dsa.machine import Machine
-from dsa.testing.strategies import condition, machines, number, skeletons
+from dsa.testing.strategies import Vocabulary, condition, machines, number, skeletons
 
 #: Machines are large: shrinking one takes minutes, and the failing document says enough.
 LARGE = settings(
@@ -102,12 +102,12 @@ def as_python(text: str) -> str:
 @settings(LARGE, max_examples=sample_size(40, full=100))
 @given(st.data())
 def test_a_written_number_means_what_python_says(data):
-    """Expressions are a subset of Python's, so Python itself is the reference for precedence and chaining."""
-    skeleton = data.draw(skeletons())
-    vocabulary = skeleton.vocabulary
+    """Expressions are a subset of Python's, so Python itself is the reference for precedence and chaining; it counts with a list."""
+    vocabulary = Vocabulary(data.draw(skeletons()).vocabulary.numbers)
     known: Environment = {name.name: data.draw(st.integers(-3, 5)) for name in vocabulary.numbers}
     expr = number(data.draw, vocabulary, 4)
     python = {f"n{place}": value for place, value in enumerate(known.values())}
+    python["count"] = lambda *conditions: [*conditions].count(True)
     renamed = replaced(expr, {name: f"n{place}" for place, name in enumerate(known)})
     assert evaluate(expr, known) == eval(as_python(unparse(renamed)), {}, python)
 
@@ -115,12 +115,7 @@ def test_a_written_number_means_what_python_says(data):
 def replaced(expr, names):
     if isinstance(expr, Name):
         return attrs.evolve(expr, name=names[expr.name])
-    changed = {}
-    for field in attrs.fields(type(expr)):
-        value = getattr(expr, field.name)
-        if attrs.has(type(value)) and field.eq:
-            changed[field.name] = replaced(value, names)
-    return attrs.evolve(expr, **changed)
+    return with_children(expr, (replaced(child, names) for child in children(expr)))
 
 
 def test_names_that_are_words_of_properties_are_written_and_read():

@@ -33,6 +33,7 @@ from dsa.expr import (
     And,
     Arithmetic,
     Compare,
+    Count,
     Domain,
     EnumDomain,
     Expr,
@@ -341,7 +342,7 @@ def canonical(expr: Expr) -> Expr:
 
 def _sorted_operands(expr: Expr) -> Expr:
     match expr:
-        case And(operands) | Or(operands):
+        case And(operands) | Or(operands) | Count(operands):
             return type(expr)(tuple(sorted(map(_sorted_operands, operands), key=unparse)))
         case Not(operand):
             return Not(_sorted_operands(operand))

@@ -21,7 +21,7 @@ import attrs
 
 from dsa.checks.odds.assumptions import ROUNDING, OddsError, left_over
 from dsa.checks.search.engine import SearchLimits
-from dsa.expr import Outcome, show_value
+from dsa.expr import Outcome, count, show_value
 from dsa.ground_system import Ground, GroundRule, python_source
 from dsa.machine import Machine
 from dsa.semantics import is_over
@@ -386,5 +386,5 @@ def _act(ground: Ground, rule: GroundRule) -> _Act:
         )
     condition = python_source(rule.condition, field_sources)
     source = f"lambda data: (data{''.join(changes)}) if ({condition}) else None"
-    act: _Act = eval(source, {"__builtins__": {"int": int}})  # noqa: S307  (of our own writing: numbers and operators)
+    act: _Act = eval(source, {"__builtins__": {"int": int, "count": count}})  # noqa: S307  (of our own writing: numbers and operators)
     return act

@@ -184,13 +184,24 @@ class _Decision:
             return whole
         if len(whole.rest) != 1:
             raise UndecidedError(f"{self} is read in a chain of comparisons")
-        ((sign, right),) = whole.rest
-        slope = self._slope(whole.first) - self._slope(right)
+        sign, (left, right) = whole.rest[0][0], map(self._with_counts, expr.children(whole))
+        slope = self._slope(left) - self._slope(right)
         if slope == 0:  # the two sides grow alike: what is between them does not depend on it
-            return substitute(whole, lambda node: constant(0) if self.grows(node) else node)
+            plain = expr.Compare(left, ((sign, right),))
+            return substitute(plain, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
             raise UndecidedError(f"{self} is compared for equality")
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
+
+    def _with_counts(self, node: expr.Expr) -> expr.Expr:
+        """Return a number whose counts are of decided conditions."""
+        match node:
+            case expr.Count(operands):
+                return expr.count_of(map(self.condition, operands))
+            case expr.Arithmetic() | expr.Negate():
+                return expr.with_children(node, map(self._with_counts, expr.children(node)))
+            case _:
+                return node
 
     def _slope(self, node: expr.Expr) -> int:
         """Return how much an expression grows with what grows; UndecidedError when that is not a constant."""
@@ -209,6 +220,8 @@ class _Decision:
                     return 0
                 factor = self._constant_value(right if one else left)
                 return (one or other) * factor
+            case _ if self.grows(node):
+                raise UndecidedError(f"{self} is read other than in a comparison")
             case _:
                 return 0
 
@@ -226,15 +239,22 @@ class _Decision:
 
 
 def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
-    """Yield the comparisons of a condition, each with 1, or with -1 under a `not`."""
+    """Yield the comparisons of a condition, each with 1, or with -1 under a `not`; with both where it is not clear which way it works."""
     match node:
         case expr.Not(operand):
             yield from _atoms(operand, -sign)
         case expr.And(operands) | expr.Or(operands):
             for operand in operands:
                 yield from _atoms(operand, sign)
+        case expr.Compare(expr.Count(operands), ((relation, expr.Integer()),)) if relation in _OPPOSITE:
+            for operand in operands:
+                yield from _atoms(operand, sign if relation in {">", ">="} else -sign)
         case expr.Compare():
             yield node, sign
+            for count in (part for part in expr.walk(node) if isinstance(part, expr.Count)):
+                for operand in count.operands:
+                    yield from _atoms(operand, 1)
+                    yield from _atoms(operand, -1)
 
 
 #: How far values are tried one by one where success need not grow with them.

@@ -389,7 +389,7 @@ class Sampler:
     def _run(source: str) -> dict[str, Any]:
         namespace: dict[str, Any] = {}
         # Made of operators, numbers and names like v0 alone.
-        exec(compile(source, "<samples>", "exec"), {"true": True, "false": False}, namespace)  # noqa: S102
+        exec(compile(source, "<samples>", "exec"), {"true": True, "false": False, "count": expr.count}, namespace)  # noqa: S102
         return namespace
 
 

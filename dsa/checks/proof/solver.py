@@ -209,10 +209,12 @@ class Logic:
                 return z3.And(self._chain(first, rest)) if len(rest) > 1 else self._chain(first, rest)[0]
             case expr.Member(operand, choices):
                 return z3.Or([self.term(comparison(operand, "==", choice)) for choice in choices])
-            case expr.And(operands):
-                return z3.And([self.term(operand) for operand in operands])
-            case expr.Or(operands):
-                return z3.Or([self.term(operand) for operand in operands])
+            case expr.And(operands) | expr.Or(operands):
+                join = z3.And if isinstance(node, expr.And) else z3.Or
+                return join([self.term(operand) for operand in operands])
+            case expr.Count(operands):
+                one, zero = z3.IntVal(1, context), z3.IntVal(0, context)
+                return z3.Sum([z3.If(self.term(operand), one, zero) for operand in operands])
             case expr.Verdict():
                 raise AssertionError("verdicts are decided in a system")
 

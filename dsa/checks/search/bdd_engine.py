@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from dsa.checks.search.engine import SearchLimits, SearchResult
-from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Negate, Not, Or, names
+from dsa.expr import And, Arithmetic, Boolean, Compare, Count, Expr, Integer, Name, Negate, Not, Or, names
 from dsa.ground_system import Ground, GroundRule, GroundWatch
 
 #: A node of dd; the package has no types.
@@ -128,6 +128,8 @@ class Circuits:
                 return self._sum(self.number(left), self._negative(self.number(right)))
             case Arithmetic("*", left, right):
                 return self._product(self.number(left), self.number(right))
+            case Count(operands):
+                return reduce(self._sum, map(self.number, operands), self._constant(0))
             case _:
                 return [self.truth(expr), self.false]
 

@@ -18,7 +18,7 @@ from ctypes import CDLL, c_int, c_uint64, c_void_p
 
 from dsa.checks.search.engine import Layer, RuleStep, SearchLimits, SearchPlan, SearchResult, plan
 from dsa.errors import UndecidedError
-from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Negate, Not, Or, names
+from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Count, Expr, Integer, Name, Negate, Not, Or, names
 from dsa.ground_system import Field, Ground, GroundWatch
 
 #: Data of no more combinations of values than this take 32 bits.
@@ -154,6 +154,8 @@ class _CWriter:
                 return f"({' || '.join(map(self.text, operands))})"
             case Compare(left, ((sign, right),)):
                 return f"({self.text(left)} {sign} {self.text(right)})"
+            case Count(operands):
+                return f"({' + '.join(['INT64_C(0)', *map(self.text, operands)])})"
         raise AssertionError(f"{expr} is not ground")
 
     def _range(self, expr: Expr) -> tuple[int, int]:
@@ -175,6 +177,8 @@ class _CWriter:
                 return -high, -low
             case Arithmetic(sign, left, right):
                 return _combine_ranges(sign, self._range(left), self._range(right))
+            case Count(operands):
+                return 0, len(operands)
         return 0, 1
 
 

@@ -31,6 +31,7 @@ from dsa.expr import (
     Arithmetic,
     Boolean,
     Compare,
+    Count,
     Expr,
     Integer,
     Name,
@@ -373,6 +374,10 @@ class _Phrases:
                 return f"({first} {sign} {self.number(right)})"
             case Name(name) if not (field := self.writer.ground.field_named[name]).is_bool:
                 return self.field(field)
+            case Count(
+                operands
+            ):  # NumPy takes the sum of two truth values for `or`, that of a number and one for a sum
+                return f"({' + '.join(['0', *map(self.number, operands)])})"
         text = self.truth(expr)
         return text if self.writer.arrays or isinstance(expr, Boolean) else f"(1 if {text} else 0)"
 

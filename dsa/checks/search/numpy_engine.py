@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dsa.checks.search.engine import DATA, Data, RuleStep, SearchLimits, SearchResult, Text, Writer, plan
 from dsa.checks.search.python_engine import FrontierSearch, Memory
-from dsa.expr import Arithmetic, Expr, Integer, Name, children
+from dsa.expr import Arithmetic, Count, Expr, Integer, Name, children
 from dsa.ground_system import Ground, GroundWatch
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def _magnitude(expr: Expr, bounds: dict[str, int]) -> int:
             return _magnitude(left, bounds) * _magnitude(right, bounds)
         case Arithmetic(_, left, right):
             return _magnitude(left, bounds) + _magnitude(right, bounds)
+        case Count(operands):
+            return max(len(operands), *(_magnitude(operand, bounds) for operand in operands))
     return max((_magnitude(child, bounds) for child in children(expr)), default=1)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import attrs
 import pytest
 from each_row import each_row
 
@@ -110,6 +111,14 @@ def test_a_given_index_that_is_none_is_reported_by_what_was_given(index, message
     with pytest.raises(ParameterError) as raised:
         loads(text_of("philosophers"), families={"p": index})
     assert str(raised.value).startswith(message)
+
+
+def test_an_overlap_of_a_row_with_itself_that_no_family_explains_is_reported():
+    """As a mutant has it that changes one event of a row with several."""
+    machine = loads(text_of("credit_check"))
+    row = machine.transitions[0]
+    several = attrs.evolve(machine, transitions=(row, row, *machine.transitions[1:]))
+    assert "DSA304" in [finding.code for finding in check(several).diagnostics]
 
 
 def test_a_fault_of_a_row_is_reported_once_for_all_that_it_stands_for():

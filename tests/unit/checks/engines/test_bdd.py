@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dsa.checks.search import bdd_engine
 from dsa.checks.search.bdd_engine import Circuits, field_order
 from dsa.checks.search.engine import SearchLimits
-from dsa.expr import And, Arithmetic, Compare, Expr, Integer, Name, Negate, Not, Or, evaluate
+from dsa.expr import And, Arithmetic, Compare, Count, Expr, Integer, Name, Negate, Not, Or, evaluate
 from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.machine import Machine
@@ -134,15 +134,25 @@ FIELDS = loads("""# fields
 | - | - | - | - |
 | s | e | a + c > 1 or b == d | = |
 """)
-NUMBERS: st.SearchStrategy[Expr] = st.recursive(
-    st.sampled_from([Name("a", "variable"), Name("c", "variable")]) | st.integers(-9, 9).map(Integer),
-    lambda part: st.builds(Negate, part) | st.builds(Arithmetic, st.sampled_from(["+", "-", "*"]), part, part),
-    max_leaves=5,
-)
 SIGNS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 FLAGS: st.SearchStrategy[Expr] = st.sampled_from([Name("b", "variable"), Name("d", "variable")])
+
+
+def comparisons(numbers: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.builds(lambda x, sign, y: Compare(x, ((sign, y),)), numbers, SIGNS, numbers)
+
+
+NUMBERS: st.SearchStrategy[Expr] = st.recursive(
+    st.sampled_from([Name("a", "variable"), Name("c", "variable")]) | st.integers(-9, 9).map(Integer),
+    lambda part: (
+        st.builds(Negate, part)
+        | st.builds(Arithmetic, st.sampled_from(["+", "-", "*"]), part, part)
+        | st.builds(Count, st.lists(FLAGS | comparisons(part), min_size=1, max_size=4).map(tuple))
+    ),
+    max_leaves=5,
+)
 CONDITIONS: st.SearchStrategy[Expr] = st.recursive(
-    FLAGS | st.builds(lambda x, sign, y: Compare(x, ((sign, y),)), NUMBERS, SIGNS, NUMBERS),
+    FLAGS | comparisons(NUMBERS),
     lambda part: (
         st.builds(Not, part)
         | st.builds(And, st.tuples(part, part))

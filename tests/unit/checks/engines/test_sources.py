@@ -8,7 +8,7 @@ from example_machines import FALSE, add, assign, compare, placed, ranged, states
 
 from dsa.checks.search.engine import Writer, after_all, data_change, first_where, fixed_values, leads_where, truth_of
 from dsa.declarations import Event, Transition, Variable
-from dsa.expr import TRUE, And, Arithmetic, BooleanDomain, Expr, Integer, Negate, Not, Or, evaluate
+from dsa.expr import TRUE, And, Arithmetic, BooleanDomain, Count, Expr, Integer, Negate, Not, Or, evaluate
 from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -30,6 +30,9 @@ def system(condition: Expr = TRUE, *updates: object) -> Ground:
     return ground(closed_system(machine))
 
 
+SEVERAL = Count((FLAG, ON, compare("x", "<", Y)))
+
+
 def total(*operands: Expr) -> Expr:
     return reduce(lambda one, other: Arithmetic("+", one, other), operands)
 
@@ -47,6 +50,9 @@ CONDITIONS = [
     compare(Arithmetic("*", X, Arithmetic("-", Y, X)), ">", Negate(X)),
     compare(Arithmetic("-", X, Arithmetic("-", Y, Arithmetic("*", X, Y))), ">", 0),
     compare(total(*[X] * 200), ">", 200),
+    compare(SEVERAL, ">=", 2),
+    compare(Count((FLAG,)), "<", X),
+    compare(Count((Or((FLAG, ON)), compare(SEVERAL, "==", X), ON)), "!=", 1),
 ]
 
 
@@ -73,6 +79,8 @@ UPDATES = [
     (compare("x", ">=", 0), (assign("x", Y), assign("y", X))),
     (TRUE, (assign("y", Arithmetic("-", Integer(3), Y)),)),
     (compare("y", ">", 0), (assign("y", Arithmetic("-", Y, Integer(1))), add("z", 0))),
+    (TRUE, (assign("y", SEVERAL),)),
+    (compare("x", "<", 2), (assign("z", Arithmetic("+", Count((FLAG, ON)), Integer(5))), assign("x", Count((FLAG,))))),
 ]
 
 
