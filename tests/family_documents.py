@@ -91,6 +91,15 @@ class Writer:
             lambda here: "(" + joint.join(f"({body.spelled({**here, name: index})})" for index in indices) + ")",
         )
 
+    def counted(self, name: str, body: Phrase, most: str) -> Phrase:
+        """A comparison with `count f: P` (Fa5)."""
+        indices = self.families[name].indices
+        return Phrase(
+            f"(count {name}: {body.written}) {most}",
+            body.free - {name},
+            lambda here: f"count({', '.join(body.spelled({**here, name: index}) for index in indices)}) {most}",
+        )
+
     def each(self, name: str, body: Phrase, joint: str) -> Phrase:
         """`all f: x[f] = e` and `all f: E[f]` (Fa5): one for each value, in order."""
         indices = self.families[name].indices
@@ -127,14 +136,17 @@ class Writer:
         if "g" in scope:
             atoms.append(lambda: put("who == {}", self.value("g")))
         if depth and self.one_in(2):
-            kind = self.pick("both", "not", "all", "any", "all", "any")
+            kind = self.pick("both", "not", "all", "any", "all", "any", "count")
             if kind == "both":
                 parts = [self.condition(scope, depth - 1, with_pending=with_pending) for _ in range(2)]
                 return put(self.pick("({} and {})", "({} or {})"), *parts)
             if kind == "not":
                 return put("not ({})", self.condition(scope, depth - 1, with_pending=with_pending))
             name = self.pick("f", "g")
-            return self.quantified(kind, name, self.condition(scope | {name}, depth - 1, with_pending=with_pending))
+            body = self.condition(scope | {name}, depth - 1, with_pending=with_pending)
+            if kind == "count":
+                return put("({})", self.counted(name, body, self.pick("== 1", "> 0", "< 2", "!= n")))
+            return self.quantified(kind, name, body)
         return self.pick(*atoms)()
 
     def update(self, variable: str, scope: frozenset[str]) -> Phrase:

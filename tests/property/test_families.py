@@ -46,7 +46,7 @@ def test_three_thousand_documents_stand_for_the_rows_spelled_out(documents):
 #: What documents have that was added to the language together with families, by how it is written.
 ADDITIONS = {
     "families": r"\[[fg]",
-    "quantifiers": r"\b(?:all|any) [fg]:",
+    "quantifiers": r"\b(?:all|any|count) [fg]:",
     "neighbours": r"\[[fg][+-]1\]",
     "pending": r"\bpending\b",
     "at once": r"\| ask\[g\] \| [23]",
