@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from plain import search
 
 from dsa.checks.search.engine import SearchLimits
-from dsa.expr import TRUE, Arithmetic, Integer, evaluate, unparse
+from dsa.expr import TRUE, Arithmetic, Count, Integer, evaluate, unparse
 from dsa.lang import loads
 from dsa.targets import ExportError, emit
 from dsa.targets.closed_model import closed_model, require_small, sequential
@@ -72,6 +72,12 @@ def test_numbers_that_do_not_fit_are_refused_with_their_line():
 """)
     with pytest.raises(ExportError, match=r"line 11: .*SPIN computes with"):
         require_small(closed_model(machine), "SPIN")
+    several = attrs.evolve(
+        machine.transitions[0],
+        condition=compare(Arithmetic("*", Count((compare("n", ">", 0),) * 3), Integer(10**9)), "<", 7),
+    )
+    with pytest.raises(ExportError, match=r"line 11: .*numbers from 0 to 3000000000, and SPIN computes with"):
+        require_small(closed_model(attrs.evolve(machine, transitions=(several,))), "SPIN")
     assert "n * n * n" not in emit(attrs.evolve(machine, transitions=machine.transitions[:0]), "promela")
 
 

@@ -4,7 +4,7 @@ from example_machines import add, assign, compare, placed, ranged, states, var
 from dsa.checks.search import numpy_engine, python_engine
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import Event, Transition, Variable
-from dsa.expr import Arithmetic, Expr, Integer
+from dsa.expr import Arithmetic, Count, Expr, Integer
 from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -55,3 +55,9 @@ def test_a_comparison_with_a_number_too_wide_is_not_for_arrays():
     system = wide(1, compare(Arithmetic("*", var("x"), Integer(2**60)), "<", 2**61))
     assert not numpy_engine.fits(system)
     assert python_engine.search(system, (), UNLIMITED).configurations == 3
+
+
+def test_a_count_is_as_wide_as_it_has_conditions():
+    several = Count(tuple(compare(name, ">=", 1) for name in "yzyz"))
+    assert numpy_engine.fits(wide(1, compare(Arithmetic("*", several, Integer(2**59)), "<", 3)))
+    assert not numpy_engine.fits(wide(1, compare(Arithmetic("*", several, Integer(2**60)), "<", 3)))
