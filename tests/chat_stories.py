@@ -92,7 +92,9 @@ STORIES = {
     "the same query twice at once": Story((calls(SQL_CALL, ("run_sql", {"sql": f"{SQL} -- again"}), PYTHON_CALL), DONE)),
     "one of two queries fails by itself": Story((calls(SQL_CALL, COUNT),), broken=frozenset({"run_sql"})),
     "no refusal left while a query runs": Story((calls(SQL_CALL, BAD_SQL),), bounds=(("max_refusals", 0),)),
-    "no refusal left while a query and code run": Story((calls(PYTHON_CALL, SQL_CALL, NO_CALL),), bounds=(("max_refusals", 0),)),
+    "no refusal left while code runs": Story((calls(PYTHON_CALL, ("run_python", {"code": "2"}), NO_CALL),), bounds=(("max_refusals", 0),)),
+    "a query waits for code": Story((calls(PYTHON_CALL, SQL_CALL, NO_CALL), DONE)),
+    "one call at a time": Story((calls(SQL_CALL, COUNT), calls(PYTHON_CALL, ("run_python", {"code": "2"})), DONE), bounds=(("side", 1),)),
 }  # fmt: skip
 
 #: The same in another phase: rows of `working` that stay where they are do so everywhere.
