@@ -91,7 +91,7 @@ class InOrder:
             turn = object()
             self._waiting.append(turn)
             try:
-                while not self._may_go_on(turn):
+                while not self._may_go_on(turn):  # noqa: ASYNC110  (the run that it waits for tells nobody)
                     await asyncio.sleep(0.001)
                 return await binding.effects[name](action, context)
             finally:

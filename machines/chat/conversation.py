@@ -324,7 +324,7 @@ class ChatConversation:
         self.retry_count = self.retry_successes = 0
         self._last_event: EventEntry | None = None
         self._earlier_calls: dict[str, Earlier] = {}
-        self._running: dict[str, DataCall] = {}
+        self._running_calls: dict[str, DataCall] = {}
         #: Results that the model has not read yet, by call, and results of skipped calls that wait for that of an equal call, by the id of that one.
         self._unread_results: dict[str, tuple[EventEntry, ChatResult]] = {}
         self._skipped_results: dict[str, list[ToolResult]] = {}
@@ -349,14 +349,14 @@ class ChatConversation:
         return self.turns[-1]
 
     @property
-    def running(self) -> tuple[DataCall, ...]:
+    def running_calls(self) -> tuple[DataCall, ...]:
         """The calls that are being made, in the order in which they began."""
-        return tuple(self._running.values())
+        return tuple(self._running_calls.values())
 
     def earlier(self, digest: str) -> Earlier | None:
         """Return the last equal call of the recent turns, also one that is being made, or None."""
-        if running := next((call for call in self.running if call.digest == digest), None):
-            return Earlier(running.call_id, self.turn.number, ok=True)
+        if running_call := next((call for call in self.running_calls if call.digest == digest), None):
+            return Earlier(running_call.call_id, self.turn.number, ok=True)
         call = self._earlier_calls.get(digest)
         return call if call is not None and self.turn.number - call.turn <= RECENT_TURNS else None
 
@@ -413,14 +413,14 @@ class ChatConversation:
             return
         if effect in CALL_EFFECTS:
             call.source = self.latest_table
-            self._running[call.call_id] = call
+            self._running_calls[call.call_id] = call
             self.transcript.current = None
         elif effect == "hold_call":
             self.transcript.rescues.subtract(call.rescues)
             self.transcript.put_back()
 
     def _take_result(self, entry: EventEntry, result: ChatResult) -> None:
-        call = self._running.pop(result.call_id, None)
+        call = self._running_calls.pop(result.call_id, None)
         if call is None:
             return
         is_done = entry.event in DONE_EVENTS
@@ -433,8 +433,8 @@ class ChatConversation:
             self._set_latest(call)
             self._unread_results[call.call_id] = entry, result
         self._add_result(ToolResult(call.call_id, result.result))
-        for skipped in self._skipped_results.pop(call.call_id, ()):
-            self._add_result(attrs.evolve(skipped, content={**skipped.content, "result": result.result}))
+        for skipped_result in self._skipped_results.pop(call.call_id, ()):
+            self._add_result(attrs.evolve(skipped_result, content={**skipped_result.content, "result": result.result}))
 
     def _add_result(self, result: ToolResult) -> None:
         """Add the result of a call. Artifacts are numbered in the order in which the model asked, whichever came first."""
@@ -442,8 +442,8 @@ class ChatConversation:
             if call.status == "duplicate_tool_call_skipped":
                 self._copy_results(call)
             elif call.call_id in self._unread_results:
-                entry, done = self._unread_results.pop(call.call_id)
-                call.new_artifacts = self._keep(entry, done, call.call_id, call.tool.removeprefix("run_"))
+                entry, chat_result = self._unread_results.pop(call.call_id)
+                call.new_artifacts = self._keep(entry, chat_result, call.call_id, call.tool.removeprefix("run_"))
                 call.artifacts = [each.equal_to or "" for each in call.new_artifacts]
                 self._add_intent(call)
 
@@ -509,8 +509,8 @@ class ChatConversation:
         call = self.transcript.open_call(result.call_id)
         if call is not None:
             call.status = reason
-            self._running.pop(call.call_id, None)
-            if reason == "duplicate_tool_call_skipped" and call.equal_to in self._running:
+            self._running_calls.pop(call.call_id, None)
+            if reason == "duplicate_tool_call_skipped" and call.equal_to in self._running_calls:
                 self._skipped_results.setdefault(call.equal_to, []).append(result)
                 self.transcript.current = None
             else:

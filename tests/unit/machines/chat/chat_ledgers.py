@@ -141,7 +141,7 @@ def facts(conversation):
         "names": {name: read.inventory.by_name(name) for name in ("a.csv", "b.png", "c.pdf")},
         "queue": list(said.queue),
         "current": None if said.current is None else attrs.asdict(said.current),
-        "running": [call.call_id for call in read.running],
+        "running": [call.call_id for call in read.running_calls],
         "results": (list(read.intents), read.latest_table),
         "counted": tuple(dict(each) if isinstance(each, dict) else each for each in counted),
         "waiting": said.open_ids(),
