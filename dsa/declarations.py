@@ -19,7 +19,8 @@ from dsa.errors import SourceNode, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
 from dsa.text import closest, nearest
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_PART = r"[A-Za-z_][A-Za-z0-9_]*"
+_NAME = rf"{_PART}(?:\.{_PART})*(?:\[[A-Za-z0-9_]+\](?:\.{_PART})*)?"
 _WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[ \t]+since[ \t]+(?P<since>{_NAME}))?")
 #: A double brace, or a placeholder with its words. Anything else in braces is text.
 PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
@@ -110,6 +111,57 @@ def show_duration(duration_ms: int) -> str:
     """Write milliseconds with the largest unit that fits exactly."""
     unit = next(unit for unit, size_ms in _UNITS_MS.items() if duration_ms % size_ms == 0)
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+@attrs.frozen
+class Family(SourceNode):
+    """A set of indices under a name: numbers in ascending order, or values of enumerations, in the order written (Fa1)."""
+
+    name: str
+    indices: tuple[int | str, ...]
+
+    @property
+    def index(self) -> str:
+        """The indices as a document has them: `1..3` or `{a, b}`."""
+        if isinstance(self.indices[0], int):
+            return f"{self.indices[0]}..{self.indices[-1]}"
+        return "{" + ", ".join(map(str, self.indices)) + "}"
+
+
+#: Which indices the free families of a written row stand for in one of the rows that result (Fa4).
+Instance = tuple[tuple[str, int | str], ...]
+
+
+def show_instance(instance: Instance) -> str:
+    """Return the indices that free families stand for as text: `at b = equifax`; empty for a row without any."""
+    return "at " + ", ".join(f"{family} = {index}" for family, index in instance) if instance else ""
+
+
+def without_index(name: str) -> str:
+    """Return a name without its index: `look.failed` for `look[2].failed`."""
+    base, _, rest = name.partition("[")
+    return base + rest.partition("]")[2]
+
+
+def of_index(names: Collection[str], name: str, index: str | None) -> str:
+    """Return the one of some names that a name without index stands for at an index, or the name itself."""
+    member = f"{name}[{index}]"
+    return member if index is not None and name not in names and member in names else name
+
+
+def index_in(name: str) -> str | None:
+    """Return the index of a name as text; None for a name without one."""
+    return name.partition("[")[2].partition("]")[0] or None
+
+
+@attrs.frozen
+class WrittenTable:
+    """A section as written, with its families: canonical cells of its rows, and the declarations that they stand for."""
+
+    section: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    declarations: tuple[object, ...] = attrs.field(repr=False)
 
 
 @attrs.frozen
@@ -285,7 +337,7 @@ class Transition(SourceNode):
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
     state, a parent (its initial child is entered) or `=`. With `is_else`, `condition` is the condition beside
-    `else`. `spans` has the place of each column's cell.
+    `else`. `spans` has the place of each column's cell. `instance` says which of the rows that the written one stands for this is.
     """
 
     source: str
@@ -296,6 +348,7 @@ class Transition(SourceNode):
     updates: tuple[Assign | Revoke, ...] = ()
     effects: tuple[Emit | Cancel, ...] = ()
     spans: tuple[tuple[str, Span], ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
+    instance: Instance = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
     @property
     def is_timer(self) -> bool:
@@ -580,9 +633,10 @@ def show(form: Form) -> str:
 
 @attrs.frozen
 class Property(SourceNode):
-    """A claim about all runs, and its place."""
+    """A claim about all runs, and its place. `instance` says which of the claims that the written one stands for this is."""
 
     form: Form
+    instance: Instance = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
 
 @attrs.frozen

@@ -13,7 +13,8 @@ kind of any name, which `dsa check --with MODULE` checks. `tests/unit/test_shipp
 `dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` build.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -290,7 +291,19 @@ def unused_names(machine: Machine) -> tuple[Diagnostic, ...]:
         diagnostics += _events(machine)
         diagnostics += _effects(machine)
         diagnostics += _guards(machine)
-    return tuple(diagnostics)
+    return tuple(_of_all_members(machine, diagnostics))
+
+
+def _of_all_members(machine: Machine, diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yield the findings; one about names that a declaration with an index stands for only if it is about all of them, and once."""
+    declarations = (*machine.variables, *machine.events, *machine.effects) if machine.families else ()
+    members = Counter(item.span for item in declarations if item.span is not None)
+    findings: dict[Span, list[Diagnostic]] = {}
+    for finding in diagnostics:
+        findings.setdefault(finding.span, []).append(finding)
+    for span, several in findings.items():
+        count = members.get(span, 1)
+        yield from several if count == 1 else several[:1] if len(several) >= count else []
 
 
 def _unused_warning(kind: str, name: str, why: str, span: Span | None) -> Diagnostic:

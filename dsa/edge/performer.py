@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import attrs
 
 from dsa.data_use import read_before
-from dsa.declarations import Effect, Reference
+from dsa.declarations import Effect, Reference, index_in, of_index
 from dsa.edge.binding import Bindings
 from dsa.edge.event_loop import Clock, Throttle
 from dsa.errors import OccurrenceError
@@ -209,7 +209,8 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
         return question
     if count != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
-    event, answers = content.get("event"), machine.answers[effect]
+    answers = machine.answers[effect]
+    event = of_index(answers, str(content.get("event")), index_in(effect))
     if event not in answers:
         return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(answers)}")
     verdicts = content.get("verdicts") or {}

@@ -1,7 +1,7 @@
 """The step picture: a box for each step of a Steps machine, and arrows for what leads from one step to another.
 
 `step_picture` returns frozen values in table order, without any syntax; `mermaid` and `dot` write them. For the rows behind the steps, draw
-`dsa.lang.expand_steps(machine)`.
+`dsa.lang.spell_out(machine)`.
 """
 
 from collections.abc import Collection

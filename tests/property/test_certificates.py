@@ -34,7 +34,7 @@ from dsa.edge.document_files import shipped_documents
 from dsa.errors import UndecidedError
 from dsa.expr import EnumDomain, evaluate
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
-from dsa.lang import expand_steps, read_machine
+from dsa.lang import read_machine, spell_out
 from dsa.machine import Machine
 from dsa.semantics import Configuration
 from dsa.system import closed_system
@@ -292,7 +292,7 @@ def readable():
 
 @pytest.mark.parametrize("machine", list(readable()))
 def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
-    agree(attrs.evolve(expand_steps(machine), properties=machine.properties))
+    agree(attrs.evolve(spell_out(machine), properties=machine.properties))
 
 
 @pytest.mark.parametrize(

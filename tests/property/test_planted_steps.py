@@ -25,7 +25,7 @@ from dsa.cli.main import program
 from dsa.compiled_step import _StepWriter
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
-from dsa.lang import dumps, expand_steps
+from dsa.lang import dumps, spell_out
 from dsa.semantics import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
@@ -77,7 +77,7 @@ class OneGroup(Claim):
 
 def table_of(machine, group):
     at = {name: show_value(value) for name, value in machine.constants.items()}
-    text = dumps(behaviour(expand_steps(machine)))
+    text = dumps(behaviour(spell_out(machine)))
     return OneGroup(text, {"form": TABLE, "parts": [], "at": at, "proofs": []}, group)
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
 from dsa.expr import Environment, Name, evaluate, unparse
-from dsa.lang import digest, dumps, expand_steps, loads
-from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope
+from dsa.lang import digest, dumps, loads, spell_out
+from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell
+from dsa.lang.namespace import Resolver, Scope
 from dsa.machine import Machine
 from dsa.testing.strategies import condition, machines, number, skeletons
 
@@ -44,7 +45,7 @@ def test_a_document_means_the_same_when_written_anew(text):
     if machine is None:
         pytest.skip("a spec is not a machine")
     assert loads(dumps(machine)) == machine
-    whole = expand_steps(machine)
+    whole = spell_out(machine)
     assert loads(dumps(whole)) == whole
     assert whole.transitions == machine.transitions
 
