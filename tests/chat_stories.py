@@ -93,6 +93,9 @@ STORIES = {
     "one of two queries fails by itself": Story((calls(SQL_CALL, COUNT),), broken=frozenset({"run_sql"})),
     "no refusal left while a query runs": Story((calls(SQL_CALL, BAD_SQL),), bounds=(("max_refusals", 0),)),
     "no refusal left while code runs": Story((calls(PYTHON_CALL, ("run_python", {"code": "2"}), NO_CALL),), bounds=(("max_refusals", 0),)),
+    "no call left after a refused one, SQL": Story((calls(NO_CALL, SQL_CALL), DONE), bounds=(("max_calls", 1),)),
+    "no call left after a refused one, Python": Story((calls(NO_CALL, PYTHON_CALL), DONE), bounds=(("max_calls", 1),)),
+    "no call left after a refused one, of nothing": Story((calls(NO_CALL, NO_CALL), DONE), bounds=(("max_calls", 1),)),
     "a query waits for code": Story((calls(PYTHON_CALL, SQL_CALL, NO_CALL), DONE)),
     "one call at a time": Story((calls(SQL_CALL, COUNT), calls(PYTHON_CALL, ("run_python", {"code": "2"})), DONE), bounds=(("side", 1),)),
 }  # fmt: skip
@@ -100,7 +103,8 @@ STORIES = {
 #: The same in another phase: rows of `working` that stay where they are do so everywhere.
 IN_ANOTHER_PHASE = (
     "the same again", "calls that cannot be made", "one call too many, SQL", "one call too many, Python", "one call too many, of nothing",
-    "an answer that breaks off", "an answer at once",
+    "an answer that breaks off", "an answer at once", "no call left after a refused one, SQL", "no call left after a refused one, Python",
+    "no call left after a refused one, of nothing",
 )  # fmt: skip
 
 
