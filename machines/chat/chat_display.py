@@ -57,7 +57,7 @@ class ChatDisplay(Lines):
     """The display of a conversation. Pass its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
     `folder` contains the conversation's own folder. With `is_verbose` the display has phases, and the fixes in calls. A call has its line
-    when it begins, or when it is refused. What comes of it is right below that line, or below another one that names the call again.
+    when it begins, or when it is refused. Its result is right below that line, or below another one that names the call again.
     """
 
     def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
