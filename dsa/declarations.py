@@ -200,12 +200,12 @@ class EffectColumn:
     """A column of the Effects table: its header, the field of `Effect` that it fills, and the form of its cells.
 
     A `choice` is one of `choices` or empty, a `duration` is in milliseconds, a `number` is whole and at least `least`, an `expression` is a number over
-    parameters.
+    parameters. `options` are those of a sleep: its duration in milliseconds, written as `for = 24h`.
     """
 
     header: str
     field: str
-    form: Literal["choice", "duration", "number", "expression"]
+    form: Literal["choice", "duration", "number", "expression", "options"]
     choices: tuple[str, ...] = ()
     least: int = 0
 
@@ -216,13 +216,15 @@ class EffectColumn:
 
     def text(self, value: object) -> str:
         """Return a value of this column as a document has it."""
-        if self.form == "duration" and isinstance(value, int):
-            return show_duration(value)
+        if self.form in {"duration", "options"} and isinstance(value, int):
+            return f"{'for = ' if self.form == 'options' else ''}{show_duration(value)}"
         return unparse(value) if isinstance(value, Expr) else str(value)
 
 
 #: The columns of the Effects table but its first, in their order. Reading, writing and comparing of documents follow this list.
 EFFECT_COLUMNS = (
+    EffectColumn("is", "shipped_kind", "choice", ("sleep",)),
+    EffectColumn("options", "sleep_ms", "options"),
     EffectColumn("kind", "kind", "choice", ("actuator", "sensing", "internal")),
     EffectColumn("in doubt", "in_doubt", "choice", ("retry", "ask", "fail")),
     EffectColumn("time limit", "time_limit_ms", "duration"),
@@ -237,7 +239,7 @@ EFFECT_COLUMNS = (
 class Effect(SourceNode):
     """A request to the outside world, and the driver's policy for it. `EFFECT_COLUMNS` says how it is written.
 
-    `on_failure` is `stop` if a failure without a row is meant to stop the run. `at_once` is the number that may be outstanding, None for 1 (S7); this
+    `shipped_kind` is `sleep` for an effect that answers by itself after `sleep_ms` milliseconds, and needs no policy. `on_failure` is `stop` if a failure without a row is meant to stop the run. `at_once` is the number that may be outstanding, None for 1 (S7); this
     alone is read by `step`. `together` is how many of them a driver performs side by side, None for all.
     """
 
@@ -249,6 +251,8 @@ class Effect(SourceNode):
     on_failure: str = ""
     at_once: Expr | None = None
     together: int | None = None
+    shipped_kind: str = ""
+    sleep_ms: int | None = None
 
 
 @attrs.frozen
@@ -373,6 +377,11 @@ class Transition(SourceNode):
 
     def __str__(self) -> str:
         return f"{self.source} | {self.event} | {self.target}"
+
+
+def written_row(row: Transition) -> object:
+    """Return a key that is the same for all rows that one written with families stands for, and for no others."""
+    return (row.span, row.source, without_index(row.event)) if row.instance and row.span else id(row)
 
 
 @attrs.frozen

@@ -284,6 +284,15 @@ class Machine:
         return matches[0] if len(matches) == 1 else None
 
 
+def sleeping_effects(machine: Machine) -> Mapping[str, int]:
+    """Return the effects that answer by themselves after a time (`sleep`), with the milliseconds."""
+    effects: Mapping[str, int] | None = machine.worked_out.get("sleeping")
+    if effects is None:
+        effects = {effect.name: effect.sleep_ms for effect in machine.effects if effect.sleep_ms is not None}
+        machine.worked_out["sleeping"] = effects
+    return effects
+
+
 def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
     """Return the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
     return tuple(sorted({guard for row in rows for guard in expr.guards_read(row.condition)}))

@@ -35,6 +35,7 @@ from dsa.declarations import (
     RunParameter,
     Transition,
     Variable,
+    index_in,
 )
 from dsa.errors import Diagnostic, MachineError, Span
 from dsa.expr import (
@@ -56,7 +57,7 @@ from dsa.expr import (
     unparse,
     unparse_domain,
 )
-from dsa.machine import Machine, read_guards
+from dsa.machine import Machine, read_guards, sleeping_effects
 from dsa.semantics import accepted_events
 from dsa.text import closest, nearest
 from dsa.trace import show_values
@@ -86,7 +87,7 @@ def _row_verdict(
             yield Diagnostic(
                 "DSA211", "info", f"the row for '{row.event}' in {row.source} takes back '{update.variable}'", span
             )
-        elif is_judged and _is_of_several(machine, row):
+        elif is_judged and _is_of_several(machine, row, update.variable):
             message = (
                 f"the row for '{row.event}' in {row.source} sets '{update.variable}' by the verdicts of one answer "
                 "among several"
@@ -109,10 +110,11 @@ def _row_verdict(
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
 
 
-def _is_of_several(machine: Machine, row: Transition) -> bool:
-    """Return whether a row is for an answer of an effect of which several may be outstanding."""
+def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
+    """Return whether a row is for one answer among several: of an effect or of a family's effects, where the variable is not of the same index."""
     origin = None if row.is_timer else machine.event_named[row.event].origin
-    return origin in machine.numbered_effects
+    index = index_in(origin or "")
+    return origin in machine.numbered_effects or (index is not None and index != index_in(variable))
 
 
 def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition, ...]) -> str:
@@ -246,6 +248,24 @@ def _limits_in_vain(machine: Machine) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "DSA213", "error", message, place(effect.span), "declare an event that answers it, or empty the cell"
             )
+
+
+def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return an error for each sleep that does not have one answer, and a warning for each row for its failure."""
+    diagnostics: list[Diagnostic] = []
+    for name in sleeping_effects(machine):
+        events, span = machine.answers.get(name, ()), place(machine.effect_named[name].span)
+        if not events:
+            message, hint = f"no event answers the sleep '{name}'", f"declare one in Events, with {name} in 'from'"
+            diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
+        elif len(events) > 1:
+            message = f"the sleep '{name}' has several answers: {', '.join(events)}"
+            diagnostics.append(Diagnostic("DSA215", "error", message, span, "keep one: a sleep always ends alike"))
+    for row in machine.transitions:
+        if machine.is_failure(row.event) and (name := row.event.removesuffix(".failed")) in sleeping_effects(machine):
+            message = f"this row can never be taken: the sleep '{name}' never fails"
+            diagnostics.append(Diagnostic("DSA302", "warning", message, cell(row, "event"), "delete it"))
+    return tuple({each.span: each for each in reversed(diagnostics)}.values())[::-1]  # once for a whole family
 
 
 def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
@@ -574,6 +594,7 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
         *spec_differences(machine),
         *dead_ends(machine),
         *vain_effects(machine),
+        *sleeps(machine),
         *definition4(machine),
         *unused_names(machine),
         *kinds(machine),

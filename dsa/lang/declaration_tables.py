@@ -16,8 +16,18 @@ import attrs
 
 from dsa import declarations, expr
 from dsa.data_use import SPECIFICATION
-from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
-from dsa.errors import Span
+from dsa.declarations import (
+    Case,
+    Cases,
+    Guard,
+    Prompt,
+    Reference,
+    StepRow,
+    UnreadableReferenceError,
+    index_in,
+    read_reference,
+)
+from dsa.errors import ParameterError, Span
 from dsa.lang import cells, namespace
 from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, each_declaration, records
 from dsa.lang.expression_parser import ExpressionParser, Findings
@@ -37,14 +47,12 @@ _FORMS = "an index is low..high in numbers, or {a, b}"
 def families(
     records: Iterable[TableRecord], replacements: Mapping[str, str], findings: Findings
 ) -> tuple[declarations.Family, ...]:
-    """Read the Families table; `replacements` has other indices for some, as text."""
+    """Read the Families table; `replacements` has other indices for some, as text. Raises ParameterError for one that is no index."""
     families: list[declarations.Family] = []
     for record in each_declaration(list(records), findings):
         name = cells.declared_name(record["family"], "a family", findings)
-        cell = record["index"]
-        if name is not None and name.name in replacements:
-            cell = attrs.evolve(cell, text=replacements[name.name].strip(), escapes=())
-        indices = _indices(cell, findings)
+        indices = _given_indices(name.name, replacements) if name else None
+        indices = indices or _indices(record["index"], findings)
         if name is None or indices is None:
             continue
         if "." in name.name:
@@ -62,6 +70,17 @@ def unknown_family(families: Iterable[declarations.Family], replacements: Mappin
     names = [family.name for family in families]
     unknown = next((name for name in replacements if name not in names), None)
     return None if unknown is None else (unknown, closest(unknown, names, "the document has no families"))
+
+
+def _given_indices(family: str, replacements: Mapping[str, str]) -> tuple[int | str, ...] | None:
+    if family not in replacements:
+        return None
+    text, faults = replacements[family].strip(), Findings()
+    indices = _indices(Cell(text, "", 1, 1, text), faults)
+    if faults.diagnostics:
+        fault = faults.diagnostics[0]
+        raise ParameterError(f"{family}={text}: {fault.message}" + (f"; {fault.hint}" if fault.hint else ""))
+    return indices
 
 
 def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
@@ -340,8 +359,39 @@ def effects(
                 column.field: _effect_value(record[column.header], column, parameters, findings)
                 for column in declarations.EFFECT_COLUMNS
             }
+            values["sleep_ms"] = _sleep_ms(record, findings)
             effects.append(declarations.Effect(name.name, **values, span=name.span))  # type: ignore[arg-type]  # by form
     return tuple(effects)
+
+
+#: The columns of Effects that say how a policy is called, and so mean nothing for an effect that needs none.
+_OF_POLICIES = ("kind", "in doubt", "time limit", "retries", "on failure", "together")
+
+
+def _sleep_ms(record: TableRecord, findings: Findings) -> int | None:
+    """Read the options of an effect that is a sleep; None for any other effect, which has none."""
+    kind, options = record["is"], record["options"]
+    is_sleep = kind.text.strip("`").strip() == "sleep"
+    if not is_sleep:
+        if options.text and not kind.text:
+            hint = "write 'sleep' in the column 'is', or empty this cell"
+            findings.error("DSA107", "only an effect with a cell in the column 'is' has options", options.span(), hint)
+        return None
+    for column in _OF_POLICIES:
+        if record[column].text and record[column].text != "internal":
+            message = f"a sleep needs no '{column}': it does nothing outside, and always answers"
+            findings.error("DSA107", message, record[column].span(), "empty this cell")
+    before, durations = findings.count, dict(cells.pair_cells(options, ";", findings))
+    for name, value in durations.items():
+        if name != "for":
+            message = f"a sleep has no option '{name}'"
+            findings.error("DSA107", message, value.span(), closest(name, ("for",), "its one option is: for = 24h"))
+    if "for" in durations:
+        return cells.duration_ms(durations["for"], findings)
+    if findings.count == before:
+        span = options.span() if options.text else kind.span()
+        findings.error("DSA107", "a sleep needs the option 'for'", span, "in the column 'options', write: for = 24h")
+    return None
 
 
 def _effect_value(
@@ -359,6 +409,8 @@ def _effect_value(
             return cells.whole_number(cell, findings, column.least)
         case "expression":
             return _number_outstanding(cell, parameters, findings) if cell.text else None
+        case "options":
+            return None  # read together with the cell of `is`
 
 
 def _number_outstanding(
@@ -523,15 +575,18 @@ _JUDGED_IN_STEPS = "verdict"
 def with_uses(
     guards: Sequence[Guard],
     records: Sequence[TableRecord],
-    events: Collection[str],
+    names: Names,
     taken: Collection[str],
     findings: Findings,
 ) -> tuple[Guard, ...]:
-    """Return the guards with the event data that they use. `taken` are the names of artifacts that steps use."""
+    """Return the guards with the event data that they use. `taken` are the names of artifacts that steps use.
+
+    A guard of events with an index may use it, by the name of the family, and data of events with it.
+    """
     rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
     judged_events = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
     uses = {
-        name: _references(cell, events, taken, judged_events.get(name, ()), findings)
+        name: _references(cell, names, taken, judged_events.get(name, ()), findings)
         for name, cell in rows.items()
         if cell.text
     }
@@ -539,22 +594,30 @@ def with_uses(
 
 
 def _references(
-    cell: Cell, events: Collection[str], taken: Collection[str], judged_events: Collection[str], findings: Findings
+    cell: Cell, names: Names, taken: Collection[str], judged_events: Collection[str], findings: Findings
 ) -> tuple[tuple[str, Reference], ...]:
-    read = []
+    read: list[tuple[str, Reference]] = []
+    families = _families_of(judged_events, names)
+    events = {*names.events, *_with_families(names.events, families)}
     for name, words in cells.pair_cells(cell, ";", findings):
         if not name.isidentifier():
             findings.error("DSA107", f"'{name}' cannot be an argument of a guard", cell.span(), "a name without dots")
         if name in taken:
             message = f"'{name}' is already the name of an artifact that a step uses"
             findings.error("DSA202", message, cell.span(), "give the data another name")
+        if words.text.strip() in families:
+            read.append((name, Reference(words.text.strip())))
+            continue
         try:
             reference = read_reference(words.text, events)
         except UnreadableReferenceError as fault:
             code = "DSA201" if fault.about else "DSA107"
             findings.error(code, fault.message, words.span(), fault.hint, about=fault.about)
             continue
-        if reference.since in judged_events and reference.event != reference.since:
+        if (
+            reference.since in {*judged_events, *_with_families(judged_events, families)}
+            and reference.event != reference.since
+        ):
             message = f"'{reference}' is never there: the guard judges {reference.since}, and nothing is newer"
             findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
         read.append((name, reference))
@@ -570,23 +633,31 @@ def read_prompts(
         read_prompt(
             section,
             (*usual.get(section.name, (SPECIFICATION,)), *(names.families if section.name in names.members else ())),
-            {*names.events, *_with_families(names)},
+            {*names.events, *_with_families(names.events, names.families)},
             findings,
         )
         for section in sections
     )
 
 
-def _with_families(names: Names) -> Iterator[str]:
-    """Yield the names of events with a family for their index: in a prompt, it is that of the effect."""
-    for event in names.events:
+def _with_families(events: Iterable[str], families: Families) -> Iterator[str]:
+    """Yield the names of events with a family for their index: that of the effect of a prompt, or of the event that a guard judges."""
+    for event in events:
         base, _, rest = event.partition("[")
         index, _, ending = rest.partition("]")
         yield from (
-            f"{base}[{family}]{ending}"
-            for family, indices in names.families.items()
-            if index and index in map(str, indices)
+            f"{base}[{family}]{ending}" for family, indices in families.items() if index and index in map(str, indices)
         )
+
+
+def _families_of(events: Collection[str], names: Names) -> Families:
+    """Return the families that have the index of each of these events."""
+    indices = [index_in(event) for event in events]
+    return {
+        family: values
+        for family, values in names.families.items()
+        if indices and {*indices} <= {str(value) for value in values}
+    }
 
 
 def require_tasks_filled(

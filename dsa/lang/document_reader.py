@@ -175,6 +175,7 @@ def _with_families(parts: Parts, indices: Mapping[str, str], findings: Findings)
         hint = "steps have no families: write the rows in a section Transitions"
         findings.error("DSA111", "a Steps document has no section families", sections[0].heading.span(), hint)
         return parts
+    findings.has_families = bool(read)
     return attrs.evolve(parts, families=read)
 
 
@@ -349,7 +350,7 @@ def _with_uses(
     declarations: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
 ) -> Declarations:
     taken = {name for step in steps for name, _ in step.uses}
-    guards = with_uses(declarations.guards, guard_rows, declarations.names().events, taken, findings)
+    guards = with_uses(declarations.guards, guard_rows, declarations.names(), taken, findings)
     return attrs.evolve(declarations, guards=guards)
 
 

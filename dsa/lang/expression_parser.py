@@ -507,6 +507,8 @@ class Findings:
         self._consequences: list[Diagnostic] = []
         self._doubtful: set[str] = set()
         self._doubt_all = False
+        #: Whether a row stands for several: then a fault is reported for the first of them.
+        self.has_families = False
 
     def error(self, code: str, message: str, span: Span, hint: str = "", *, about: str = "") -> None:
         """Add an error: the document is not a machine. `about` is the missing name, if one is missing."""
@@ -531,6 +533,8 @@ class Findings:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All findings, once each, by line and column; a consequence only if no error explains it."""
         findings = [*self._findings, *([] if self._any_cause else self._consequences[:1])]
+        if self.has_families:
+            findings = list({(finding.code, finding.span): finding for finding in reversed(findings)}.values())
         return tuple(sorted(dict.fromkeys(findings), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
 
     @property

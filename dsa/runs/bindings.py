@@ -31,7 +31,7 @@ from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
 from dsa.generators.generator_kinds import NestedBuilder, build_generator
 from dsa.guards.guard_kinds import GeneratorOf, build_guard
-from dsa.machine import Machine
+from dsa.machine import Machine, sleeping_effects
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policy.call_tree import POLICY, CallNode, calls_of
@@ -556,6 +556,11 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
+    sleeps = {*sleeping_effects(machine), *map(without_index, sleeping_effects(machine))}
+    for name in sorted(sleeps.intersection(getattr(module, "effects", None) or {})):
+        notes.append(
+            f"{where} gives the effect '{name}', which is a sleep in the table and needs no policy; it is not used"
+        )
     for attribute, (usable, candidates) in _names_used(machine).items():
         definitions = getattr(module, attribute, None) or {}
         for name in sorted(str(each) for each in definitions if each not in usable):

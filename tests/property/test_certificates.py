@@ -14,6 +14,7 @@ from claims_truth import comes_to_rest, stuck, walked, with_spec, written
 from crowds import crowded_machines
 from hypothesis import HealthCheck, event, given, settings
 from repository import ROOT, machine_in
+from sample_sizes import sample_size
 
 import dsa.kernel
 from dsa.checks.certificate.certificate_proofs import explore_claim, require_few_cases, require_same_steps
@@ -25,7 +26,7 @@ from dsa.checks.certificate.certificate_writer import (
     certify_verdicts,
     kernel_claim,
 )
-from dsa.checks.mutation import row_mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.checks.table_faults import definition4
@@ -121,7 +122,7 @@ def property_agrees(machine, form, text, at):
         accepts(text, kernel_claim(form) | {"at": at}, is_true=verdict == "HOLDS")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines() | crowded_machines(claims=3))
 def test_the_kernel_agrees_on_any_machine(machine):
     event(agree(machine))

@@ -9,6 +9,7 @@ import random
 import re
 import textwrap
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -16,6 +17,7 @@ import property.test_agreement as agreement
 import pytest
 from click.testing import CliRunner
 from repository import SMALL, shipped_machines
+from sample_sizes import sample_size
 
 from dsa import compiled_step as module
 from dsa import machine, semantics
@@ -173,7 +175,7 @@ FAULTS = {
     "what was outstanding stays": ("_move", "pool.setdefault(after, after)", "(*outstanding, *after)"),
     "no effect is asked for": ("_move", "effects=effects", "effects=()"),
     "effects in another order": ("_move", "effects=effects", "effects=effects[::-1]"),
-    "no effect begins": ("_move", "starts=_starts(machine, row, target)", "starts=()"),
+    "no effect begins": ("_move", "starts=starts,", "starts=(),"),
     "timers stay": ("_move", "timers=timers,", "timers=(),"),
     "the order of timers stays": (
         "_move", "precedence_after(machine, here.precedence, timers, target)", "here.precedence"),
@@ -228,7 +230,7 @@ NESTED = """# nested
 | busy     | after 1m |         | done     |
 | busy.one | after 1s |         | busy.two |
 """
-DOCUMENTS = ("dual_state", "workflow", "examples/polling", "nested.md")
+DOCUMENTS = ("nested.md", "examples/polling", "dual_state", "workflow")  # the small ones first
 
 
 @pytest.fixture(autouse=True)
@@ -268,10 +270,11 @@ def test_nothing_is_refused_where_nothing_is_planted(document):
 def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_was_written(fault, monkeypatch):
     certificates = {document: claims_about_the_step(document) for document in DOCUMENTS}
     plant(monkeypatch, fault)
-    said = {document: said_by_verify(document, text) for document, text in certificates.items()}
-    refused = {document: text for document, text in said.items() if "the generated step is not the table in" in text}
-    assert refused
-    for document, text in refused.items():
+    said = ((document, said_by_verify(document, text)) for document, text in certificates.items())
+    refused = ((document, text) for document, text in said if "the generated step is not the table in" in text)
+    first = [*islice(refused, sample_size(1, full=len(DOCUMENTS)))]
+    assert first
+    for document, text in first:
         assert said_by_verify(document, claims_about_the_step.__wrapped__(document)) == text
 
 

@@ -6,6 +6,7 @@ from crowds import crowded_machines
 from documents import shipped_texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
@@ -23,7 +24,7 @@ LARGE = settings(
 )
 
 
-@settings(LARGE, max_examples=60)
+@settings(LARGE, max_examples=sample_size(30, full=60))
 @given(machines() | crowded_machines(claims=2))
 def test_a_machine_written_and_read_is_the_same(machine):
     text = dumps(machine)
@@ -79,7 +80,7 @@ def moments(machine):
     return kinds | {effect.name: "effect" for effect in machine.effects}
 
 
-@settings(LARGE, max_examples=150)
+@settings(LARGE, max_examples=sample_size(50, full=150))
 @given(st.data())
 def test_an_expression_written_and_read_is_the_same(data):
     skeleton = data.draw(skeletons())
@@ -98,7 +99,7 @@ def as_python(text: str) -> str:
     return text.replace("true", "True").replace("false", "False")
 
 
-@settings(LARGE, max_examples=100)
+@settings(LARGE, max_examples=sample_size(40, full=100))
 @given(st.data())
 def test_a_written_number_means_what_python_says(data):
     """Expressions are a subset of Python's, so Python itself is the reference for precedence and chaining."""

@@ -7,7 +7,7 @@ from each_row import each_row
 
 from dsa.checks.report import check
 from dsa.checks.search.exploration import explore
-from dsa.errors import DocumentError
+from dsa.errors import DocumentError, MachineError, ParameterError
 from dsa.lang import digest, dumps, loads, spell_out
 
 FOLDER = Path(__file__).parents[2] / "golden" / "families"
@@ -38,7 +38,7 @@ def test_seven_resource_managers_have_their_published_number_of_states():
     assert explore(machine).configurations == 296_448
 
 
-@each_row(("name", "rows", "most"), [("credit_check", 10, 14), ("philosophers", 9, 9), ("two_phase_commit", 7, 7)])
+@each_row(("name", "rows", "most"), [("credit_check", 10, 14), ("philosophers", 7, 9), ("two_phase_commit", 7, 7)])
 def test_a_written_row_is_one_line_for_all_that_it_stands_for(name, rows, most):
     machine = loads(text_of(name))
     lines = {row.span.line for row in machine.transitions}
@@ -57,6 +57,11 @@ def test_a_row_that_forgets_a_bureau_is_named_once_with_one_instance():
     found = [each for each in check(loads(text)).diagnostics if each.code == "DSA305"]
     assert len(found) == 1
     assert "look[equifax].failed" in found[0].message
+
+
+@each_row("name", ["credit_check", "philosophers", "two_phase_commit", "readers_writers"])
+def test_nothing_is_reported_of_a_public_model(name):
+    assert not check(loads(text_of(name))).diagnostics
 
 
 @each_row("name", ["credit_check", "philosophers", "readers_writers", "two_phase_commit"])
@@ -91,3 +96,24 @@ def test_what_a_family_stands_for_is_a_document_of_its_own():
     assert loads(dumps(whole)) == whole == machine
     assert "Families" not in dumps(whole)
     assert digest(whole) == digest(machine)
+
+
+@each_row(
+    ("index", "message"),
+    [
+        ("2..1", "p=2..1: the index 2..1 is empty; the lower bound comes first"),
+        ("many", "p=many: expected a whole number from 0, but found 'many'"),
+        ("", "p=: expected a whole number from 0, but nothing follows"),
+    ],
+)
+def test_a_given_index_that_is_none_is_reported_by_what_was_given(index, message):
+    with pytest.raises(ParameterError) as raised:
+        loads(text_of("philosophers"), families={"p": index})
+    assert str(raised.value).startswith(message)
+
+
+def test_a_fault_of_a_row_is_reported_once_for_all_that_it_stands_for():
+    text = text_of("philosophers").replace("at[p] == eat   ", "ate[p] == eat  ")
+    with pytest.raises(MachineError) as raised:
+        loads(text)
+    assert [(each.code, each.message) for each in raised.value.diagnostics] == [("DSA201", "'ate[1]' is not declared")]
