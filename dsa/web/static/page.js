@@ -1,0 +1,74 @@
+// The live parts of a page: what the server draws anew is put in its place. Nothing here knows what a machine is.
+"use strict";
+
+const link = document.getElementById("link");
+
+function mark(marks) {
+  for (const group of document.querySelectorAll("g[data-name]")) {
+    const name = group.dataset.name;
+    const halves = name.split("->");
+    const arrow = halves.length > 1 ? halves.find((half) => half.startsWith("arrow ")) : undefined;
+    const word = marks[name] || marks[arrow];
+    group.classList.toggle("now", word === "now");
+    group.classList.toggle("past", word === "past");
+  }
+}
+
+// A person may be in the middle of an answer while the page changes: the forms keep what was typed, as long as they ask the same.
+function typed(holder) {
+  const values = {};
+  for (const form of holder.querySelectorAll("form[data-keep]")) {
+    values[form.dataset.keep] = [...form.elements].map((field) => field.value);
+  }
+  return values;
+}
+
+function replace(holder, html) {
+  const values = typed(holder);
+  const opened = [...holder.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent);
+  const focus = holder.contains(document.activeElement) && document.activeElement.closest("form[data-keep]");
+  const place = focus ? [focus.dataset.keep, [...focus.elements].indexOf(document.activeElement)] : null;
+  holder.innerHTML = html;
+  for (const form of holder.querySelectorAll("form[data-keep]")) {
+    (values[form.dataset.keep] || []).forEach((value, number) => {
+      if (form.elements[number] && form.elements[number].type !== "hidden") form.elements[number].value = value;
+    });
+    if (place && form.dataset.keep === place[0] && form.elements[place[1]]) form.elements[place[1]].focus();
+  }
+  for (const summary of holder.querySelectorAll("details > summary")) {
+    if (opened.includes(summary.textContent)) summary.parentElement.open = true;
+  }
+}
+
+function show(news) {
+  for (const [id, html] of Object.entries(news.replace || {})) {
+    const holder = document.getElementById(id);
+    if (holder) replace(holder, html);
+  }
+  for (const [id, html] of Object.entries(news.append || {})) {
+    const holder = document.getElementById(id);
+    if (holder) holder.insertAdjacentHTML("beforeend", html);
+  }
+  if (news.marks && Object.keys(news.marks).length) mark(news.marks);
+}
+
+function listen(address) {
+  const source = new EventSource(address);
+  source.onopen = () => { link.textContent = "live"; };
+  source.onmessage = (message) => show(JSON.parse(message.data));
+  source.onerror = () => {
+    link.textContent = source.readyState === EventSource.CLOSED ? "not connected: load the page again" : "connecting again";
+  };
+  window.addEventListener("pagehide", () => source.close());
+}
+
+// In the explorer, Backspace or the left arrow goes one step back, and a digit takes that choice.
+document.addEventListener("keydown", (press) => {
+  if (press.target.closest("input, textarea, select") || press.ctrlKey || press.altKey || press.metaKey) return;
+  const back = document.getElementById("back");
+  if (back && press.key === "Backspace") back.click();
+  const choice = /^[1-9]$/.test(press.key) && document.querySelectorAll("a.choice")[Number(press.key) - 1];
+  if (choice) choice.click();
+});
+
+if (document.body.dataset.live) listen(document.body.dataset.live);
