@@ -230,12 +230,12 @@ def document_markup(text: str, result: DocumentReading, report: CheckReport | No
         yield tag("section", elsewhere, aria_label="Findings elsewhere")
     lines_shown = set[int]()
     for title in document.titles:
-        yield tag("h1", title.text, id=f"line{title.line}")
+        yield tag("h2", title.text, id=f"line{title.line}")
         yield from _below(notes, title.line, lines_shown)
     yield from _blocks(document.preamble, notes, lines_shown)
     for section in document.sections:
         heading = section.heading
-        yield tag("h2", heading.text, id=f"line{heading.line}")
+        yield tag("h3", heading.text, id=f"line{heading.line}")
         yield from _below(notes, heading.line, lines_shown)
         yield from _blocks(section.blocks, notes, lines_shown)
         if section.last > _MOST_LINES:
@@ -280,7 +280,7 @@ def _blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown
             yield tag("pre", block.content)
         else:
             cell = block.title if isinstance(block, Heading) else block.text
-            name = "h3" if isinstance(block, Heading) else "p"
+            name = "h4" if isinstance(block, Heading) else "p"
             yield tag(name, cell.text, id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None)
             yield from _below(notes, cell.line, lines_shown)
 
