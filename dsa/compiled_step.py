@@ -19,6 +19,7 @@ from dsa.machine import (
     Precedence,
     precedence_after,
     read_guards,
+    sleeping_effects,
     step_of,
     timers_after,
     workflow_variables_set,
@@ -70,7 +71,8 @@ class CompiledRow:
     """The results of a row in a state with these outstanding effects and this order of timers, whatever the variables hold.
 
     `effects` and `cancelled` are those of `Taken`. `starts` are the effects that begin, each with its place among those of the row and whether it
-    has answers. `origin` is the effect of which the event discharges one emission, `stops` are those of which all older emissions are stopped.
+    has answers; `sleeps` are those that answer by themselves, each with its place and its milliseconds. `origin` is the effect of which the event
+    discharges one emission, `stops` are those of which all older emissions are stopped.
     `outstanding` are the outstanding effects and `precedence` the order of timers after the row. `assignments` are the variables that the row assigns,
     with their places. `step` names the step in progress before the row, `finalises` the workflow variable that the row sets, `revokes` those that it revokes.
     """
@@ -82,6 +84,7 @@ class CompiledRow:
     target: str
     effects: tuple[str, ...]
     starts: tuple[tuple[str, str, bool], ...]
+    sleeps: tuple[tuple[str, int], ...]
     outstanding: tuple[str, ...]
     cancelled: tuple[str, ...]
     origin: str | None
@@ -228,7 +231,8 @@ def _move(
     origin = None if row.is_timer else machine.event_named[row.event].origin
     effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
     updates = {update.variable for update in row.updates}
-    timers = timers_after(machine, before, row, target)
+    timers, starts = timers_after(machine, before, row, target), _starts(machine, row, target)
+    durations = sleeping_effects(machine)
     return CompiledRow(
         row,
         row.event,
@@ -236,7 +240,8 @@ def _move(
         source=before,
         target=target,
         effects=effects,
-        starts=_starts(machine, row, target),
+        starts=starts,
+        sleeps=tuple((ordinal, durations[name]) for ordinal, name, _ in starts if name in durations),
         outstanding=pool.setdefault(after, after),
         cancelled=cancelled,
         origin=origin if origin in machine.answers else None,

@@ -3,6 +3,7 @@
 The functions take a machine and return the references of a prompt, of a guard, or of the emission of an effect. The module knows no run.
 """
 
+import re
 from collections.abc import Container, Iterable, Iterator
 
 import attrs
@@ -17,7 +18,9 @@ from dsa.declarations import (
     Prompt,
     Reference,
     Transition,
+    index_in,
     read_reference,
+    without_index,
 )
 from dsa.errors import Span
 from dsa.expr import OUTCOMES, And, Expr, Name, Or, Verdict
@@ -49,11 +52,24 @@ def prompt_for(machine: Machine, step: str, effect: str) -> Prompt | None:
     """
     sections = {prompt.name: prompt for prompt in machine.prompts}
     if effect != GENERATING_EFFECT:
-        return sections.get(effect)
+        return sections.get(effect) or _prompt_of_member(machine, sections.get(without_index(effect)), index_in(effect))
     step_row = machine.step_named.get(step)
     prompt = sections.get(step) or sections.get(effect) or Prompt(step, span=step_row.span if step_row else None)
     prompt = attrs.evolve(prompt, task=prompt.task or (step_row.task if step_row else ""))
     return prompt if any((prompt.system, prompt.role, prompt.constraints, prompt.task, prompt.feedback)) else None
+
+
+def _prompt_of_member(machine: Machine, prompt: Prompt | None, index: str | None) -> Prompt | None:
+    """Return the prompt of a family's effects for one index: `{f}` is the index, and `{x[f]}` is about the event with it."""
+    families = [family.name for family in machine.families if any(str(each) == index for each in family.indices)]
+    if prompt is None or not families:
+        return prompt
+    words = re.compile(rf"(?<!\{{)\{{({'|'.join(families)})\}}|\[({'|'.join(families)})\](?=[^{{}}\n]*\}})")
+    parts = ("system", "role", "constraints", "task", "feedback")
+    changes = {
+        part: words.sub(lambda match: str(index) if match[1] else f"[{index}]", getattr(prompt, part)) for part in parts
+    }
+    return attrs.evolve(prompt, **changes)  # type: ignore[arg-type]  # each part gets what it had, changed
 
 
 def prompt_references(machine: Machine, step: str, effect: str) -> tuple[Reference, ...]:

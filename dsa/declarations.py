@@ -19,7 +19,8 @@ from dsa.errors import SourceNode, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
 from dsa.text import closest, nearest
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_PART = r"[A-Za-z_][A-Za-z0-9_]*"
+_NAME = rf"{_PART}(?:\.{_PART})*(?:\[[A-Za-z0-9_]+\](?:\.{_PART})*)?"
 _WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[ \t]+since[ \t]+(?P<since>{_NAME}))?")
 #: A double brace, or a placeholder with its words. Anything else in braces is text.
 PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
@@ -113,6 +114,57 @@ def show_duration(duration_ms: int) -> str:
 
 
 @attrs.frozen
+class Family(SourceNode):
+    """A set of indices under a name: numbers in ascending order, or values of enumerations, in the order written (Fa1)."""
+
+    name: str
+    indices: tuple[int | str, ...]
+
+    @property
+    def index(self) -> str:
+        """The indices as a document has them: `1..3` or `{a, b}`."""
+        if isinstance(self.indices[0], int):
+            return f"{self.indices[0]}..{self.indices[-1]}"
+        return "{" + ", ".join(map(str, self.indices)) + "}"
+
+
+#: Which indices the free families of a written row stand for in one of the rows that result (Fa4).
+Instance = tuple[tuple[str, int | str], ...]
+
+
+def show_instance(instance: Instance) -> str:
+    """Return the indices that free families stand for as text: `at b = equifax`; empty for a row without any."""
+    return "at " + ", ".join(f"{family} = {index}" for family, index in instance) if instance else ""
+
+
+def without_index(name: str) -> str:
+    """Return a name without its index: `look.failed` for `look[2].failed`."""
+    base, _, rest = name.partition("[")
+    return base + rest.partition("]")[2]
+
+
+def of_index(names: Collection[str], name: str, index: str | None) -> str:
+    """Return the one of some names that a name without index stands for at an index, or the name itself."""
+    member = f"{name}[{index}]"
+    return member if index is not None and name not in names and member in names else name
+
+
+def index_in(name: str) -> str | None:
+    """Return the index of a name as text; None for a name without one."""
+    return name.partition("[")[2].partition("]")[0] or None
+
+
+@attrs.frozen
+class WrittenTable:
+    """A section as written, with its families: canonical cells of its rows, and the declarations that they stand for."""
+
+    section: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    declarations: tuple[object, ...] = attrs.field(repr=False)
+
+
+@attrs.frozen
 class RunParameter(SourceNode):
     """A constant of a run; proofs range over its whole domain."""
 
@@ -148,12 +200,12 @@ class EffectColumn:
     """A column of the Effects table: its header, the field of `Effect` that it fills, and the form of its cells.
 
     A `choice` is one of `choices` or empty, a `duration` is in milliseconds, a `number` is whole and at least `least`, an `expression` is a number over
-    parameters.
+    parameters. `options` are those of a sleep: its duration in milliseconds, written as `for = 24h`.
     """
 
     header: str
     field: str
-    form: Literal["choice", "duration", "number", "expression"]
+    form: Literal["choice", "duration", "number", "expression", "options"]
     choices: tuple[str, ...] = ()
     least: int = 0
 
@@ -164,13 +216,15 @@ class EffectColumn:
 
     def text(self, value: object) -> str:
         """Return a value of this column as a document has it."""
-        if self.form == "duration" and isinstance(value, int):
-            return show_duration(value)
+        if self.form in {"duration", "options"} and isinstance(value, int):
+            return f"{'for = ' if self.form == 'options' else ''}{show_duration(value)}"
         return unparse(value) if isinstance(value, Expr) else str(value)
 
 
 #: The columns of the Effects table but its first, in their order. Reading, writing and comparing of documents follow this list.
 EFFECT_COLUMNS = (
+    EffectColumn("is", "shipped_kind", "choice", ("sleep",)),
+    EffectColumn("options", "sleep_ms", "options"),
     EffectColumn("kind", "kind", "choice", ("actuator", "sensing", "internal")),
     EffectColumn("in doubt", "in_doubt", "choice", ("retry", "ask", "fail")),
     EffectColumn("time limit", "time_limit_ms", "duration"),
@@ -185,7 +239,7 @@ EFFECT_COLUMNS = (
 class Effect(SourceNode):
     """A request to the outside world, and the driver's policy for it. `EFFECT_COLUMNS` says how it is written.
 
-    `on_failure` is `stop` if a failure without a row is meant to stop the run. `at_once` is the number that may be outstanding, None for 1 (S7); this
+    `shipped_kind` is `sleep` for an effect that answers by itself after `sleep_ms` milliseconds, and needs no policy. `on_failure` is `stop` if a failure without a row is meant to stop the run. `at_once` is the number that may be outstanding, None for 1 (S7); this
     alone is read by `step`. `together` is how many of them a driver performs side by side, None for all.
     """
 
@@ -197,6 +251,8 @@ class Effect(SourceNode):
     on_failure: str = ""
     at_once: Expr | None = None
     together: int | None = None
+    shipped_kind: str = ""
+    sleep_ms: int | None = None
 
 
 @attrs.frozen
@@ -285,7 +341,7 @@ class Transition(SourceNode):
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
     state, a parent (its initial child is entered) or `=`. With `is_else`, `condition` is the condition beside
-    `else`. `spans` has the place of each column's cell.
+    `else`. `spans` has the place of each column's cell. `instance` says which of the rows that the written one stands for this is.
     """
 
     source: str
@@ -296,6 +352,7 @@ class Transition(SourceNode):
     updates: tuple[Assign | Revoke, ...] = ()
     effects: tuple[Emit | Cancel, ...] = ()
     spans: tuple[tuple[str, Span], ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
+    instance: Instance = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
     @property
     def is_timer(self) -> bool:
@@ -580,9 +637,10 @@ def show(form: Form) -> str:
 
 @attrs.frozen
 class Property(SourceNode):
-    """A claim about all runs, and its place."""
+    """A claim about all runs, and its place. `instance` says which of the claims that the written one stands for this is."""
 
     form: Form
+    instance: Instance = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
 
 @attrs.frozen

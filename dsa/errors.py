@@ -41,7 +41,7 @@ CODES: dict[str, str] = {
     "DSA212": "A declared name is never used.",
     "DSA213": "An effect is cancelled, emitted, counted or read as pending where that cannot be meant.",
     "DSA214": "A step's requirement or use, the goal or the result cannot be met by the steps there are.",
-    "DSA215": "A guard or a generator cannot be built from what its row says.",
+    "DSA215": "A guard, a generator or a sleep cannot be made from what its row says.",
     "DSA301": "A state cannot be reached.",
     "DSA302": "A row can never be taken.",
     "DSA303": "A state that is not final has no way out.",

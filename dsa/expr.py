@@ -41,9 +41,10 @@ class Integer(SourceNode):
 
 @attrs.frozen
 class Symbol(SourceNode):
-    """A value of an enumeration."""
+    """A value of an enumeration. For an index that a family stands for, `among` are all of the family's."""
 
     value: str
+    among: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
 
 @attrs.frozen

@@ -2,11 +2,15 @@
 
 Lists become tuples, sets become frozen sets, and dicts are copied behind a read-only view, so the caller may change the original afterwards. Another
 kind of mapping is taken as it is. The items are not converted.
+
+`without_collector` is for those who make very many such objects at once.
 """
 
+import gc
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Union, get_args, get_origin
 
@@ -19,6 +23,18 @@ def immutable(_class: type, fields: list["attrs.Attribute[Any]"]) -> list["attrs
         field.evolve(converter=convert) if field.converter is None and (convert := _converter(field.type)) else field
         for field in fields
     ]
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Turn the garbage collector off while many objects are made: it would search them again and again, for half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _converter(annotation: object) -> Callable[[Any], Any] | None:

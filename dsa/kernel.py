@@ -73,7 +73,7 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
 
 # -- 2. expressions ----------------------------------------------------------------------------------------------------
 
-NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*(?:\[[A-Za-z0-9_]+\](?:\.[A-Za-z_][A-Za-z0-9_]*)*)?"
 #: A number, a name (`:flag` and `:count` too), or a sign.
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}

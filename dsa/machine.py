@@ -34,7 +34,7 @@ from dsa.text import closest, nearest
 
 @attrs.frozen(slots=False, field_transformer=immutable)
 class Machine:
-    """A whole document. A Steps document has its `steps`, `goal` and `result` beside their expansion."""
+    """A whole document. One with Steps or families has what they expand into; `steps`, `goal`, `result` and `source_tables` are as an author wrote them."""
 
     name: str
     transitions: tuple[declarations.Transition, ...]
@@ -55,6 +55,8 @@ class Machine:
     steps: tuple[declarations.StepRow, ...] = ()
     goal: expr.Expr | None = None
     result: str | None = None
+    families: tuple[declarations.Family, ...] = attrs.field(default=(), eq=False)
+    source_tables: tuple[declarations.WrittenTable, ...] = attrs.field(default=(), eq=False, repr=False)
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
     def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":
@@ -241,11 +243,8 @@ class Machine:
 
     @cached_property
     def _timers_of(self) -> dict[str, tuple[str, ...]]:
-        return {
-            source: timers
-            for source, events in self.events_from.items()
-            if (timers := tuple(event for event in events if event.startswith(TIMER_PREFIX)))
-        }
+        pairs = ((s, tuple(e for e in events if e.startswith(TIMER_PREFIX))) for s, events in self.events_from.items())
+        return {source: timers for source, timers in pairs if timers}
 
     def armed_timers(self, state: str) -> tuple[tuple[str, str], ...]:
         """Return the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
@@ -283,6 +282,15 @@ class Machine:
             return name
         matches = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
         return matches[0] if len(matches) == 1 else None
+
+
+def sleeping_effects(machine: Machine) -> Mapping[str, int]:
+    """Return the effects that answer by themselves after a time (`sleep`), with the milliseconds."""
+    effects: Mapping[str, int] | None = machine.worked_out.get("sleeping")
+    if effects is None:
+        effects = {effect.name: effect.sleep_ms for effect in machine.effects if effect.sleep_ms is not None}
+        machine.worked_out["sleeping"] = effects
+    return effects
 
 
 def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:

@@ -61,13 +61,35 @@ LINE = written("""# line
 | idle | go | ask, ask, ask | asking |
 | asking | said | | = |
 """)
+#: Two effects sleep, one a second, the other a minute.
+NAPS = written("""# naps
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| stop | outside |
+| rise | nap |
+| morning | night |
+## Effects
+| effect | is | options |
+| - | - | - |
+| nap | sleep | for = 1s |
+| night | sleep | for = 1m |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | nap, night | asleep |
+| asleep | stop | cancel nap | = |
+| asleep | rise | | = |
+| asleep | morning | | idle |
+""")
 
 
-def result(intent, answer=None, failure=None):
+def result(intent, answer=None, failure=None, data=None):
     """Return the record of an effect that was answered, was done, or has failed."""
     if failure is not None:
         return result_of(intent, [error_step(intent.effect, failure, "it failed")])
-    return result_of(intent, [event_step(intent.effect, answer)] if answer else [])
+    return result_of(intent, [event_step(intent.effect, answer, data=data)] if answer else [])
 
 
 def lived(about, *moves):
@@ -94,6 +116,9 @@ ASKED = lived(BUSY, Occurrence("go"))
 NOTE, MAKE, SEND = Intents(ASKED).values()
 THREE = lived(LINE, Occurrence("go"))
 FIRST, SECOND, _ = Intents(THREE).values()
+ASLEEP = lived(NAPS, Occurrence("go", data="tired"))
+NAP, NIGHT = Intents(ASLEEP).values()
+CALLED_OFF = lived(NAPS, Occurrence("go", data="tired"), Occurrence("stop"))
 
 
 def facts(entries, about=ABOUT, limits=(), **known):

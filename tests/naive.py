@@ -106,7 +106,7 @@ def graph(machine: Machine, remember: Callable[[Memory, Moment], Memory], most: 
     begin = first(machine)
     root = (begin.after, remember(None, begin))
     edges, depth, layer = {}, {root: 0}, [root]
-    moments: dict[Configuration, list[Moment]] = {}
+    moments: dict[Configuration, list[Moment]] = machine.worked_out.setdefault("moments of the oracle", {})
     while layer:
         further = []
         for node in layer:
@@ -299,11 +299,14 @@ def _for_ever(nodes, moves, wanted) -> set:
     while True:
         keep = set(left)
         inside = [(a, m, b) for a, m, b in moves if a in left and b in left]
-        after = {a: {b for x, _, b in inside if x == a} for a in left}
-        keep &= {a for a in left if _round(a, after)}
+        after = {a: set() for a in left}
+        for a, _, b in inside:
+            after[a].add(b)
+        reached = {n: _from(n, after) for n in left}
+        keep &= {n for n in left if any(n in reached[b] for b in after[n])}
         for moves_wanted in wanted:
             ends = [(a, b) for a, m, b in moves_wanted if a in left and b in left]
-            keep &= {n for n in left if any(a in _from(n, after) and n in _from(b, after) for a, b in ends)}
+            keep &= {n for n in left if any(a in reached[n] and n in reached[b] for a, b in ends)}
         if keep == left:
             return left
         left = keep
@@ -317,10 +320,6 @@ def _from(node, after) -> set:
                 reached.add(other)
                 todo.append(other)
     return reached
-
-
-def _round(node, after) -> bool:
-    return any(node in _from(other, after) for other in after[node])
 
 
 def run(machine: Machine, happened) -> list[Moment]:

@@ -150,7 +150,52 @@ SEVERAL = """# several
 - at most 1 reduce
 - always not (reducing and pending map_one)
 """
+#: Up to two sleeps of one effect run at once, beside one that is due soon after, a timer and an effect that is performed; they are cancelled and begun again.
+REMINDED = """# reminded
+## Events
+| event | from |
+| - | - |
+| asked | outside |
+| approved | outside |
+| paused | outside |
+| hour_over | hour |
+| day_over | day |
+| told | tell |
+## Effects
+| effect | is | options | kind | time limit | at once |
+| - | - | - | - | - | - |
+| hour | sleep | for = 1h | | | 2 |
+| day | sleep | for = 61m | | | |
+| tell | | | actuator | 1m | |
+| note | | | sensing | | |
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| count | 0..2 | 0 |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| open | |
+| telling | |
+| accepted | final |
+| refused | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | asked | | | hour, day | open |
+| open | asked | count == 0 | count = 1 | note, cancel hour, hour, hour | = |
+| open | hour_over | | count = 0 | tell | telling |
+| open, telling | day_over | | | cancel | refused |
+| open | approved | | | | accepted |
+| open | paused | | count = 0 | cancel | idle |
+| telling | told | | | hour | open |
+| telling | hour_over | | count = 0 | | = |
+| telling | tell.failed | | | cancel hour, hour | open |
+| telling | after 30s | | | cancel hour | = |
+"""
 WRITTEN = {
+    "reminded": REMINDED,
     "counting": COUNTING,
     "pair": PAIR,
     "letter": LETTER,

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sample_sizes import sample_size
+
 CASES = """
 import asyncio, os, signal, subprocess, sys, threading
 import pytest
+import sample_sizes
 from hypothesis import given, strategies
 
 LIMITED = pytest.mark.limit(1)
@@ -38,6 +41,9 @@ def test_fixture(slow):
 def test_hangup():
     os.kill(os.getpid(), signal.SIGHUP)
 
+def test_sizes():
+    assert sample_sizes.sample_size(1, full=2) == 2
+
 def test_program():
     assert subprocess.check_output([sys.executable, "-c", ASKS], text=True) == "SIG_DFL True\\n"
 """
@@ -49,7 +55,8 @@ def ignoring():
 
 
 def test_hanging_tests_end_and_ignored_signals_reach_programs(tmp_path):
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    for name in ("conftest.py", "sample_sizes.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path)
     (tmp_path / "test_cases.py").write_text(CASES, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = limit(seconds)\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", "test_cases.py"]
@@ -75,4 +82,8 @@ def test_hanging_tests_end_and_ignored_signals_reach_programs(tmp_path):
             ("ERROR", "test_fixture", "the set-up"),
         ]
     }, done.stdout + done.stderr
-    assert "2 failed, 2 passed, 1 error" in done.stdout
+    assert "2 failed, 3 passed, 1 error" in done.stdout
+
+
+def test_random_cases_are_drawn_in_full_where_full_tests_run(pytestconfig):
+    assert sample_size(1, full=2) == (1 if pytestconfig.option.markexpr == "not full" else 2)

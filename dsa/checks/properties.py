@@ -51,7 +51,7 @@ from dsa.declarations import (
 from dsa.errors import Diagnostic
 from dsa.expr import FALSE, Environment, Expr, Name, Value, any_of, evaluate, holds, show_value, unparse
 from dsa.ground_system import LateError
-from dsa.machine import Machine, environment
+from dsa.machine import Machine, environment, sleeping_effects
 from dsa.semantics import Configuration, Occurrence, Taken, is_over, pending_values, start, step
 from dsa.system import GuardedCommand, System, at_location, happens
 from dsa.trace import Trace, show_loop
@@ -347,10 +347,10 @@ class _PropertyJudge:
         fair = (f"{strength} fairness of {', '.join(form.fair)}",) if form.fair else ()
         lasso = obligations.lasso()
         if lasso is None:
-            timers = map(
-                _timer_promise, sorted(promise for promise in obligations.promises() if not isinstance(promise, str))
-            )
-            return PropertyValue("HOLDS", assumes=(*timers, *fair), relies_on=obligations.relied_on())
+            promises, kept_effects = obligations.promises(), sleeping_effects(self._system.machine)
+            timers = map(_timer_promise, sorted(promise for promise in promises if not isinstance(promise, str)))
+            sleeps = (f"the sleep {effect} ends or is cancelled" for effect in kept_effects if effect in promises)
+            return PropertyValue("HOLDS", assumes=(*timers, *sleeps, *fair), relies_on=obligations.relied_on())
 
         def look(other: FinishedSearch) -> tuple[tuple[GuardedCommand, ...], tuple[Trace, int | None]] | None:
             again = obligations.lasso(other)

@@ -6,9 +6,20 @@ first exploration that meets it. What no exploration reaches is reported only wh
 
 from collections.abc import Iterator, Sequence
 
-from dsa.checks.places import cell, changed_by, place, read_by, rows_at, show_false, show_relevant, show_rows
+from dsa.checks.places import (
+    at_instance,
+    cell,
+    changed_by,
+    place,
+    read_by,
+    rows_at,
+    show_false,
+    show_relevant,
+    show_rows,
+    written_row,
+)
 from dsa.checks.search.exploration import MAX_HELD, Exploration, Witness, diagrams_count
-from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
+from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition, show_instance, without_index
 from dsa.errors import Diagnostic, Severity, Span
 from dsa.machine import Machine, timers_before
 from dsa.semantics import Configuration, Taken, after_effects, candidates, step
@@ -43,7 +54,7 @@ def _findings(exploration: Exploration, *, with_warnings: bool) -> Iterator[tupl
             unhandled_cases.setdefault(_case(exploration.machine, witness), []).append(witness)
         else:
             rows = witness.refusal.rows
-            yield (witness.refusal.reason, *map(id, rows)), _impossible(exploration, witness)
+            yield (witness.refusal.reason, *map(written_row, rows)), _impossible(exploration, witness)
     events = exploration.machine.event_named
     for key, witnesses in unhandled_cases.items():
         event = witnesses[0].occurrence.event
@@ -59,9 +70,11 @@ def _findings(exploration: Exploration, *, with_warnings: bool) -> Iterator[tupl
 def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
     """Return the key of a missing case; cases with the same key are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
     if witness.occurrence.source is None and machine.event_named[witness.occurrence.event].origin == OUTSIDE:
-        return (witness.occurrence.event,)
+        return (without_index(witness.occurrence.event),)
     rows = candidates(machine, witness.configuration.state, witness.occurrence)
-    return (rows[0].source, rows[0].event) if rows else (witness.configuration.state, witness.occurrence.event)
+    if rows:
+        return (rows[0].source, without_index(rows[0].event))
+    return (witness.configuration.state, without_index(witness.occurrence.event))
 
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
@@ -82,21 +95,37 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
     rows, what = witness.refusal.rows, show_occurrence(witness.occurrence)
     state, where = witness.configuration.state, _circumstances(exploration, witness, rows)
     match witness.refusal.reason:
+        case "ambiguous" if rows[0].instance and len({row.span for row in rows}) == 1:
+            return _rivals(rows, f"in state {state} on {what}{where}")
         case "ambiguous":
             message = f"{show_rows(rows)} are enabled at once: in state {state} on {what}{where}"
             hint = "make one condition exclude the other, or write 'else'"
             return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
         case "out_of_domain":
-            message = f"{witness.refusal.message} after this row: in state {state} on {what}{where}"
+            message = (
+                f"{witness.refusal.message} after this row{at_instance(rows[0])}: in state {state} on {what}{where}"
+            )
             hint = "bound it in the row's condition, or widen the domain"
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
-            message = f"{witness.refusal.message} when this row emits it again: in state {state} on {what}{where}"
+            message = f"{witness.refusal.message} when this row{at_instance(rows[0])} emits it again: in state {state} on {what}{where}"
             effect, place = _second_emission(exploration, witness)
             is_one = exploration.machine.most_outstanding[effect] == 1
             more = "" if is_one else ", or allow more in the column 'at once' of Effects"
             hint = f"write 'cancel {effect}' before it, or wait for its answer{more}"
             return Diagnostic("DSA307", "error", message, place, hint)
+
+
+def _rivals(rows: tuple[Transition, ...], where: str) -> Diagnostic:
+    """Report a row that stands for several of one event, two of which are enabled at once (Fa4)."""
+    one, other = rows[:2]
+    families = [
+        name for (name, index), (_, index2) in zip(one.instance, other.instance, strict=True) if index != index2
+    ]
+    family = families[0]
+    message = f"this row stands for one row per {family}, and those {show_instance(one.instance)} and {show_instance(other.instance)} are enabled at once: {where}"
+    hint = f"{family} is free here and not in the event; write 'any {family}: ..' if one is enough, 'all {family}: ..' if all must be, or a condition that is true for one {family} alone"
+    return Diagnostic("DSA304", "error", message, cell(one, "if"), hint)
 
 
 def _second_emission(exploration: Exploration, witness: Witness) -> tuple[str, Span]:
@@ -209,7 +238,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
         if row.span in alive:
             continue  # a row with lists is dead when all that it stands for are, and is reported once
         if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
-            message = f"the row {row} can never be taken{where}"
+            message = f"the row {row}{at_instance(row)} can never be taken{where}"
             hint = f"{first}{_why_never(explorations, row)}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
             alive |= {row.span} - {None}

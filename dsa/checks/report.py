@@ -8,6 +8,7 @@ functions at the end write totals as sentences: the commands print them, and pag
 """
 
 import importlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -21,8 +22,8 @@ from dsa.checks.search.engine import Engine, Progress, SearchLimits
 from dsa.checks.search.exploration import MAX_STATES, Clock, Exploration, explore_system, limits_until
 from dsa.checks.table_faults import row_findings, start_outside
 from dsa.data_use import Use, uses
-from dsa.declarations import AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show
-from dsa.errors import Diagnostic, ParameterError
+from dsa.declarations import AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show, show_instance
+from dsa.errors import Diagnostic, ParameterError, Span
 from dsa.expr import Integer, Name, Value, show_value
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
 from dsa.system import System, closed_system
@@ -206,7 +207,13 @@ def _values(machine: Machine) -> tuple[tuple[str, Value], ...]:
 def text_of(claim: Property) -> str:
     """Return a property as it stands in the document."""
     span = claim.span
-    return " ".join(span.text[span.column - 1 : span.end - 1].split()) if span else show(claim.form)
+    if span is None:
+        return show(claim.form)
+    return " ".join([*span.text[span.column - 1 : span.end - 1].split(), *_instance_words(claim)])
+
+
+def _instance_words(claim: Property) -> list[str]:
+    return [f"({show_instance(claim.instance)})"] if claim.instance else []
 
 
 def reliance(
@@ -355,9 +362,9 @@ def check(
         diagnostics += from_explorations(explorations, has_parameters=parameters is not None and not each_value)
     diagnostics += [*from_scenarios(machine, results), *from_judged(machine, reports)]
     properties = combine_results(machine, reports, diagnostics)
-    diagnostics += reliance(machine, properties, reports)
     rests = _rests(machine, explorations)
-    return CheckReport(machine.name, explorations, _sort(diagnostics), properties, results, rests, strict)
+    findings = _sort(machine, [*diagnostics, *reliance(machine, properties, reports)])
+    return CheckReport(machine.name, explorations, findings, properties, results, rests, strict)
 
 
 @attrs.frozen
@@ -382,6 +389,19 @@ class _Look:
         return missing_data(system, self.limits, self.engine)
 
 
+def _distinct(machine: Machine, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the findings, and of those that say the same of several names that a declaration with an index stands for the first."""
+    if not machine.families:
+        return list(diagnostics)
+    first: dict[tuple[str, Span, str], Diagnostic] = {}
+    for finding in diagnostics:
+        first.setdefault((finding.code, finding.span, _INDEX.sub("", finding.message)), finding)
+    return list(first.values())
+
+
+_INDEX = re.compile(r"\[\w+\]")
+
+
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
     """Return the leaves in which a run may rest, in the order of the states."""
     leaves = {leaf for exploration in explorations for leaf in exploration.rests}
@@ -404,12 +424,13 @@ def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, eac
     return (machine,) if smallest == machine else (machine, smallest)
 
 
-def _sort(diagnostics: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+def _sort(machine: Machine, diagnostics: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort by place; of a dead end, keep what explains it: unreachable, or else without a way out."""
     ends = {f.span for f in diagnostics if f.code == "DSA303"}
     unreachable_spans = {f.span for f in diagnostics if f.code == "DSA301"}
     explanations = {"DSA308": ends, "DSA303": unreachable_spans}
-    remaining = [f for f in diagnostics if f.span not in explanations.get(f.code, ())]
+    distinct = _distinct(machine, diagnostics)
+    remaining = [f for f in distinct if f.span not in explanations.get(f.code, ())]
     return tuple(
         sorted(remaining, key=lambda f: (*_rank(f), f.span.path, f.span.line, f.code, f.span.column, f.message))
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from dsa.checks.places import line_of, place
+from dsa.checks.places import at_instance, line_of, place, written_row
 from dsa.checks.search.exploration import explore
 from dsa.declarations import TIMER_PREFIX, RefusedAction, Scenario, ScenarioStep, Transition
 from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
@@ -164,11 +164,13 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
     failed = [result for result in results if not result.ok]
     diagnostics = [Diagnostic("DSA310", "error", f"scenario '{r.name}': {r.message}", place(r.span)) for r in failed]
     taken = {number for result in results for number in result.rows}
-    left = [row for number, row in enumerate(machine.transitions) if number not in taken]
+    rows_taken = {written_row(machine.transitions[number]) for number in taken}
+    rows = {written_row(row): row for row in reversed(machine.transitions)}  # of several, the first is named
+    left = [row for row in reversed(rows.values()) if written_row(row) not in rows_taken]
     if results and left and not diagnostics:  # a scenario that fails takes fewer rows than it is meant to
-        row_list = ", ".join(f"line {line_of(row)} ({row})" for row in left[:_ROWS_LISTED])
+        row_list = ", ".join(f"line {line_of(row)} ({row}){at_instance(row)}" for row in left[:_ROWS_LISTED])
         rest = f", and {len(left) - _ROWS_LISTED} more" if len(left) > _ROWS_LISTED else ""
-        message = f"no scenario takes {len(left)} of {len(machine.transitions)} rows: {row_list}{rest}"
+        message = f"no scenario takes {len(left)} of {len(rows)} rows: {row_list}{rest}"
         where = place(left[0].span)
         hint = f"dsa new --scenarios {where.path} prints scenarios that take them"
         diagnostics.append(Diagnostic("DSA311", "warning", message, where, hint))

@@ -13,7 +13,8 @@ kind of any name, which `dsa check --with MODULE` checks. `tests/unit/test_shipp
 `dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` build.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -55,7 +56,7 @@ from dsa.expr import (
     unparse,
     unparse_domain,
 )
-from dsa.machine import Machine, read_guards
+from dsa.machine import Machine, read_guards, sleeping_effects
 from dsa.semantics import accepted_events
 from dsa.text import closest, nearest
 from dsa.trace import show_values
@@ -247,6 +248,24 @@ def _limits_in_vain(machine: Machine) -> Iterator[Diagnostic]:
             )
 
 
+def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return an error for each sleep that does not have one answer, and a warning for each row for its failure."""
+    diagnostics: list[Diagnostic] = []
+    for name in sleeping_effects(machine):
+        events, span = machine.answers.get(name, ()), place(machine.effect_named[name].span)
+        if not events:
+            message, hint = f"no event answers the sleep '{name}'", f"declare one in Events, with {name} in 'from'"
+            diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
+        elif len(events) > 1:
+            message = f"the sleep '{name}' has several answers: {', '.join(events)}"
+            diagnostics.append(Diagnostic("DSA215", "error", message, span, "keep one: a sleep always ends alike"))
+    for row in machine.transitions:
+        if machine.is_failure(row.event) and (name := row.event.removesuffix(".failed")) in sleeping_effects(machine):
+            message = f"this row can never be taken: the sleep '{name}' never fails"
+            diagnostics.append(Diagnostic("DSA302", "warning", message, cell(row, "event"), "delete it"))
+    return tuple({each.span: each for each in reversed(diagnostics)}.values())[::-1]  # once for a whole family
+
+
 def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
     fresh = set[str]()
     for item in row.effects:
@@ -290,7 +309,19 @@ def unused_names(machine: Machine) -> tuple[Diagnostic, ...]:
         diagnostics += _events(machine)
         diagnostics += _effects(machine)
         diagnostics += _guards(machine)
-    return tuple(diagnostics)
+    return tuple(_of_all_members(machine, diagnostics))
+
+
+def _of_all_members(machine: Machine, diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yield the findings; one about names that a declaration with an index stands for only if it is about all of them, and once."""
+    declarations = (*machine.variables, *machine.events, *machine.effects) if machine.families else ()
+    members = Counter(item.span for item in declarations if item.span is not None)
+    findings: dict[Span, list[Diagnostic]] = {}
+    for finding in diagnostics:
+        findings.setdefault(finding.span, []).append(finding)
+    for span, several in findings.items():
+        count = members.get(span, 1)
+        yield from several if count == 1 else several[:1] if len(several) >= count else []
 
 
 def _unused_warning(kind: str, name: str, why: str, span: Span | None) -> Diagnostic:
@@ -561,6 +592,7 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
         *spec_differences(machine),
         *dead_ends(machine),
         *vain_effects(machine),
+        *sleeps(machine),
         *definition4(machine),
         *unused_names(machine),
         *kinds(machine),

@@ -8,9 +8,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import attrs
@@ -32,10 +32,12 @@ from dsa.cli.command_line import (
     ColouredWord,
     JsonCommand,
     ProgressLine,
+    family_option,
     fault_as_json,
     json_option,
     max_states_option,
     param_option,
+    parse_families,
     parse_parameters,
     print_json,
     require_file,
@@ -334,11 +336,13 @@ class _Options:
     time_limit_s: float | None
     traces: int
     module: str | None
+    families: Mapping[str, str]
 
 
 @click.command("check", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True)
 @param_option("Explore at this value only; repeatable.")
+@family_option()
 @click.option(
     "--each-value",
     is_flag=True,
@@ -378,6 +382,7 @@ class _Options:
 def command(
     files: tuple[str, ...],
     parameters: tuple[str, ...],
+    families: tuple[str, ...],
     *,
     each_value: bool,
     strict: bool,
@@ -401,14 +406,27 @@ def command(
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
         sys.exit(importlib.import_module("dsa.cli.replay").replay_trace(files, trace, json_wanted=json_wanted))
-    options = _Options(parse_parameters(parameters) or None, each_value, strict, max_states, time_limit, traces, module)
+    values, indices = parse_parameters(parameters) or None, parse_families(families)
+    options = _Options(values, each_value, strict, max_states, time_limit, traces, module, indices)
     results = []
+    for result in _each_result(files, options, is_for_people=not json_wanted and not sarif_wanted):
+        results.append(result)
+        _save(result, folder, certificate, itf=itf)
+    _exit(results, "sarif" if sarif_wanted else "json" if json_wanted else "", strict=strict)
+
+
+def _each_result(files: Iterable[str], options: _Options, *, is_for_people: bool) -> Iterator[FileResult]:
+    """Yield the result of each file after printing it."""
     for file in files:
-        results.append(_check_file(file, options))
-        _print_file(results[-1], options, is_for_people=not json_wanted and not sarif_wanted)
-        _save(results[-1], folder, certificate, itf=itf)
-    if json_wanted or sarif_wanted:
-        print_json(as_sarif(results) if sarif_wanted else as_json(results))
+        result = _check_file(file, options)
+        _print_file(result, options, is_for_people=is_for_people)
+        yield result
+
+
+def _exit(results: list[FileResult], form: str, *, strict: bool) -> NoReturn:
+    """Print the results as JSON or SARIF if one of them is wanted, and end the program with their exit code."""
+    if form:
+        print_json(as_sarif(results) if form == "sarif" else as_json(results))
     sys.exit(max(result.code(strict=strict) for result in results))
 
 
@@ -452,7 +470,7 @@ def _save(result: FileResult, folder: Path | None, certificate: str | None, *, i
 def _check_file(file: str, options: _Options) -> FileResult:
     try:
         with ProgressLine("comparing rows") as progress:
-            document = read_document(file)
+            document = read_document(file, options.families)
             if document.machine is None:
                 return FileResult(file, document, None)
             report = check(

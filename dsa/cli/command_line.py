@@ -368,6 +368,25 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
     return click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help=help_text)
 
 
+def family_option() -> Callable[[FC], FC]:
+    """Return the option `--family NAME=INDEX`, which can be repeated."""
+    help_text = "Read the document with this index of a family, such as f=1..5 or f={a, b}; repeatable."
+    return click.option("--family", "families", multiple=True, metavar="NAME=INDEX", help=help_text)
+
+
+def parse_families(texts: Iterable[str]) -> dict[str, str]:
+    """Read assignments such as `f=1..5`, each name once. Raises click.UsageError for other texts."""
+    indices: dict[str, str] = {}
+    for text in texts:
+        name, _, index = (part.strip() for part in text.partition("="))
+        if not name or not index:
+            raise click.UsageError(f"--family {text}: write NAME=INDEX, such as f=1..5")
+        if name in indices:
+            raise click.UsageError(f"--family {name} is given twice; give it one index")
+        indices[name] = index
+    return indices
+
+
 def max_states_option(default: int, what: str = "search") -> Callable[[FC], FC]:
     """Return the option `--max-states N`, the limit of each `what`."""
     help_text = f"Stop each {what} after this number of configurations."

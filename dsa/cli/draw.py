@@ -14,7 +14,7 @@ from dsa.declarations import Transition
 from dsa.edge.document_files import load, read_text
 from dsa.edge.images import png, svg
 from dsa.errors import DocumentError, TraceError
-from dsa.lang import expand_steps
+from dsa.lang import spell_out
 from dsa.machine import Machine
 from dsa.targets import dot, emit, mermaid
 from dsa.trace import RecordedTrace, to_record
@@ -78,7 +78,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     require_other(output, file)
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
-    machine = expand_steps(load(file)) if rows else load(file)
+    machine = spell_out(load(file)) if rows else load(file)
     if trace is not None and form not in _TRACE_FORMATS:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACE_FORMATS[:-1])} or {_TRACE_FORMATS[-1]}")
     taken = None if trace is None else _rows(machine, trace)

@@ -261,6 +261,10 @@ def status_lines(record: RunRecord, root: Path, summary: RunSummary) -> Iterator
         ("timer", f"{event} of {source}, due {due_text(deadline_ms)}")
         for (source, event), deadline_ms in status.left.timers.items()
     ]
+    facts += [
+        ("sleep", f"{sleep.intent.effect} {sleep.intent.key}, until {due_text(sleep.due_ms)}")
+        for sleep in status.left.sleeps
+    ]
     if status.kind in {"stopped", "cut off"} or current.status == "interrupted":
         facts.append(("go on", shell_command("resume", directory)))
     if status.kind == "waiting":

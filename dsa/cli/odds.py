@@ -19,7 +19,17 @@ from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, re
 from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
 from dsa.checks.odds.retry_target import TargetResult, curve, varied_parameter
 from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
-from dsa.cli.command_line import JsonCommand, ProgressLine, json_option, param_option, parse_parameters, print_json, say
+from dsa.cli.command_line import (
+    JsonCommand,
+    ProgressLine,
+    family_option,
+    json_option,
+    param_option,
+    parse_families,
+    parse_parameters,
+    print_json,
+    say,
+)
 from dsa.cli.run_options import open_run_folder
 from dsa.cli.run_view import story_lines
 from dsa.edge.document_files import load, read_text
@@ -88,6 +98,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
 )
 @click.option("--vary", metavar="NAME", help="The parameter that a target or a plot varies (default: rmax).")
 @param_option("A parameter's value.")
+@family_option()
 @click.option(
     "--from-runs",
     "runs",
@@ -118,7 +129,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
     """
     try:
         with ProgressLine("computing odds"):
-            answer = _compute_answer(load(file), target, options)
+            answer = _compute_answer(load(file, parse_families(options.pop("families"))), target, options)
             picture = options["picture"]
             has_plot = picture is None or _plot(answer, picture, options["vary"])
     except OddsError as fault:

@@ -10,7 +10,17 @@ from dsa.checks.certificate.certificate_writer import certify_proofs
 from dsa.checks.proof.conclusion import Gap, expression_text
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive
 from dsa.checks.proof.prover import Proof, ProofReport, prove
-from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, print_json, require_file, say
+from dsa.cli.command_line import (
+    SECONDS,
+    JsonCommand,
+    ProgressLine,
+    family_option,
+    json_option,
+    parse_families,
+    print_json,
+    require_file,
+    say,
+)
 from dsa.cli.verify import write_certificate
 from dsa.edge.document_files import read_document
 from dsa.errors import MachineError
@@ -30,14 +40,22 @@ _WIDEST = 72
     metavar="OUT",
     help="Write a certificate of everything that is PROVED to OUT, for `dsa verify` to check.",
 )
-def command(file: str, *, json_wanted: bool, time_limit: float | None, certificate: str | None) -> None:
+@family_option()
+def command(
+    file: str,
+    *,
+    json_wanted: bool,
+    time_limit: float | None,
+    certificate: str | None,
+    families: tuple[str, ...],
+) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
     It proves what every machine must do (never two rows enabled at once, every answer handled, ..), then its properties. Exit code 0: all of this is PROVED; 1:
     it is not; 2: FILE cannot be read or z3 is not installed. The exit code ignores whether the machine comes to rest. It also ignores properties about odds; `dsa check` decides those.
     """
     require_file(certificate, "--certificate")
-    document = read_document(file)
+    document = read_document(file, parse_families(families))
     if document.machine is None:
         raise MachineError(document.diagnostics)
     with ProgressLine("comparing rows") as progress:

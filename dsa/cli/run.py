@@ -36,7 +36,7 @@ from dsa.errors import DocumentError
 from dsa.generators.local_model import LocalGenerator
 from dsa.generators.model_options import SCRIPT_PREFIX
 from dsa.lang import machine_of
-from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, step_of, timers_after
+from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, sleeping_effects, step_of, timers_after
 from dsa.runs.bindings import DEFAULT_MODEL, request, require_policy
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import new_run_id
@@ -126,6 +126,9 @@ class Progress:
     def _show(self, entry: ledger.Entry) -> None:
         self._intents.take(entry)
         match entry:
+            case ledger.EffectEntry(effect=effect) if effect in sleeping_effects(self._machine):
+                due_ms = self._last_event.at_ms + sleeping_effects(self._machine)[effect]
+                self._waits([(self._machine.answers[effect][0], due_ms)])
             case ledger.EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, self._state)
                 self._attempt_counts[step] += 1
@@ -141,10 +144,11 @@ class Progress:
                 return
             case ledger.RowEntry(target=target):
                 self._state = target
-                self._waits(self._timers_of(entry), self._last_event.at_ms)
+                self._waits(_deadlines(self._timers_of(entry), self._last_event.at_ms))
                 return
             case ledger.MachineEntry(at_ms=at_ms):
-                self._waits(arm_commands(self._machine, self._machine.armed_timers(self._state)), at_ms)
+                timers = arm_commands(self._machine, self._machine.armed_timers(self._state))
+                self._waits(_deadlines(timers, at_ms))
                 return
             case _:
                 return
@@ -159,16 +163,14 @@ class Progress:
                 return timers_after(self._machine, row.source, each, row.target)
         return ()
 
-    def _waits(self, timers: Iterable[ArmTimer | DropTimer], at_ms: int) -> None:
-        """Print what a run waits for while a timer runs; without this line nobody would know why nothing happens."""
+    def _waits(self, deadlines: Iterable[tuple[str, int]]) -> None:
+        """Print what a run waits for while a timer runs or an effect sleeps; without this line nobody would know why nothing happens."""
         events = self._machine.event_named
         accepted = accepted_events(self._machine, self._state)
         outside = [event for event in accepted if event in events and events[event].origin == OUTSIDE]
-        for timer in timers if outside and not self._quiet else ():
-            if isinstance(timer, ArmTimer):
-                waits = f"waiting in {self._state} for: {', '.join(outside)}"
-                message = f"{waits}; {timer.event} is due {due_text(at_ms + timer.duration_ms)}"
-                self._console.print(Text(printable(message)), soft_wrap=True)
+        for event, due_ms in deadlines if outside and not self._quiet else ():
+            waits = f"waiting in {self._state} for: {', '.join(outside)}"
+            self._console.print(Text(printable(f"{waits}; {event} is due {due_text(due_ms)}")), soft_wrap=True)
 
     def _add_artifact(self, entry: ledger.ArtifactEntry) -> None:
         row = AttemptRow(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
@@ -225,6 +227,13 @@ class Progress:
     def _activity_spinner(self, row: AttemptRow) -> Spinner:
         self._spinner.update(text=Text(row.activity, "dim"))
         return self._spinner
+
+
+def _deadlines(changes: Iterable[ArmTimer | DropTimer], at_ms: int) -> Iterator[tuple[str, int]]:
+    """Yield the timers that are started at a time, with the times at which they are due."""
+    for change in changes:
+        if isinstance(change, ArmTimer):
+            yield change.event, at_ms + change.duration_ms
 
 
 def _one_line(text: str) -> str:

@@ -49,7 +49,17 @@ from dsa.runtime.ledger_story import spoken_text, step_text
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
-from dsa.runtime.status import Rest, RunStatus, doubted_keys, next_due_ms, parts, places, review_of, undecided_verdict
+from dsa.runtime.status import (
+    Rest,
+    RunStatus,
+    doubted_keys,
+    next_due_ms,
+    parts,
+    places,
+    review_of,
+    timed_events,
+    undecided_verdict,
+)
 from dsa.runtime.timeline import Moment, RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.targets import emit
@@ -393,7 +403,7 @@ def headline(rest: Rest) -> str:
         return f"in doubt: {doubt_text(run, rest.in_doubt)}"
     if rest.kind == "waiting":
         names = tuple(rest.waits_for) or (
-            *(event for _, event in run.timers),
+            *timed_events(run),
             *(part.run for part in parts(run).values()),
         )
         what = "waiting for review" if review_of(run) else "waiting"

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,12 @@ import click
 
 from dsa.checks.places import line_of
 from dsa.checks.table_faults import require_sound
-from dsa.cli.command_line import param_option, parse_parameters, say, show_line
+from dsa.cli.command_line import family_option, param_option, parse_families, parse_parameters, say, show_line
 from dsa.cli.export import warn_of_errors
 from dsa.cli.run import machine_document
 from dsa.edge.document_files import load, locate, read_text
 from dsa.errors import DocumentError
+from dsa.lang import dumps
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import EventEntry, Intents, MachineEntry, RefusalEntry, RowEntry, to_json
 from dsa.runtime.ledger_story import entry_text, outcome_text
@@ -40,15 +41,17 @@ _INDENT = "     "
 
 @attrs.frozen
 class SimArguments:
-    """The arguments that the user has typed: FILE, and the values of parameters."""
+    """The arguments that the user has typed: FILE, the values of parameters, and the indices of families."""
 
     file: str
     parameters: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
     def again(self, seed: int) -> str:
         """Return the command that shows a seed's story."""
         values = (word for value in self.parameters for word in ("--param", value))
-        return shlex.join(("dsa", "sim", self.file, *values, "--seed", str(seed)))
+        indices = (word for index in self.families for word in ("--family", index))
+        return shlex.join(("dsa", "sim", self.file, *values, *indices, "--seed", str(seed)))
 
 
 def report_lines(
@@ -195,6 +198,7 @@ _MOST_WORKERS = 8
     help="The first seed. Without --seeds, simulate only this one and print its events.",
 )
 @param_option("Set a parameter, such as rmax=1.")
+@family_option()
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 100),
@@ -210,6 +214,7 @@ def command(
     seeds: int | None,
     seed: int | None,
     parameters: tuple[str, ...],
+    families: tuple[str, ...],
     coverage: float | None,
     workers: int | None,
     *,
@@ -220,7 +225,7 @@ def command(
     FILE is a machine, or a spec; the properties of a spec are watched as well. The output depends only on FILE and the seeds; a seed always gives the same
     story. Exit code 0: good; 1: a rule was broken, or too little was covered; 2: FILE cannot be read or is too large.
     """
-    subject, arguments = _subject(file, parameters), SimArguments(file, parameters)
+    subject, arguments = _subject(file, parameters, parse_families(families)), SimArguments(file, parameters, families)
     if seed is not None and seeds is None:
         if coverage is not None:
             raise click.UsageError("--coverage is about many seeds; add --seeds N")
@@ -241,14 +246,15 @@ def command(
     sys.exit(int(bool(outcome.breaches) or is_too_little))
 
 
-def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
+def _subject(file: str, parameters: tuple[str, ...], families: Mapping[str, str]) -> Subject:
     """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
-    machine = load(file if document == locate(file) else str(document)).at(values)
+    machine = load(file if document == locate(file) else str(document), families).at(values)
     require_sound(machine)
     warn_of_errors(file, machine, "faults in the report may come from the table")
-    subject = Subject(machine, read_text(document), handlers_of(machine), monitored_properties(load(file)))
+    text = dumps(load(str(document), families)) if families else read_text(document)
+    subject = Subject(machine, text, handlers_of(machine), monitored_properties(load(file, families)))
     if not subject.triples:
         raise DocumentError(file, "has no row that can be taken: there is nothing to simulate")
     return subject

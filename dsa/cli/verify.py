@@ -29,14 +29,14 @@ from dsa.declarations import show
 from dsa.edge.document_files import load, read_text
 from dsa.errors import DocumentError
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, TABLE, Claim, needs_file, read, verify_claim
-from dsa.lang import dumps, expand_steps
+from dsa.lang import dumps, spell_out
 from dsa.machine import Machine
 from dsa.text import plural
 
 
 def canonical(machine: Machine) -> tuple[Machine, str]:
     """Return the subject of a certificate: the machine as `step` reads it, Steps expanded, and its canonical document."""
-    about = behaviour(expand_steps(machine))
+    about = behaviour(spell_out(machine))
     return about, dumps(about)
 
 

@@ -20,7 +20,7 @@ from dsa.edge.processes import environment_secrets
 from dsa.errors import OccurrenceError, Span
 from dsa.expr import Outcome
 from dsa.immutable import immutable
-from dsa.machine import Machine, step_of
+from dsa.machine import Machine, sleeping_effects, step_of
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, required_verdict
 from dsa.runtime.event_data import DataThen, guard_data
@@ -54,13 +54,18 @@ class Bindings:
 
 
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
-    """Yield each effect that a row emits, once, with the place of the first such row."""
-    names: set[str] = set()
+    """Yield each effect that a row emits and a policy performs, once, with the place of the first such row."""
+    names: set[str] = {*sleeping_effects(machine)}
     for row in machine.transitions:
         for item in row.effects:
             if isinstance(item, Emit) and item.effect not in names:
                 names.add(item.effect)
                 yield item.effect, item.span or row.span
+
+
+def performed_effects(machine: Machine) -> frozenset[str]:
+    """Return the effects with answers that a policy performs: all but the sleeps."""
+    return frozenset(machine.answers.keys() - sleeping_effects(machine).keys())
 
 
 async def judge(name: str, guard: GuardInterface, artifact: Artifact, arguments: Mapping[str, Any]) -> GuardVerdict:

@@ -4,6 +4,7 @@ This is the only place where documents are opened. It takes what a user wrote fo
 """
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -93,14 +94,18 @@ def read_bytes(path: Path | str) -> bytes:
         raise DocumentError(str(path), getattr(fault, "strerror", None) or str(fault)) from fault
 
 
-def read_document(name: str) -> DocumentReading:
-    """Read a machine or a spec, with its diagnostics. Raises DocumentError when the file cannot be read."""
+def read_document(name: str, families: Mapping[str, str] | None = None) -> DocumentReading:
+    """Read a machine or a spec, with its diagnostics. `families` replaces the index of some families of the machine, as text.
+
+    Raises DocumentError when the file cannot be read, and ParameterError for a name that is not a family.
+    """
+    indices = families or {}
     path = locate(name)
     text = _text_of_a_document(path)
     display_name = name if _is_file(Path(name)) else _display_path(path)
     base_reference = machine_of(text, display_name)
     if base_reference is None:
-        return read_machine(text, display_name)
+        return read_machine(text, display_name, indices)
     reference, span = base_reference
     try:
         base = locate(reference, path.parent)
@@ -112,7 +117,7 @@ def read_document(name: str) -> DocumentReading:
     if machine_of(base_text) is not None:
         message = f"{reference} is a spec, not a machine"
         return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
-    base_reading = read_machine(base_text, _display_path(base))
+    base_reading = read_machine(base_text, _display_path(base), indices)
     return base_reading if base_reading.machine is None else read_spec(text, base_reading.machine, display_name)
 
 
@@ -129,9 +134,9 @@ def _machines() -> list[str]:
     return [name for name, path in shipped_documents().items() if path.name == "machine.md"]
 
 
-def load(name: str) -> Machine:
-    """Read the machine in a file, of a spec, or shipped under a name. Raises MachineError or DocumentError."""
-    result = read_document(name)
+def load(name: str, families: Mapping[str, str] | None = None) -> Machine:
+    """Read the machine in a file, of a spec, or shipped under a name, with other indices of some families. Raises MachineError or DocumentError."""
+    result = read_document(name, families)
     if result.machine is None:
         raise MachineError(result.diagnostics)
     return result.machine

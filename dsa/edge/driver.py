@@ -8,8 +8,10 @@ durable.
 An event, its step and its effects are durable before any of them is performed. The result of an effect is durable, in one write with what
 follows from it, before anything else begins or is waited for. Observers get each ledger entry once it is durable.
 
-`UnderWay` holds the tasks of effects and timers and knows no run. `News` is what the run has still to be told; `earlier_news` and `in_order` put
-it in the order in which the run hears of it.
+A sleep is not performed: its deadline is part of the run, as those of timers are, and the driver answers it when it has passed.
+
+`News` is what the run has still to be told; `earlier_news` and `in_order` put it in the order in which the run hears of it. `UnderWay`
+(`dsa.edge.event_loop`) holds the tasks of effects, timers and sleeps.
 """
 
 import asyncio
@@ -22,12 +24,19 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dsa.edge.binding import Bindings, FromOutside, answered_key, exact_already, is_judged_at_once, with_exact_verdicts
-from dsa.edge.event_loop import Clock, MonotonicClock, Throttle
+from dsa.edge.binding import (
+    Bindings,
+    FromOutside,
+    answered_key,
+    exact_already,
+    is_judged_at_once,
+    performed_effects,
+    with_exact_verdicts,
+)
+from dsa.edge.event_loop import Clock, MonotonicClock, Throttle, UnderWay, Work
 from dsa.edge.performer import (
     EffectPlan,
     Performer,
-    StartedCoroutine,
     action_for,
     answer_in,
     code_and_message,
@@ -38,10 +47,11 @@ from dsa.edge.performer import (
     traceback_of,
 )
 from dsa.errors import OccurrenceError
-from dsa.machine import Machine, timers_before
+from dsa.machine import Machine, sleeping_effects, timers_before
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
+from dsa.runtime.json_text import copy_json
 from dsa.runtime.ledger import (
     Entry,
     Handling,
@@ -54,112 +64,20 @@ from dsa.runtime.ledger import (
     place_of_key,
 )
 from dsa.runtime.policy.call_tree import IN_DOUBT, call_named
-from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step
+from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step, event_step
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, StopEffect
 from dsa.runtime.run_store import Journal, MessageOutcome, error_text, outcome_text
-from dsa.runtime.status import Failure, Rest, UnfinishedWork, handling_of, next_due_ms, resumption, unfinished_work
+from dsa.runtime.status import (
+    Failure,
+    Rest,
+    Sleep,
+    UnfinishedWork,
+    handling_of,
+    next_due_ms,
+    resumption,
+    unfinished_work,
+)
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, require_known, step
-
-Task = asyncio.Task[None]
-#: A coroutine that is not made before its task begins: one that never begins would be left over.
-Work = Callable[[], Awaitable[None]]
-
-
-class UnderWay:
-    """Tasks by the keys of their effects, timers by source and event. `on_ring` is called when a timer rings, `on_break` when a task raises."""
-
-    def __init__(
-        self, clock: Clock, on_ring: Callable[[Occurrence], None], on_break: Callable[[BaseException], None]
-    ) -> None:
-        self._clock, self._on_ring, self._on_break = clock, on_ring, on_break
-        self._effects: dict[str, Task] = {}
-        self._timers: dict[tuple[str, str], Task] = {}
-        self._alarms: dict[str, Task] = {}
-        self._cancelled_tasks: set[Task] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._effects or self._timers or self._alarms)
-
-    @property
-    def has_effects(self) -> bool:
-        """Return whether an effect is being performed."""
-        return bool(self._effects)
-
-    def start(self, key: str, work: Work) -> None:
-        """Perform an effect in a task of its own."""
-        self._effects[key] = asyncio.create_task(self._run_guarded(work))
-
-    def start_here(self, key: str, work: Work) -> None:
-        """Perform an effect until it has to wait; the rest becomes a task."""
-        coroutine = self._run_guarded(work)
-        try:
-            future = coroutine.send(None)
-        except StopIteration:
-            return
-        self._effects[key] = asyncio.create_task(StartedCoroutine(coroutine, future))
-
-    def complete(self, key: str) -> None:
-        """Record that an effect is performed."""
-        self._effects.pop(key, None)
-
-    def stop(self, key: str) -> None:
-        """Stop performing an effect, if it is under way."""
-        self._stop(self._effects.pop(key, None))
-        self._stop(self._alarms.pop(key, None))
-
-    def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the key of a resting effect after some seconds, unless the effect is stopped before."""
-        self._alarms[key] = asyncio.create_task(self._run_guarded(partial(self._wake, key, seconds, wake)))
-
-    def arm(self, source: str, event: str, seconds: float) -> None:
-        """Start a timer, from zero if it runs already."""
-        self.drop(source, event)
-        self._timers[source, event] = asyncio.create_task(
-            self._run_guarded(partial(self._ring, source, event, seconds))
-        )
-
-    def drop(self, source: str, event: str) -> bool:
-        """Forget a timer; return whether it was running."""
-        task = self._timers.pop((source, event), None)
-        self._stop(task)
-        return task is not None
-
-    async def stop_all(self) -> None:
-        """Stop everything, and wait until it has."""
-        for task in (*self._effects.values(), *self._timers.values(), *self._alarms.values()):
-            self._stop(task)
-        self._effects.clear()
-        self._timers.clear()
-        self._alarms.clear()
-        if self._cancelled_tasks:
-            await asyncio.gather(*self._cancelled_tasks, return_exceptions=True)
-
-    async def _ring(self, source: str, event: str, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-        del self._timers[source, event]
-        self._on_ring(Occurrence(event, source=source))
-
-    async def _wake(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
-        await self._clock.sleep(seconds)
-        del self._alarms[key]
-        wake(key)
-
-    async def _run_guarded(self, work: Work) -> None:
-        try:
-            await work()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._on_break(error)
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-
-    def _stop(self, task: Task | None) -> None:
-        if task is not None:
-            task.cancel()
-            self._cancelled_tasks.add(task)
-            task.add_done_callback(self._cancelled_tasks.discard)
-
 
 #: A timer: the state that armed it, and `after DURATION`.
 Timer = tuple[str, str]
@@ -170,7 +88,8 @@ class News:
     """An occurrence that the run has not taken yet, with the intent of the effect that it answers, if any.
 
     `at` is the place of the question that an outside event answers. `answer` is a future for the sender, who waits for the outcome. `message` is
-    its id in the inbox. `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: now.
+    its id in the inbox. `since_ms` is when it was posted, or when the timer or the end of the sleep was due, by the store's clock (milliseconds
+    since 1970); None: now.
     """
 
     occurrence: Occurrence
@@ -179,6 +98,11 @@ class News:
     message: str | None = None
     answer: "asyncio.Future[Taken | Refusal] | None" = None
     since_ms: int | None = None
+
+    @property
+    def is_wake_up(self) -> bool:
+        """Return whether it is the end of a sleep, of which nothing is recorded yet."""
+        return self.intent is not None and self.since_ms is not None
 
     def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
         """Send the outcome of the event to its sender, if one waits. The sender's event loop may be closed by now."""
@@ -193,37 +117,47 @@ class News:
 def earlier_news(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
     """Return the news from before this session, and the other timers with the milliseconds that they have left.
 
-    Recorded results that were not taken come first, then overdue timers by their deadlines; those of one moment in the order they were started.
+    Recorded results that were not taken come first, then overdue timers and sleeps by their deadlines; those of one moment in the order they were
+    started, timers first.
     """
     answer_news = [
         News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
         for intent, result in left.answers
     ]
-    overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
+    overdue = (timer for timer, at_ms in left.timers.items() if at_ms < now_ms)
     timer_news = [
         News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue
     ]
-    return (*answer_news, *timer_news), {
+    sleep_news = [wake_up(machine, each) for each in left.sleeps if each.due_ms < now_ms]
+    return (*answer_news, *sorted((*timer_news, *sleep_news), key=lambda each: each.since_ms or 0)), {
         timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms
     }
+
+
+def wake_up(machine: Machine, sleep: Sleep) -> News:
+    """Return the end of a sleep: its one answer, with the data of the event that asked for it."""
+    event = machine.answers[sleep.intent.effect][0]
+    return News(Occurrence(event, data=sleep.data), sleep.intent, since_ms=sleep.due_ms)
 
 
 def in_order(earlier: Sequence[News], later: Iterable[News]) -> list[News]:
     """Return earlier and later news in the order in which the run hears of it.
 
-    Answers come first. Then come overdue timers and messages, by when they were due and posted, a timer before a message of the same moment.
-    What is sent now comes last.
+    Answers come first. Then come overdue timers and sleeps and messages, by when they were due and posted, a timer before a message of the same
+    moment. What is sent now comes last.
     """
-    answers = [each for each in earlier if each.intent is not None]
-    others = [*(each for each in earlier if each.intent is None), *later]
+    answers = [each for each in earlier if each.intent is not None and not each.is_wake_up]
+    others = [*(each for each in earlier if each.intent is None or each.is_wake_up), *later]
     return [*answers, *sorted(others, key=lambda each: inf if each.since_ms is None else each.since_ms)]
 
 
 def cancelled_by(news: News, run: Run) -> frozenset[str]:
-    """Return the keys of the effects that this news cancels if it is a timer; none for an answer or a sent event."""
-    if news.intent is not None or news.occurrence.source is None:
+    """Return the keys of the effects that this news cancels if it is a timer or the end of a sleep; none for an answer or a sent event."""
+    key = None if news.intent is None else news.intent.key
+    is_due = news.is_wake_up or news.occurrence.source is not None
+    if not is_due or exact_already(run, news.occurrence, key) is None:
         return frozenset()
-    after, _ = run.feed(news.occurrence)
+    after, _ = run.feed(news.occurrence, key)
     return frozenset(run.keys) - frozenset(after.keys)
 
 
@@ -278,12 +212,11 @@ class Driver:
         on_ring: Callable[[], None] | None = None,
     ) -> None:
         self.run = run
-        self._guards = binding.guards
+        self._guards, self._secrets = binding.guards, binding.secrets
         self._outside = FromOutside(binding)
-        self._secrets = binding.secrets
         self._artifacts = RedactingArtifacts(artifacts, binding.secrets, run.run_id)
         self.clock = clock or MonotonicClock()
-        meter = Meter(limits, run.machine.answers, binding.spenders)
+        meter = Meter(limits, performed_effects(run.machine), binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._commands, self._journal = commands, journal
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
@@ -294,6 +227,7 @@ class Driver:
         self._inbox: deque[News] = deque()
         self._news = asyncio.Event()
         self._under_way = UnderWay(self.clock, self._take_ring, self._break)
+        self._sleeps: dict[str, Sleep] = {}
         self._failure: Failure | None = None
         self._fatal_error: BaseException | None = None
         self._will_save = self._is_away = False
@@ -362,7 +296,8 @@ class Driver:
         finally:
             await self._under_way.stop_all()
             self.parts.clear()
-            self._left = UnfinishedWork(timers=self.run.timers)
+            sleeps = tuple(each for key, each in self._sleeps.items() if key in self.run.sleeps)
+            self._left = UnfinishedWork(timers=self.run.timers, sleeps=sleeps)
             if self._fatal_error is None:
                 self._save()
         if self._fatal_error is not None:
@@ -396,10 +331,16 @@ class Driver:
 
     async def _go_on(self, left: UnfinishedWork) -> None:
         """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
-        earlier, timers = earlier_news(left, self.run.machine, self.clock.wall_ms())
-        self._inbox = deque(in_order(earlier, self._inbox))
+        now_ms = self.clock.wall_ms()
+        earlier, timers = earlier_news(left, self.run.machine, now_ms)
+        others = (
+            news for news in self._inbox if not news.is_wake_up
+        )  # sleeps that are over are among the earlier news
+        self._inbox = deque(in_order(earlier, others))
         for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)
+        for sleep in left.sleeps:
+            self._begin_sleep(sleep, None if sleep.due_ms < now_ms else sleep.due_ms - now_ms)
         cancelled_keys = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
         resumed_entry = resumption(self.run, left, self._session()) if self._is_resumed else None
         self._is_resumed = False
@@ -442,23 +383,44 @@ class Driver:
 
         Timers that precede it are due as well (S11), and ring first if they have not yet.
         """
-        timer, known_count = (occurrence.source or "", occurrence.event), len(self._inbox)
+        timer = (occurrence.source or "", occurrence.event)
         first = sorted(timers_before(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
         rings = [
             News(Occurrence(event, source=source)) for source, event in first if self._under_way.drop(source, event)
         ]
+        self._tell_behind_messages((*rings, News(occurrence)), self.run.timers.get(timer, 0))
+
+    def _tell_behind_messages(self, rings: Iterable[News], due_ms: int) -> None:
+        """Queue what time has brought between the messages that were posted until it was due and those that were posted later."""
+        known_count = len(self._inbox)
         if self._on_ring is not None:
             self._on_ring()
         messages = [self._inbox.pop() for _ in range(len(self._inbox) - known_count)][::-1]
-        behind = [each for each in messages if (each.since_ms or 0) > self.run.timers.get(timer, 0)]
-        for each in (*(each for each in messages if each not in behind), *rings, News(occurrence), *behind):
+        behind = [each for each in messages if (each.since_ms or 0) > due_ms]
+        for each in (*(each for each in messages if each not in behind), *rings, *behind):
             self._tell(each)
+
+    def _begin_sleep(self, sleep: Sleep, left_ms: int | None) -> None:
+        """Wait for the end of a sleep; with None, its deadline has passed, and its end is queued already."""
+        key = sleep.intent.key
+        self._sleeps[key] = sleep
+        if left_ms is not None:
+            self._under_way.wait(key, left_ms / 1000, self._wake_up)
+
+    def _wake_up(self, key: str) -> None:
+        """Queue the end of a sleep as `_take_ring` queues a timer."""
+        sleep = self._sleeps[key]
+        self._tell_behind_messages((wake_up(self.run.machine, sleep),), sleep.due_ms)
 
     async def _receive(self, news: News) -> None:
         """Feed one occurrence; an answer or a timer that the table does not take stops the run."""
         occurrence, intent = news.occurrence, news.intent
         line = intent.line if intent else None
         key = intent.key if intent else answered_key(self.run, occurrence, news.at)
+        if intent is not None and news.is_wake_up:
+            del self._sleeps[intent.key]
+            steps = [event_step(intent.effect, occurrence.event, data=occurrence.data)]
+            self.settle(result_of(intent, steps, at_ms=self.clock.wall_ms()))
         if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._is_unhandled(intent):
             self._failure = _failure(intent, occurrence.data)
             return
@@ -583,13 +545,20 @@ class Driver:
     # -- what goes out ------------------------------------------------------------------------------------------
 
     async def _obey(self, commands: tuple[Command, ...], data: object = None) -> None:
+        durations = sleeping_effects(self.run.machine)
+        for command in commands if durations else ():
+            if isinstance(command, Intent) and command.effect in durations:  # as timers, before anything is performed
+                sleep = Sleep(command, copy_json(data), self.run.sleeps[command.key])
+                self._begin_sleep(sleep, durations[command.effect])
         for command in commands:
             match command:
+                case Intent(effect=effect) if effect in durations:
+                    pass
                 case Intent():
                     if self._may_begin:
                         await self._start(command, action_for(self.run, command, data))
                 case StopEffect(key):
-                    self._under_way.stop(key)
+                    self._stop(key)
                 case DropTimer(source, event):
                     self._drop_timer(source, event)
                 case ArmTimer(source, event, duration_ms):
@@ -663,6 +632,12 @@ class Driver:
         """Store the error of a task for `drive`, which would wait for the task's news for ever."""
         self._fatal_error = self._fatal_error or error
         self._news.set()
+
+    def _stop(self, key: str) -> None:
+        """Stop an effect that was cancelled. A sleep is stopped even if its end is queued already: it never answers."""
+        self._under_way.stop(key)
+        if self._sleeps.pop(key, None) is not None:
+            self._inbox = deque(n for n in self._inbox if n.intent is None or n.intent.key != key)
 
     def _drop_timer(self, source: str, event: str) -> None:
         """Drop a timer, even if it has fired but was not taken yet."""

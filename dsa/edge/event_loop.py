@@ -3,7 +3,8 @@
 `Clock` is handed to the driver, so that tests can control time. `run_to_end` runs a coroutine until Ctrl-C, SIGTERM or SIGHUP; all three act
 like Ctrl-C. A loop of asyncio that checks its signals just before one arrives hears it only after the next event; here each signal wakes the loop.
 
-`Throttle` bounds how many pieces of work go on side by side.
+`Throttle` bounds how many pieces of work go on side by side. `UnderWay` holds the tasks of a run. `StartedCoroutine` lets work that does not wait cost no
+turn of the loop; Python has this as `asyncio.eager_task_factory` from 3.12 on.
 
 `run_function` and `in_thread` make blocking calls, such as those of generators and guards, in daemon threads. A call that never returns can be
 abandoned: the loop goes on, and the interpreter can end. (It would wait for the loop's own thread pool.) A thread waits a moment for another
@@ -17,12 +18,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, TypeVar
+
+from dsa.semantics import Occurrence
 
 
 class Clock(Protocol):
@@ -319,3 +322,143 @@ def _message_of(error: BaseException) -> str | None:
         return str(error)
     except Exception:  # noqa: BLE001  (whatever it is, there are no words)
         return None
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class StartedCoroutine(Coroutine[Any, Any, T_co]):
+    """A coroutine that has begun and waits for `future`, which its `send` returned; a task can run the rest of it.
+
+    A generator cannot do this: if a task throws into it before its first step it never runs, and the coroutine is never closed.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T_co], future: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
+        self._coroutine, self._future = coroutine, future
+        self._has_yielded = False
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401
+        """Return first the future that it waits for; then go on."""
+        if self._has_yielded:
+            return self._coroutine.send(value)
+        self._has_yielded = True
+        return self._future
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401
+        """Throw into the coroutine. The future that it waits for is cancelled if its task does not know of it yet."""
+        if not self._has_yielded:
+            self._has_yielded = True
+            if isinstance(self._future, asyncio.Future):
+                self._future.cancel()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Close the coroutine."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        raise TypeError("only a task can go on with it")
+
+
+Task = asyncio.Task[None]
+#: A coroutine that is not made before its task begins: one that never begins would be left over.
+Work = Callable[[], Awaitable[None]]
+
+
+class UnderWay:
+    """Tasks by the keys of their effects, timers by source and event. `on_ring` is called when a timer rings, `on_break` when a task raises.
+
+    An alarm belongs to the key of an effect that is not performed now: it rests or sleeps.
+    """
+
+    def __init__(
+        self, clock: Clock, on_ring: Callable[[Occurrence], None], on_break: Callable[[BaseException], None]
+    ) -> None:
+        self._clock, self._on_ring, self._on_break = clock, on_ring, on_break
+        self._effects: dict[str, Task] = {}
+        self._timers: dict[tuple[str, str], Task] = {}
+        self._alarms: dict[str, Task] = {}
+        self._cancelled_tasks: set[Task] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._effects or self._timers or self._alarms)
+
+    @property
+    def has_effects(self) -> bool:
+        """Return whether an effect is being performed."""
+        return bool(self._effects)
+
+    def start(self, key: str, work: Work) -> None:
+        """Perform an effect in a task of its own."""
+        self._effects[key] = asyncio.create_task(self._run_guarded(work))
+
+    def start_here(self, key: str, work: Work) -> None:
+        """Perform an effect until it has to wait; the rest becomes a task."""
+        coroutine = self._run_guarded(work)
+        try:
+            future = coroutine.send(None)
+        except StopIteration:
+            return
+        self._effects[key] = asyncio.create_task(StartedCoroutine(coroutine, future))
+
+    def complete(self, key: str) -> None:
+        """Record that an effect is performed."""
+        self._effects.pop(key, None)
+
+    def stop(self, key: str) -> None:
+        """Stop performing an effect, if it is under way."""
+        self._stop(self._effects.pop(key, None))
+        self._stop(self._alarms.pop(key, None))
+
+    def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
+        """Call `wake` with the key of a resting or sleeping effect after some seconds, unless the effect is stopped before."""
+        self._alarms[key] = asyncio.create_task(self._run_guarded(partial(self._wake, key, seconds, wake)))
+
+    def arm(self, source: str, event: str, seconds: float) -> None:
+        """Start a timer, from zero if it runs already."""
+        self.drop(source, event)
+        self._timers[source, event] = asyncio.create_task(
+            self._run_guarded(partial(self._ring, source, event, seconds))
+        )
+
+    def drop(self, source: str, event: str) -> bool:
+        """Forget a timer; return whether it was running."""
+        task = self._timers.pop((source, event), None)
+        self._stop(task)
+        return task is not None
+
+    async def stop_all(self) -> None:
+        """Stop everything, and wait until it has."""
+        for task in (*self._effects.values(), *self._timers.values(), *self._alarms.values()):
+            self._stop(task)
+        self._effects.clear()
+        self._timers.clear()
+        self._alarms.clear()
+        if self._cancelled_tasks:
+            await asyncio.gather(*self._cancelled_tasks, return_exceptions=True)
+
+    async def _ring(self, source: str, event: str, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        del self._timers[source, event]
+        self._on_ring(Occurrence(event, source=source))
+
+    async def _wake(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
+        await self._clock.sleep(seconds)
+        del self._alarms[key]
+        wake(key)
+
+    async def _run_guarded(self, work: Work) -> None:
+        try:
+            await work()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._on_break(error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+
+    def _stop(self, task: Task | None) -> None:
+        if task is not None:
+            task.cancel()
+            self._cancelled_tasks.add(task)
+            task.add_done_callback(self._cancelled_tasks.discard)

@@ -4,14 +4,13 @@ It takes intents and actions, and returns answers: `action_for` makes the action
 steps. Policies are foreign code: nothing that one raises or returns ends the run in another way. A policy without an answer, or with one that the
 machine does not declare, has failed: `E.failed` with the code `BAD_ANSWER`.
 
-Entries go through the `Host`, which is the driver. `StartedCoroutine` lets a policy that answers without waiting cost no turn of the event loop;
-Python has this as `asyncio.eager_task_factory` from 3.12 on. `traceback_of` is the text of an error in users' code.
+Entries go through the `Host`, which is the driver. `traceback_of` is the text of an error in users' code.
 """
 
 import asyncio
 import sysconfig
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from types import MappingProxyType, TracebackType
@@ -20,9 +19,9 @@ from typing import Any, Protocol, TypeVar
 import attrs
 
 from dsa.data_use import read_before
-from dsa.declarations import Effect, Reference
+from dsa.declarations import Effect, Reference, index_in, of_index
 from dsa.edge.binding import Bindings
-from dsa.edge.event_loop import Clock, Throttle
+from dsa.edge.event_loop import Clock, StartedCoroutine, Throttle
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine, step_of
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -90,42 +89,6 @@ def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
             return frame
         frame = frame.tb_next
     return trace
-
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class StartedCoroutine(Coroutine[Any, Any, T_co]):
-    """A coroutine that has begun and waits for `future`, which its `send` returned; a task can run the rest of it.
-
-    A generator cannot do this: if a task throws into it before its first step it never runs, and the coroutine is never closed.
-    """
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T_co], future: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
-        self._coroutine, self._future = coroutine, future
-        self._has_yielded = False
-
-    def send(self, value: Any) -> Any:  # noqa: ANN401
-        """Return first the future that it waits for; then go on."""
-        if self._has_yielded:
-            return self._coroutine.send(value)
-        self._has_yielded = True
-        return self._future
-
-    def throw(self, *error: Any) -> Any:  # noqa: ANN401
-        """Throw into the coroutine. The future that it waits for is cancelled if its task does not know of it yet."""
-        if not self._has_yielded:
-            self._has_yielded = True
-            if isinstance(self._future, asyncio.Future):
-                self._future.cancel()
-        return self._coroutine.throw(*error)
-
-    def close(self) -> None:
-        """Close the coroutine."""
-        self._coroutine.close()
-
-    def __await__(self) -> Generator[Any, Any, T_co]:
-        raise TypeError("only a task can go on with it")
 
 
 BAD_ANSWER = "BAD_ANSWER"
@@ -209,7 +172,8 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
         return question
     if count != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
-    event, answers = content.get("event"), machine.answers[effect]
+    answers = machine.answers[effect]
+    event = of_index(answers, str(content.get("event")), index_in(effect))
     if event not in answers:
         return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(answers)}")
     verdicts = content.get("verdicts") or {}

@@ -1,6 +1,7 @@
-"""The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `expand_steps`."""
+"""The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `spell_out`."""
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import MachineError
@@ -9,23 +10,35 @@ from dsa.machine import Machine
 
 if TYPE_CHECKING:
     from dsa.lang.document_writer import digest, dumps, format_document, scenario_text
-    from dsa.lang.steps_table import expand_steps
+    from dsa.lang.steps_table import spell_out
 
 #: Where the names live that reading does without; each is imported at first use, so that `dsa check` is quick.
 _HOME = {
-    "digest": "document_writer", "dumps": "document_writer", "expand_steps": "steps_table", "format_document": "document_writer",
+    "digest": "document_writer", "dumps": "document_writer", "spell_out": "steps_table", "format_document": "document_writer",
     "scenario_text": "document_writer",
 }  # fmt: skip
 
 __all__ = [
-    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expand_steps", "format_document", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS",
+    "DocumentReading",
+    "digest",
+    "dumps",
+    "format_document",
+    "loads",
+    "machine_of",
+    "read_machine",
+    "read_spec",
     "scenario_text",
+    "spell_out",
 ]  # fmt: skip
 
 
-def loads(text: str, path: str = "<text>") -> Machine:
-    """Read a machine document; `path` is what diagnostics call it. Raises MachineError with every fault found."""
-    result = read_machine(text, path)
+def loads(text: str, path: str = "<text>", families: Mapping[str, str] | None = None) -> Machine:
+    """Read a machine document; `path` is what diagnostics call it. `families` replaces the index of some, as text: `{"f": "1..5"}`.
+
+    Raises MachineError with every fault found, and ParameterError for a name that is no family of the document, or for text that is no index.
+    """
+    result = read_machine(text, path, families or {})
     if result.machine is None:
         raise MachineError(result.diagnostics)
     return result.machine

@@ -1,21 +1,47 @@
-"""Cells: readers of single table cells, and the columns of each section.
+"""Cells: readers of single table cells, the columns of each section, and the rows that rows with families stand for.
 
 The functions take a `Cell` and return parts of declarations: names, lists, domains, updates, effects, options, numbers. Names stay as written;
 `dsa.lang.document_reader` checks later that they are declared. On a fault they add a finding and return None.
 
 `COLUMNS` lists the columns of each section. `records` returns the rows of a section by column, and reports headers and rows that do not fit.
+
+Nothing after this module knows families (rules Fa1 to Fa5 of `specs/semantics.md`). `with_instances` turns a written record into one for each combination of
+indices of the families that are free in it. Its cells carry these indices, so that the parser reads what they stand for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
 from typing import TypeVar
 
 import attrs
 
-from dsa.declarations import EFFECT_COLUMNS, TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
+from dsa.declarations import (
+    EFFECT_COLUMNS,
+    TIMER_PREFIX,
+    Assign,
+    Cancel,
+    Emit,
+    Family,
+    Instance,
+    Revoke,
+    StateKind,
+    parse_duration,
+)
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.expression_parser import KEYWORDS, MAX_NAME, NAME, ExpressionParser, Findings, UnreadableError
-from dsa.lang.markdown import Cell, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
+from dsa.lang.expression_parser import (
+    INDEXED_NAME,
+    KEYWORDS,
+    MAX_NAME,
+    NAME,
+    ExpressionParser,
+    Findings,
+    UnreadableError,
+    free_families,
+)
+from dsa.lang.markdown import Cell, Families, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
 from dsa.machine import duration_of
 from dsa.text import closest, nearest, plural
 
@@ -61,6 +87,8 @@ def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
 def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | None:
     """Read the name that a row declares."""
     name = cell.text.strip("`").strip()
+    if "[" in name and INDEXED_NAME.fullmatch(name):
+        return _declared_member(cell, what, findings)
     if not NAME.fullmatch(name):
         hint = "letters, digits and '_', not starting with a digit; parts joined by dots"
         findings.error("DSA203", f"'{name}' cannot name {what}", cell.span(), hint)
@@ -74,14 +102,41 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
     return WrittenName(name, cell.span())
 
 
+_WITH_INDEX = frozenset({"a variable", "an event", "an effect"})
+
+
+def _declared_member(cell: Cell, what: str, findings: Findings) -> WrittenName | None:
+    """Read the name of a member of a family that a row declares: `x[f]`, which stands for `x[2]`."""
+    if what not in _WITH_INDEX:
+        message = f"'{cell.plain}' cannot name {what}: only variables, events and effects have an index"
+        findings.error("DSA203", message, cell.span(), "remember the index in a variable x[f]")
+        return None
+    name = parse_cell(cell, lambda parser: parser.name(what).text, findings, "DSA203")
+    index = "" if name is None else name.partition("[")[2].removesuffix("]")
+    if name is None or cell.plain.endswith("]"):
+        choices = {str(index) for indices in cell.families.values() for index in indices}
+        if name is None or not cell.families or index in choices:
+            return None if name is None else WrittenName(name, cell.span())
+        message = f"'{index}' in '{cell.plain}' is neither a family nor an index of one"
+        findings.error("DSA201", message, cell.span(), closest(index, [*cell.families, *choices]))
+        return None
+    findings.error("DSA203", f"'{cell.plain}' cannot name {what}", cell.span(), "the index comes last")
+    return None
+
+
 def read_items(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
     """Read items with a separator between them, up to the end of the cell; one after the last is allowed."""
-    items = []
+    return tuple(item for items in read_groups(parser, separator, lambda: [read()]) for item in items)
+
+
+def read_groups(parser: ExpressionParser, separator: str, read: Callable[[], list[T]]) -> list[list[T]]:
+    """Read items as `read_items` does, where one as written may stand for several."""
+    groups = []
     while parser.next.kind != "end":
-        items.append(read())
+        groups.append(read())
         if not parser.accept(separator):
             break
-    return tuple(items)
+    return groups
 
 
 def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName:
@@ -155,7 +210,8 @@ def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | Non
     """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
 
     def read(parser: ExpressionParser) -> tuple[Assign | Revoke, ...]:
-        return read_items(parser, ";", lambda: _update(parser, cell))
+        groups = read_groups(parser, ";", lambda: parser.each_index(lambda: _update(parser, cell)))
+        return tuple(update for group in groups for update in group)
 
     return parse_cell(cell, read, findings, "DSA108", "updates are separated by ';'")
 
@@ -181,7 +237,8 @@ def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
     """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
 
     def read(parser: ExpressionParser) -> tuple[Emit | Cancel, ...]:
-        return read_items(parser, ",", lambda: _effect(parser, cell))
+        groups = read_groups(parser, ",", lambda: parser.each_index(lambda: _effect(parser, cell)))
+        return tuple(effect for group in groups for effect in group)
 
     return parse_cell(cell, read, findings, hint="effects are separated by ','") or ()
 
@@ -337,6 +394,7 @@ class Columns:
 
 
 COLUMNS: dict[str, Columns] = {
+    "families": Columns(("family", "index")),
     "parameters": Columns(("parameter", "domain", "default")),
     "variables": Columns(("variable", "domain", "initial"), optional=("scope",)),
     "events": Columns(("event", "from"), optional=("otherwise",)),
@@ -379,10 +437,14 @@ NAMED_SECTIONS = frozenset({"cases", "prompt"})
 
 @attrs.frozen
 class TableRecord:
-    """One row of a table by column; a column that the table leaves out reads as an empty cell."""
+    """One row of a table by column; a column that the table leaves out reads as an empty cell.
+
+    `instance` says which of the rows that a row written with families stands for this is.
+    """
 
     cells: Mapping[str, Cell]
     span: Span
+    instance: Instance = ()
 
     def __getitem__(self, column: str) -> Cell:
         cell = self.cells.get(column)
@@ -474,3 +536,100 @@ def _record(row: TableRow, names: list[str], columns: Columns, findings: Finding
         hint = _EMPTY.get((columns.nonempty[0], column), "")
         findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span(), hint)
     return None if empty else TableRecord(cells, row.span)
+
+
+#: The most rows that the rows of a section stand for.
+MOST_ROWS = 10_000
+#: The columns in which a family may be named, by section. States, guards and parameters have none.
+_FAMILY_COLUMNS = {
+    "variables": ("variable", "domain", "initial"),
+    "events": ("event", "from"),
+    "effects": ("effect", "at once"),
+    "states": ("kind",),
+    "transitions": ("event", "if", "update", "effects"),
+}
+#: How a section calls one of its declarations.
+_DECLARATION_WORDS = {"variables": "variable", "events": "event", "effects": "effect"}
+
+
+def indices_of(families: Iterable[Family]) -> Families:
+    """Return the indices of each family by its name."""
+    return {family.name: family.indices for family in families}
+
+
+def with_indices(cell: Cell, families: Families, instance: Instance = ()) -> Cell:
+    """Return a cell that may name families, the free ones among them with these indices."""
+    return attrs.evolve(cell, families=families, indices=dict(instance))
+
+
+def instances(free: Iterable[str], families: Families) -> Iterator[Instance]:
+    """Yield every combination of indices of some families, in the order of Families."""
+    names = [name for name in families if name in set(free)]
+    for indices in product(*(families[name] for name in names)):
+        yield tuple(zip(names, indices, strict=True))
+
+
+def with_instances(
+    kind: str, records: Sequence[TableRecord], families: Families, findings: Findings
+) -> list[TableRecord]:
+    """Return the records that the records of a section stand for."""
+    if not families or kind not in _FAMILY_COLUMNS:
+        return list(records)
+    result: list[TableRecord] = []
+    for record in records:
+        free = [] if kind == "states" else _free_in(record, kind, families)
+        if kind in _DECLARATION_WORDS and not _is_declared_once(record, kind, free, findings):
+            continue
+        count = prod(len(families[name]) for name in free)
+        if len(result) + count > MOST_ROWS:
+            message = f"with this row, section {kind} stands for more than {MOST_ROWS:,} rows: {count:,} of them are for this one"
+            findings.error(
+                "DSA114", message, record.span, "let fewer families be free in one row, or make them smaller"
+            )
+            break
+        result += _instances(record, kind, families, list(instances(free, families)))
+    return result
+
+
+def _instances(record: TableRecord, kind: str, families: Families, each: Sequence[Instance]) -> Iterator[TableRecord]:
+    """Yield a record for each instance. Records share the cells in which they agree."""
+    free = {column: free_families(cell.text, families) for column, cell in record.cells.items()}
+    copies: dict[tuple[str, Instance], Cell] = {}
+    for instance in each:
+        cells = dict(record.cells)
+        for column in _FAMILY_COLUMNS[kind]:
+            if column in cells and cells[column].text:
+                own = tuple(pair for pair in instance if pair[0] in free[column])
+                if (column, own) not in copies:
+                    copies[column, own] = attrs.evolve(cells[column], families=families, indices=dict(own))
+                cells[column] = copies[column, own]
+        yield TableRecord(cells, record.span, instance)
+
+
+def _free_in(record: TableRecord, kind: str, families: Families) -> list[str]:
+    names = {name for column in _FAMILY_COLUMNS[kind] for name in free_families(record[column].text, families)}
+    return [name for name in families if name in names]
+
+
+_FAMILY_INDEX = re.compile(r"\[\s*([A-Za-z_]\w*)")
+
+
+def _is_declared_once(record: TableRecord, kind: str, free: Sequence[str], findings: Findings) -> bool:
+    """Report a declaration in which a family is free that its name does not have as index: it would be declared several times."""
+    word = _DECLARATION_WORDS[kind]
+    cell = record[word]
+    match = _FAMILY_INDEX.search(cell.text)
+    strangers = [name for name in free if match is None or match[1] != name]
+    if strangers:
+        name = cell.text.strip("` ")
+        message = f"family '{strangers[0]}' is free in this row, and is not the index of {word} '{name}'"
+        base = name.partition("[")[0]
+        findings.error("DSA107", message, record.span, f"declare {base}[{strangers[0]}], or leave the family out")
+        findings.doubt(record.span.text)
+    return not strangers
+
+
+def each_instance(cell: Cell, families: Families) -> list[tuple[Instance, Cell]]:
+    """Return a text once for each combination of indices of the families that are free in it."""
+    free = free_families(cell.text, families)
+    return [(instance, with_indices(cell, families, instance)) for instance in instances(free, families)]

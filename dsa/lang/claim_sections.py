@@ -5,7 +5,7 @@ the expected actions, states, values and dependencies; `dsa.checks` runs it late
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -24,9 +24,9 @@ from dsa.expr import OUTCOMES, Expr, Name, Outcome, Value, Verdict, concrete, un
 from dsa.lang import cells
 from dsa.lang.cells import COLUMNS, NOTE, TableRecord, WrittenName, records
 from dsa.lang.declaration_tables import literal
-from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope, UnreadableError
-from dsa.lang.markdown import Bullet, Cell, ParagraphLine, Section
-from dsa.lang.namespace import Names
+from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableError
+from dsa.lang.markdown import Cell, ParagraphLine, Section
+from dsa.lang.namespace import Names, Resolver, Scope
 from dsa.machine import Machine, spelling_of
 from dsa.text import closest, nearest
 
@@ -58,10 +58,17 @@ def looks_like_property(cell: Cell) -> bool:
 
 
 def read_property(
-    bullet: Bullet, scope: Scope, require_name: Callable[[WrittenName, str], None], findings: Findings
+    cell: Cell,
+    instance: declarations.Instance,
+    scope: Scope,
+    members: Mapping[str, tuple[str, ...]],
+    require_name: Callable[[WrittenName, str], None],
+    findings: Findings,
 ) -> declarations.Property | None:
-    """Read and type one bullet. `require_name` gets each name after `assuming fair` and `even if`, with the claim about it."""
-    cell = bullet.text
+    """Read and type the text of one bullet, for one combination of indices of the families that are free in it.
+
+    `require_name` gets each name after `assuming fair` and `even if`, with the claim about it. There a name in `members` stands for all with an index.
+    """
     try:
         form = _form(cell)
     except UnreadableError as fault:
@@ -70,16 +77,29 @@ def read_property(
         return None
     before = findings.count
     if isinstance(form, declarations.LeadsTo):
+        form = _of_each_member(form, members)
         for name, claim in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
-            start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
-            require_name(WrittenName(name, cell.span(start, start + len(name))), claim)
+            word = re.escape(name.partition("[")[0])
+            start = max(place.start() for place in re.finditer(rf"(?<![\w.]){word}(?![\w.])", cell.text))
+            require_name(WrittenName(name, cell.span(start, start + len(name.partition("[")[0]))), claim)
     resolver = Resolver(scope, findings, cell.span())
     result = declarations.map_expressions(
         form, lambda expr, kind: resolver.infer(expr)[0] if kind is None else resolver.expect(expr, kind)
     )
     if isinstance(result, declarations.UnchangedClaim):
         _require_lasting(result, cell, findings)
-    return declarations.Property(result, span=cell.span()) if findings.count == before else None
+    return declarations.Property(result, instance=instance, span=cell.span()) if findings.count == before else None
+
+
+def _of_each_member(form: declarations.LeadsTo, members: Mapping[str, tuple[str, ...]]) -> declarations.LeadsTo:
+    """Return a property whose assumptions about a family without index are about each of its members."""
+    if not members:
+        return form
+    fair = tuple(name for word in form.fair for name in members.get(word, (word,)))
+    doubts = tuple(
+        attrs.evolve(doubt, effect=name) for doubt in form.doubts for name in members.get(doubt.effect, (doubt.effect,))
+    )
+    return attrs.evolve(form, fair=fair, doubts=doubts)
 
 
 def _form_meant(words: list[str]) -> str:
@@ -104,7 +124,8 @@ def _form(cell: Cell) -> declarations.Form:
         try:
             return _whole(cell, _infix)
         except UnreadableError as other:
-            raise max(fault, other, key=lambda each: each.start) from None  # the one that read more
+            both = (other, fault) if other.start == 0 and cell.text[other.end :].startswith(" ") else (fault, other)
+            raise max(both, key=lambda each: each.start) from None  # the one that read more
 
 
 def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) -> declarations.Form:
@@ -137,15 +158,19 @@ def _prefix_form(parser: ExpressionParser) -> declarations.Form:
 
 def _at_most(parser: ExpressionParser) -> declarations.AtMost:
     bound, moment = parser.sum(), parser.negation()
+    parser.require_closed("after 'at most'")
     if not parser.accept("between"):
         return declarations.AtMost(bound, moment)
     start = parser.negation()
     parser.expect("and", _BETWEEN)
-    return declarations.AtMost(bound, moment, (start, parser.negation()))
+    end = parser.negation()
+    parser.require_closed("after 'between'")
+    return declarations.AtMost(bound, moment, (start, end))
 
 
 def _unchanged_claim(parser: ExpressionParser) -> declarations.UnchangedClaim:
     trigger = parser.expression()
+    parser.require_closed("after 'on'")
     parser.expect(":", "write: on E: X unchanged")
     expressions = [parser.expression()]
     while parser.accept(","):
@@ -157,9 +182,13 @@ def _unchanged_claim(parser: ExpressionParser) -> declarations.UnchangedClaim:
 def _infix(parser: ExpressionParser) -> declarations.Form:
     left = parser.expression()
     if parser.accept("leads", "to"):
-        return _leads_to(parser, left)
+        form = _leads_to(parser, left)
+        parser.require_closed("around 'leads to'")
+        return form
     if parser.accept("only", "after"):
-        return declarations.OnlyAfter(left, parser.expression())
+        later = parser.expression()
+        parser.require_closed("around 'only after'")
+        return declarations.OnlyAfter(left, later)
     if parser.accept("with", "probability"):
         is_ceiling = parser.accept("<=")
         if not is_ceiling:
@@ -333,7 +362,7 @@ def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel
         return RefusedAction(reason or None)
     if cell.text in {"", "-"}:
         return ()
-    items = cells.effects(cell, findings)
+    items = cells.effects(cells.with_indices(cell, names.families) if names.families else cell, findings)
     for item in items:
         if item.effect is not None and item.effect not in names.effects and item.span is not None:
             names.report_unknown("effect", cells.WrittenName(item.effect, item.span), findings)

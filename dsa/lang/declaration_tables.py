@@ -1,4 +1,4 @@
-"""Declaration tables: the readers of Parameters, Variables, Events, Guards, Generators, Effects, States, Cases, Prompt and Constraints.
+"""Declaration tables: the readers of Families, Parameters, Variables, Events, Guards, Generators, Effects, States, Cases, Prompt and Constraints.
 
 The functions take records and return frozen declarations in table order. They resolve bounds and initial values, which can read only parameters.
 `dsa.lang.namespace` checks that names are unique and that events answer effects. Python literals stay text; nothing is executed. `with_uses`,
@@ -10,21 +10,110 @@ import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import attrs
 
 from dsa import declarations, expr
 from dsa.data_use import SPECIFICATION
 from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
-from dsa.errors import Span
-from dsa.lang import cells, expression_parser
+from dsa.errors import ParameterError, Span
+from dsa.lang import cells, namespace
 from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, each_declaration, records
 from dsa.lang.expression_parser import ExpressionParser, Findings
-from dsa.lang.markdown import Cell, Fence, Heading, Section
+from dsa.lang.markdown import Cell, Families, Fence, Heading, Section
+from dsa.lang.namespace import Names
 from dsa.text import closest, nearest, some_of
 
 #: Probabilities are written in decimals, which do not add up exactly.
 _ROUNDING = 1e-9
+
+
+#: The most indices of a family.
+MOST_INDICES = 64
+_FORMS = "an index is low..high in numbers, or {a, b}"
+
+
+def families(
+    records: Iterable[TableRecord], replacements: Mapping[str, str], findings: Findings
+) -> tuple[declarations.Family, ...]:
+    """Read the Families table; `replacements` has other indices for some, as text. Raises ParameterError for one that is no index."""
+    families: list[declarations.Family] = []
+    for record in each_declaration(list(records), findings):
+        name = cells.declared_name(record["family"], "a family", findings)
+        indices = _given_indices(name.name, replacements) if name else None
+        indices = indices or _indices(record["index"], findings)
+        if name is None or indices is None:
+            continue
+        if "." in name.name:
+            findings.error("DSA203", f"'{name.name}' cannot name a family", name.span, "one part, without dots")
+        elif any(name.name == other.name for other in families):
+            findings.error("DSA202", f"'{name.name}' is already a family", name.span)
+        else:
+            families.append(declarations.Family(name.name, indices, span=name.span))
+    _require_unlike(families, findings)
+    return tuple(families)
+
+
+def unknown_family(families: Iterable[declarations.Family], replacements: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the first replaced name that is not a family, and a hint; None if all are."""
+    names = [family.name for family in families]
+    unknown = next((name for name in replacements if name not in names), None)
+    return None if unknown is None else (unknown, closest(unknown, names, "the document has no families"))
+
+
+def _given_indices(family: str, replacements: Mapping[str, str]) -> tuple[int | str, ...] | None:
+    if family not in replacements:
+        return None
+    text, faults = replacements[family].strip(), Findings()
+    indices = _indices(Cell(text, "", 1, 1, text), faults)
+    if faults.diagnostics:
+        fault = faults.diagnostics[0]
+        raise ParameterError(f"{family}={text}: {fault.message}" + (f"; {fault.hint}" if fault.hint else ""))
+    return indices
+
+
+def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
+    def read(parser: ExpressionParser) -> tuple[int | str, ...]:
+        if parser.accept("{"):
+            values = [_value(parser)]
+            while parser.accept(","):
+                values.append(_value(parser))
+            parser.expect("}")
+            return tuple(values)
+        low = parser.integer()
+        parser.expect("..", _FORMS)
+        return tuple(islice(range(low, parser.integer() + 1), MOST_INDICES + 1))
+
+    indices = cells.parse_cell(cell, read, findings, hint=_FORMS)
+    if indices is None:
+        return None
+    if not indices:
+        findings.error("DSA205", f"the index {cell.plain} is empty", cell.span(), "the lower bound comes first")
+    elif len(indices) > MOST_INDICES:
+        hint = "an index is a name for each of a few things; count the many in a variable"
+        findings.error("DSA205", f"a family has at most {MOST_INDICES} indices", cell.span(), hint)
+    elif len(set(indices)) < len(indices):
+        findings.error("DSA202", "a value occurs twice in this index", cell.span())
+    else:
+        return indices
+    return None
+
+
+def _value(parser: ExpressionParser) -> str:
+    token = parser.name("a value")
+    if "." in token.text or "[" in token.text:
+        raise parser.fault(token, "an index has no dots and no index of its own", _FORMS)
+    return token.text
+
+
+def _require_unlike(families: Sequence[declarations.Family], findings: Findings) -> None:
+    """Report families with the name of an index: `x[a]` would mean two things."""
+    owners = {index: family.name for family in families for index in family.indices}
+    for family in families:
+        if family.name in owners and family.span is not None:
+            message = f"'{family.name}' is a family, and also an index of '{owners[family.name]}'"
+            findings.error("DSA202", message, family.span, "give one of them another name")
 
 
 def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarations.RunParameter, ...]:
@@ -32,7 +121,7 @@ def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarat
     parameters = []
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["parameter"], "a parameter", findings)
-        domain = _domain(record, expression_parser.Scope("a parameter's bound"), findings)
+        domain = _domain(record, namespace.Scope("a parameter's bound"), findings)
         if name is None or domain is None:
             continue
         value = literal(record["default"], domain, findings) if _not_empty(record, domain, {}, findings) else None
@@ -50,7 +139,7 @@ def variables(
     variables = []
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["variable"], "a variable", findings)
-        scope = expression_parser.Scope("a bound", parameters=parameter_domains, others=others)
+        scope = namespace.Scope("a bound", parameters=parameter_domains, others=others)
         domain = _domain(record, scope, findings)
         if name is None or domain is None:
             continue
@@ -78,11 +167,11 @@ def _valuations(parameters: tuple[declarations.RunParameter, ...]) -> list[dict[
     return [defaults] if defaults == smallest else [defaults, smallest]
 
 
-def _domain(record: TableRecord, scope: expression_parser.Scope, findings: Findings) -> expr.Domain | None:
+def _domain(record: TableRecord, scope: namespace.Scope, findings: Findings) -> expr.Domain | None:
     domain = cells.domain(record["domain"], findings)
     if not isinstance(domain, expr.RangeDomain):
         return domain
-    resolver = expression_parser.Resolver(scope, findings, record["domain"].span())
+    resolver = namespace.Resolver(scope, findings, record["domain"].span())
     before = findings.count
     low = resolver.expect(domain.low, "int")
     high = None if domain.high is None else resolver.expect(domain.high, "int")
@@ -118,18 +207,17 @@ def _one_value(parser: ExpressionParser) -> expr.Expr:
     return value
 
 
-def _initial(
-    record: TableRecord, domain: expr.Domain, scope: expression_parser.Scope, findings: Findings
-) -> expr.Expr | None:
+def _initial(record: TableRecord, domain: expr.Domain, scope: namespace.Scope, findings: Findings) -> expr.Expr | None:
     cell = record["initial"]
     node = cells.parse_cell(cell, _one_value, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
     enums = [d.values for d in scope.parameters.values() if isinstance(d, expr.EnumDomain)]
-    scope = attrs.evolve(scope, symbols=symbols.union(*enums))
+    enums += [tuple(map(str, indices)) for indices in cell.families.values() if isinstance(indices[0], str)]
+    scope = attrs.evolve(scope, symbols=symbols.union(*enums), has_families=bool(cell.families))
     before = findings.count
-    value = expression_parser.Resolver(scope, findings, cell.span()).expect(node, expression_parser.type_of(domain))
+    value = namespace.Resolver(scope, findings, cell.span()).expect(node, namespace.type_of(domain))
     return value if findings.count == before else None
 
 
@@ -140,10 +228,8 @@ def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value |
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
     probe = Findings()
-    resolver = expression_parser.Resolver(
-        expression_parser.Scope("a literal value", symbols=symbols), probe, cell.span()
-    )
-    value = resolver.expect(node, expression_parser.type_of(domain))
+    resolver = namespace.Resolver(namespace.Scope("a literal value", symbols=symbols), probe, cell.span())
+    value = resolver.expect(node, namespace.type_of(domain))
     if probe.any_error:
         words = {expr.BooleanDomain: ("true", "false"), expr.RangeDomain: ()}.get(type(domain), sorted(symbols))
         hint = closest(cell.plain, words, "write a whole number")
@@ -183,7 +269,9 @@ def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
     return tuple(events), origins
 
 
-def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
+def guards(
+    records: list[TableRecord], families: Families, findings: Findings
+) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
     """Read the Guards table; also return the judged events as written, to check later that they exist."""
     guards: list[declarations.Guard] = []
     event_names: list[WrittenName] = []
@@ -197,7 +285,7 @@ def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
                 hint = closest(verdict.name, expr.OUTCOMES)
                 findings.error("DSA107", f"'{verdict.name}' is not a verdict", verdict.span, hint)
         outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in verdicts})
-        events_judged = cells.name_list(record["judges"], "an event", findings)
+        events_judged = _judged_events(record["judges"], families, findings)
         event_names += events_judged
         judges = tuple(event.name for event in events_judged)
         kind = _word(record, "is", "a registered kind of guard", findings)
@@ -206,6 +294,16 @@ def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
         outcomes = outcomes or expr.OUTCOMES
         guards.append(declarations.Guard(name.name, judges, kind, options, outcomes, *odds, span=name.span))
     return tuple(guards), event_names
+
+
+def _judged_events(cell: Cell, families: Families, findings: Findings) -> tuple[WrittenName, ...]:
+    """Read the events that a guard judges: `x[f]` stands for those of all indices."""
+    if "[" not in cell.text:
+        return cells.name_list(cell, "an event", findings)
+    names = (
+        name for _, text in cells.each_instance(cell, families) for name in cells.name_list(text, "an event", findings)
+    )
+    return tuple({name.name: name for name in names}.values())
 
 
 def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -251,8 +349,39 @@ def effects(
                 column.field: _effect_value(record[column.header], column, parameters, findings)
                 for column in declarations.EFFECT_COLUMNS
             }
+            values["sleep_ms"] = _sleep_ms(record, findings)
             effects.append(declarations.Effect(name.name, **values, span=name.span))  # type: ignore[arg-type]  # by form
     return tuple(effects)
+
+
+#: The columns of Effects that say how a policy is called, and so mean nothing for an effect that needs none.
+_OF_POLICIES = ("kind", "in doubt", "time limit", "retries", "on failure", "together")
+
+
+def _sleep_ms(record: TableRecord, findings: Findings) -> int | None:
+    """Read the options of an effect that is a sleep; None for any other effect, which has none."""
+    kind, options = record["is"], record["options"]
+    is_sleep = kind.text.strip("`").strip() == "sleep"
+    if not is_sleep:
+        if options.text and not kind.text:
+            hint = "write 'sleep' in the column 'is', or empty this cell"
+            findings.error("DSA107", "only an effect with a cell in the column 'is' has options", options.span(), hint)
+        return None
+    for column in _OF_POLICIES:
+        if record[column].text and record[column].text != "internal":
+            message = f"a sleep needs no '{column}': it does nothing outside, and always answers"
+            findings.error("DSA107", message, record[column].span(), "empty this cell")
+    before, durations = findings.count, dict(cells.pair_cells(options, ";", findings))
+    for name, value in durations.items():
+        if name != "for":
+            message = f"a sleep has no option '{name}'"
+            findings.error("DSA107", message, value.span(), closest(name, ("for",), "its one option is: for = 24h"))
+    if "for" in durations:
+        return cells.duration_ms(durations["for"], findings)
+    if findings.count == before:
+        span = options.span() if options.text else kind.span()
+        findings.error("DSA107", "a sleep needs the option 'for'", span, "in the column 'options', write: for = 24h")
+    return None
 
 
 def _effect_value(
@@ -270,6 +399,8 @@ def _effect_value(
             return cells.whole_number(cell, findings, column.least)
         case "expression":
             return _number_outstanding(cell, parameters, findings) if cell.text else None
+        case "options":
+            return None  # read together with the cell of `is`
 
 
 def _number_outstanding(
@@ -279,9 +410,9 @@ def _number_outstanding(
     node = cells.parse_cell(cell, ExpressionParser.sum, findings, "DSA108")
     if node is None:
         return None
-    scope = expression_parser.Scope("this number", parameters={each.name: each.domain for each in parameters})
+    scope = namespace.Scope("this number", parameters={each.name: each.domain for each in parameters})
     before = findings.count
-    value = expression_parser.Resolver(scope, findings, cell.span()).expect(node, "int")
+    value = namespace.Resolver(scope, findings, cell.span()).expect(node, "int")
     for values in _valuations(parameters) if findings.count == before else ():
         number = expr.evaluate(value, values)
         if isinstance(number, int) and number < 1:
@@ -473,13 +604,31 @@ def _references(
 
 
 def read_prompts(
-    sections: Iterable[Section], steps: Iterable[StepRow], events: Collection[str], findings: Findings
+    sections: Iterable[Section], steps: Iterable[StepRow], names: Names, findings: Findings
 ) -> tuple[Prompt, ...]:
-    """Read the Prompt sections: a placeholder is the specification, an artifact that the step uses, or event data."""
-    names = _placeholder_names(steps)
+    """Read the Prompt sections: a placeholder is the specification, an artifact that the step uses, a family, or event data."""
+    usual = _placeholder_names(steps)
     return tuple(
-        read_prompt(section, names.get(section.name, (SPECIFICATION,)), events, findings) for section in sections
+        read_prompt(
+            section,
+            (*usual.get(section.name, (SPECIFICATION,)), *(names.families if section.name in names.members else ())),
+            {*names.events, *_with_families(names)},
+            findings,
+        )
+        for section in sections
     )
+
+
+def _with_families(names: Names) -> Iterator[str]:
+    """Yield the names of events with a family for their index: in a prompt, it is that of the effect."""
+    for event in names.events:
+        base, _, rest = event.partition("[")
+        index, _, ending = rest.partition("]")
+        yield from (
+            f"{base}[{family}]{ending}"
+            for family, indices in names.families.items()
+            if index and index in map(str, indices)
+        )
 
 
 def require_tasks_filled(

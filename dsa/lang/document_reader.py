@@ -4,7 +4,9 @@
 could read, so one reading reports the faults of the whole document.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -12,6 +14,8 @@ from dsa.declarations import (
     EFFECT_COLUMNS,
     STAY,
     Effect,
+    Family,
+    Instance,
     Property,
     Scenario,
     SpecDeclaration,
@@ -19,15 +23,18 @@ from dsa.declarations import (
     StepRow,
     Transition,
     Variable,
+    WrittenTable,
+    without_index,
 )
-from dsa.errors import Diagnostic, Span
+from dsa.errors import Diagnostic, ParameterError, Span
+from dsa.immutable import without_collector
 from dsa.lang import cells, declaration_tables, steps_table, transition_table
 from dsa.lang.cells import COLUMNS, NAMED_SECTIONS, PARTS, SECTIONS, TableRecord, records
 from dsa.lang.claim_sections import looks_like_property, read_property, read_scenario
 from dsa.lang.declaration_tables import read_cases, read_constraints, read_prompts, require_tasks_filled, with_uses
-from dsa.lang.expression_parser import Findings, Resolver
+from dsa.lang.expression_parser import Findings, canonical_spacing
 from dsa.lang.markdown import Bullet, Cell, MarkdownDocument, ParagraphLine, Section, read
-from dsa.lang.namespace import Declarations, Names, require_references, require_unique
+from dsa.lang.namespace import Declarations, Names, Resolver, require_references, require_unique
 from dsa.lang.steps_table import StepLines, Steps, read_steps
 from dsa.machine import Machine
 from dsa.text import closest
@@ -41,6 +48,13 @@ MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
 _SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
+#: The sections whose rows may name families, with those whose rows stand for others.
+_WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
+#: The columns in canonical order where that is not the order of `COLUMNS`.
+_ORDER = {
+    "variables": ("variable", "scope", "domain", "initial"),
+    "transitions": ("source", "event", "if", "update", "effects", "target"),
+}
 _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
 
 
@@ -59,6 +73,7 @@ class Parts:
 
     document: MarkdownDocument
     sections: tuple[Section, ...]
+    families: tuple[Family, ...] = ()
 
     def of(self, kind: str) -> tuple[Section, ...]:
         """Return the sections of a kind, in order."""
@@ -96,16 +111,20 @@ def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
     return None
 
 
-def read_machine(text: str, path: str = "<text>") -> DocumentReading:
-    """Read a machine document."""
+_AS_WRITTEN: Mapping[str, str] = MappingProxyType({})
+
+
+def read_machine(text: str, path: str = "<text>", indices: Mapping[str, str] = _AS_WRITTEN) -> DocumentReading:
+    """Read a machine document. `indices` replaces the index of families, by their names; ParameterError for a name that is not one."""
     if (refusal := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
         return refusal
-    return _machine_in(document)
+    with without_collector():
+        return _machine_in(document, indices)
 
 
-def _machine_in(document: MarkdownDocument) -> DocumentReading:
+def _machine_in(document: MarkdownDocument, indices: Mapping[str, str]) -> DocumentReading:
     findings = Findings()
-    parts = sort_sections(document, findings)
+    parts = _with_families(sort_sections(document, findings), indices, findings)
     name = _title(parts.document, findings)
     if (reference := parts.line(MACHINE_LINE)) is not None:
         hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
@@ -138,11 +157,43 @@ def _machine_in(document: MarkdownDocument) -> DocumentReading:
     if steps:
         draft = attrs.evolve(draft, steps=steps.steps, goal=steps.goal, result=steps.result)
     require_tasks_filled(_records(parts, "steps", Findings()), draft.steps, names.events, findings)
-    draft = attrs.evolve(draft, prompts=read_prompts(parts.of("prompt"), draft.steps, names.events, findings))
+    draft = attrs.evolve(draft, prompts=read_prompts(parts.of("prompt"), draft.steps, names, findings))
     _require_owners(parts, draft, findings)
     properties, scenarios = claims(parts, names, draft, findings)
     machine = attrs.evolve(draft, properties=properties, scenarios=scenarios)
-    return DocumentReading(None if findings.any_error else machine, findings.diagnostics, name)
+    return DocumentReading(None if findings.any_error else _as_written(parts, machine), findings.diagnostics, name)
+
+
+def _with_families(parts: Parts, indices: Mapping[str, str], findings: Findings) -> Parts:
+    """Read the section Families, and return the parts with it."""
+    sections = parts.of("families")
+    read = declaration_tables.families(_required_records(parts, "families", findings), indices, findings)
+    unknown = declaration_tables.unknown_family(read, indices)
+    if unknown is not None and not findings.any_error:
+        raise ParameterError(f"'{unknown[0]}' is not a family of the document; {unknown[1]}")
+    if sections and parts.of("steps"):
+        hint = "steps have no families: write the rows in a section Transitions"
+        findings.error("DSA111", "a Steps document has no section families", sections[0].heading.span(), hint)
+        return parts
+    findings.has_families = bool(read)
+    return attrs.evolve(parts, families=read)
+
+
+def _as_written(parts: Parts, machine: Machine) -> Machine:
+    """Return the machine of a document with families with the tables and the properties as they were written."""
+    if not parts.families:
+        return machine
+    declarations: dict[str, tuple[object, ...]] = {kind: getattr(machine, kind) for kind in _WITH_FAMILIES}
+    tables = [
+        _written_table(kind, _written_records(parts, kind), _ORDER.get(kind, COLUMNS[kind].all), declarations[kind])
+        for kind in _WITH_FAMILIES
+        if parts.of(kind)
+    ]
+    bullets = [
+        block.text for section in parts.of("properties") for block in section.blocks if isinstance(block, Bullet)
+    ]
+    claims = WrittenTable("properties", (), tuple((canonical_spacing(text),) for text in bullets), machine.properties)
+    return attrs.evolve(machine, families=parts.families, source_tables=(*tables, claims) if bullets else tuple(tables))
 
 
 def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
@@ -184,6 +235,16 @@ def _title(document: MarkdownDocument, findings: Findings) -> str:
 
 
 def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[TableRecord]:
+    """Return the rows of a section; a row with families is there once for each row that it stands for."""
+    rows = _written_rows(parts, kind, findings, as_parts=as_parts)
+    return cells.with_instances(kind, rows, cells.indices_of(parts.families), findings) if parts.families else rows
+
+
+def _written_records(parts: Parts, kind: str) -> list[TableRecord]:
+    return _written_rows(parts, kind, Findings())
+
+
+def _written_rows(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[TableRecord]:
     columns = PARTS if as_parts else COLUMNS[kind]
     rows = []
     for section in parts.of(kind):
@@ -248,7 +309,7 @@ def _read_declarations(
 ) -> tuple[Declarations, list[transition_table.WrittenRow]]:
     parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
     guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
-    guards, judged_events = declaration_tables.guards(guard_rows, findings)
+    guards, judged_events = declaration_tables.guards(guard_rows, cells.indices_of(parts.families), findings)
     effects = declaration_tables.effects(_records(parts, "effects", findings), parameters, findings)
     if steps:
         expansion = steps_table.expand(steps)
@@ -280,7 +341,7 @@ def _read_declarations(
     states = _with_parents(declaration_tables.states(_required_records(parts, "states", findings), findings))
     if not parts.of("states"):
         states = _states_from_rows(transition_table.mentioned_states(rows), transition_table.first_source(rows))
-    declarations = Declarations(parameters, variables, events, guards, effects, states)
+    declarations = Declarations(parameters, variables, events, guards, effects, states, parts.families)
     require_references(declarations, origins, judged_events, findings, effects_listed=bool(parts.of("effects")))
     return _with_uses(declarations, guard_rows, (), findings), rows
 
@@ -312,7 +373,7 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
     steps = {step.name for step in machine.steps}
     owners = {
         "cases": (steps | {guard.name for guard in machine.guards}, "a step or a guard"),
-        "prompt": (steps | {effect.name for effect in machine.effects}, "a step or an effect"),
+        "prompt": (steps | {without_index(effect.name) for effect in machine.effects}, "a step or an effect"),
     }
     for kind, (names, words) in owners.items():
         names_so_far = set()
@@ -348,10 +409,48 @@ def claims(
         if isinstance(block, ParagraphLine) and looks_like_property(block.text):
             message = "this property is not a bullet, so it is not read"
             findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
-    bullets = [block for block in blocks if isinstance(block, Bullet)]
-    properties = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
+    properties = [
+        read_property(text, instance, scope, names.members, require_named, findings)
+        for block in blocks
+        if isinstance(block, Bullet)
+        for instance, text in _claims_of(block.text, names)
+    ]
     scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
     return tuple(item for item in properties if item is not None), tuple(scenarios)
+
+
+def _claims_of(text: Cell, names: Names) -> Iterable[tuple[Instance, Cell]]:
+    """Return the properties that one as written stands for, each with the indices of the families that are free in it."""
+    return cells.each_instance(text, names.families) if names.families else [((), text)]
+
+
+#: The columns with expressions, or with what is built of them.
+_EXPRESSION_COLUMNS = frozenset({"domain", "initial", "at once", "if", "update", "effects"})
+_LISTS = frozenset({"variable", "event", "effect", "from", "judges", "source", "verdicts"})
+
+
+def _canonical(cell: Cell, column: str) -> str:
+    """Return the text of a cell in canonical spacing."""
+    if column in _EXPRESSION_COLUMNS:
+        return canonical_spacing(cell)
+    if column in _LISTS:
+        return ", ".join(
+            _INDEX_SPACE.sub(r"\1", piece.strip(" \t`")) for piece in cell.text.split(",") if piece.strip()
+        )
+    return cell.plain
+
+
+_INDEX_SPACE = re.compile(r"[ \t]*([][+-])[ \t]*")
+
+
+def _written_table(
+    section: str, records: Sequence[TableRecord], columns: Sequence[str], declarations: Sequence[object]
+) -> WrittenTable:
+    """Return the rows of a section as written, in canonical spacing, with the declarations that they stand for."""
+    must_be_there = COLUMNS[section].nonempty + COLUMNS[section].mandatory
+    names = [column for column in columns if column in must_be_there or any(record[column].text for record in records)]
+    rows = tuple(tuple(_canonical(record[column], column) for column in names) for record in records)
+    return WrittenTable(section, tuple(names), rows, tuple(declarations))
 
 
 def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
@@ -491,8 +590,15 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
             hint = "a spec holds Properties, Scenarios, and statements about Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
     declarations = Declarations(
-        machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
+        machine.parameters,
+        machine.variables,
+        machine.events,
+        machine.guards,
+        machine.effects,
+        machine.states,
+        machine.families,
     )
+    parts = attrs.evolve(parts, families=machine.families)
     properties, scenarios = claims(parts, declarations.names(), machine, findings)
     result = attrs.evolve(
         machine,

@@ -28,9 +28,9 @@ from dsa.declarations import (
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
 from dsa.lang import cells
 from dsa.lang.cells import COLUMNS
-from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableError
+from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableError, canonical_spacing
 from dsa.lang.markdown import Cell, MarkdownTable, read
-from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS
+from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS, spell_out
 from dsa.machine import Machine, spelled_shortest
 from dsa.trace import ROW_COLUMNS, escape_cell, state_kind, table_lines, transition_cells
 
@@ -39,7 +39,7 @@ STEP_COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax", "optio
 
 
 def dumps(machine: Machine) -> str:
-    """Write a machine as a document; a Steps machine as its Steps."""
+    """Write a machine as a document; a Steps machine as its Steps, and rows with families as they were written."""
     sections = [f"# {machine.name}\n"]
     for title, body in _sections(machine):
         sections.append(f"## {title}\n{body}\n")
@@ -47,10 +47,12 @@ def dumps(machine: Machine) -> str:
 
 
 def digest(machine: Machine) -> str:
-    """Return the SHA-256 of the canonical document, in hexadecimal."""
+    """Return the SHA-256 of the canonical document, in hexadecimal; of one with families, of the rows that result."""
     result: str | None = machine.worked_out.get("digest")
     if result is None:
-        result = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
+        result = hashlib.sha256(
+            dumps(spell_out(spelled_shortest(machine))).encode("utf-8", "surrogatepass")
+        ).hexdigest()
         machine.worked_out["digest"] = result
     return result
 
@@ -66,11 +68,13 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
         states = [(state.name, state_kind(state)) for state in machine.states]
         yield "States", _table(("state", "kind"), states)
         cells = [transition_cells(row) for row in machine.transitions]
-        yield "Transitions", _table(ROW_COLUMNS, [[row[column] for column in ROW_COLUMNS] for row in cells])
+        table = _table(ROW_COLUMNS, [[row[column] for column in ROW_COLUMNS] for row in cells])
+        yield "Transitions", _as_written(machine, "transitions") or table
     for prompt in machine.prompts:
         yield f"Prompt: {prompt.name}", _prompt(prompt)
     if machine.properties:
-        yield "Properties", "\n".join(f"- {show(item.form)}" for item in machine.properties)
+        claims = "\n".join(f"- {show(item.form)}" for item in machine.properties)
+        yield "Properties", _as_written(machine, "properties") or claims
     for scenario in machine.scenarios:
         # A heading may close with '#', so one that ends in '#' must.
         name = _plain(scenario.name) + (" #" if scenario.name.endswith("#") else "")
@@ -82,22 +86,34 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
 
 def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
     parameters, guards = _own_parameters(machine), _own_guards(machine)
+    if machine.families:
+        yield "Families", _table(("family", "index"), [(family.name, family.index) for family in machine.families])
     if parameters:
         rows = [(p.name, unparse_domain(p.domain), show_value(p.default)) for p in parameters]
         yield "Parameters", _table(("parameter", "domain", "default"), rows)
     if machine.variables and not machine.steps:
         header = ("variable", "scope", "domain", "initial")
         variables = [(v.name, v.scope, unparse_domain(v.domain), unparse(v.initial)) for v in machine.variables]
-        yield "Variables", _table(header, variables)
+        yield "Variables", _as_written(machine, "variables") or _table(header, variables)
     if machine.events and not machine.steps:
-        yield "Events", _columns(machine.events, _EVENT_COLUMNS)
+        yield "Events", _as_written(machine, "events") or _columns(machine.events, _EVENT_COLUMNS)
     if guards:
-        yield "Guards", _columns(guards, _GUARD_COLUMNS)
+        yield "Guards", _as_written(machine, "guards") or _columns(guards, _GUARD_COLUMNS)
     if machine.generators:
         generators = [(g.name, g.kind, _options(g.options)) for g in machine.generators]
         yield "Generators", _table(("generator", "is", "options"), generators)
     if machine.effects:
-        yield "Effects", _columns(machine.effects, _EFFECT_COLUMNS)
+        yield "Effects", _as_written(machine, "effects") or _columns(machine.effects, _EFFECT_COLUMNS)
+
+
+def _as_written(machine: Machine, section: str) -> str:
+    """Return a section as an author wrote it with families; empty if the machine does not have what that stands for."""
+    source = next((table for table in machine.source_tables if table.section == section), None)
+    if source is None or source.declarations != getattr(machine, section):
+        return ""
+    if not source.header:
+        return "\n".join(f"- {text}" for (text,) in source.rows)
+    return _table(source.header, source.rows)
 
 
 def _own_parameters(machine: Machine) -> list[RunParameter]:
@@ -287,7 +303,7 @@ def _expression(cell: Cell) -> str | None:
         expr = parser.expression()
         parser.end()
     except UnreadableError:
-        return None
+        return canonical_spacing(cell) if re.search(r"\b(?:all|any) +\w+ *:", cell.text) else None
     return unparse(expr)
 
 

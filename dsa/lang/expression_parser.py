@@ -1,30 +1,38 @@
-"""The expression parser: tokens, syntax trees, name resolution and types.
+"""The expression parser: tokens and syntax trees of cells.
 
-- `ExpressionParser` reads the text of a `Cell`. Its nodes know their place. It raises `UnreadableError`, which the callers turn into a
-  diagnostic; the error never leaves `dsa.lang`.
+- `TokenReader` reads names, numbers and signs, and `ExpressionParser` expressions. Their nodes know their place. They raise `UnreadableError`, which the
+  callers turn into a diagnostic; the error never leaves `dsa.lang`.
+- They read what families stand for: `x[f]` as `x[2]`, `f` as 2, and a quantified part as the conjunction or disjunction of its bodies, one for each index.
+  So a quantified body is read several times.
 - `Findings` collects the diagnostics of one reading, so that it reports every fault.
-- `Resolver` resolves the names of a tree in a `Scope`, and returns the tree with its type. After a fault the type is None, and nothing more is
-  reported about it.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, NoReturn, TypeVar
 
 import attrs
 
 from dsa import expr
 from dsa.errors import Diagnostic, Span
-from dsa.lang.markdown import Cell
-from dsa.text import closest, some_of
+from dsa.lang.markdown import Cell, Families
+from dsa.text import closest
+
+T = TypeVar("T")
 
 KEYWORDS = frozenset(
     ["and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"]
 )
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+#: A name that may have an index: `look[b].failed`, `x[f+1]`, `x[2]`.
+INDEXED_NAME = re.compile(
+    rf"{NAME.pattern}(?:\[[ \t]*(?:[A-Za-z_][A-Za-z0-9_]*(?:[ \t]*[+-][ \t]*1)?|[0-9]+)[ \t]*\](?:\.[A-Za-z_][A-Za-z0-9_]*)*)?"
+)
+_INDEX = re.compile(r"\[[ \t]*([A-Za-z_0-9]+)[ \t]*([+-])?")
 _TOKEN = re.compile(
     r"(?P<number>[0-9]+(?:\.[0-9]+)?)"
-    rf"|(?P<name>{NAME.pattern})"
+    rf"|(?P<name>{INDEXED_NAME.pattern})"
     r"|(?P<wrong>=>|->)"
     r"|(?P<sign>\.\.|<=|>=|==|!=|\+=|-=|[-+*<>=(){},;:])"
     r"|(?P<space>[\s`]+)"
@@ -40,7 +48,7 @@ _HINTS = {
     "/": "there is no division; multiply the other side",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "there are no lists: write a set {a, b}, or one variable for each place (q_1, q_2)",
+    "[": "a name may have one index: x[f] for a family f, x[f+1], x[f-1], or a value, x[2]; there are no lists",
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
     "?": "there is no choice inside an expression: write a row for each case",
@@ -56,8 +64,12 @@ _WORDS = {
     "div": _HINTS["/"],
 }
 _QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some", "count", "sum"})
+#: Words that make a quantified part where a family and a colon follow. Everywhere else they are names like others.
+QUANTIFIERS = frozenset({"all", "any"})
 MAX_NAME = 200
-_MAX_DEPTH, _MAX_TERMS, _MAX_DIGITS, _MAX_DECIMALS = 60, 100, 18, 40
+MAX_TERMS = 100
+_MAX_DEPTH, _MAX_DIGITS, _MAX_DECIMALS = 60, 18, 40
+_MAX_BODIES = 10_000
 
 
 class UnreadableError(Exception):
@@ -77,22 +89,79 @@ class Token(NamedTuple):
     end: int
 
 
-def tokenize(cell: Cell) -> list[Token]:
+def tokenize(cell: Cell) -> Sequence[Token]:
     """Cut a cell into tokens; backticks count as space. Raises UnreadableError at the first foreign character."""
+    return _tokens_of_family_cell(cell.text) if cell.families else _tokens(cell.text)
+
+
+def _tokens(text: str) -> Sequence[Token]:
     tokens = []
-    for match in _TOKEN.finditer(cell.text):
+    for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "other"
         if kind in {"other", "wrong"}:
-            text = match[0]
-            raise UnreadableError(f"'{text}' means nothing here", match.start(), match.end(), _HINTS.get(text, ""))
+            sign = match[0]
+            raise UnreadableError(f"'{sign}' means nothing here", match.start(), match.end(), _HINTS.get(sign, ""))
         if kind != "space":
             tokens.append(Token(kind, match[0], match.start(), match.end()))
-    tokens.append(Token("end", "", len(cell.text), len(cell.text)))
+    tokens.append(Token("end", "", len(text), len(text)))
     return tokens
 
 
-class ExpressionParser:
-    """A recursive-descent parser over the tokens of one cell; each method reads what its name says."""
+#: A cell with families is read once for each row that its row stands for.
+_tokens_of_family_cell = lru_cache(maxsize=100)(_tokens)
+
+
+def free_families(text: str, families: Families) -> set[str]:
+    """Return the families that are free in a cell: not bound by an `all f:` or `any f:` around them (Fa3)."""
+    free, bound, depth = set[str](), list[tuple[str, int]](), 0
+    words = [match[0] for match in _TOKEN.finditer(text) if match.lastgroup != "space"]
+    for place, word in enumerate(words):
+        if word in "({":
+            depth += 1
+        elif word in ")}":
+            depth -= 1
+            bound = [each for each in bound if each[1] <= depth]
+        elif word in ",;":
+            bound = [each for each in bound if each[1] < depth]
+        elif word in QUANTIFIERS and words[place + 2 : place + 3] == [":"]:
+            bound.append((words[place + 1], depth))
+        else:
+            index = _INDEX.search(word)
+            name = index[1] if index else word
+            if name in families and all(name != other for other, _ in bound):
+                free.add(name)
+    return free
+
+
+def canonical_spacing(cell: Cell) -> str:
+    """Return the text of a cell in canonical spacing, or as it is where it has characters that mean nothing."""
+    try:
+        tokens = tokenize(cell)[:-1]
+    except UnreadableError:
+        return cell.plain
+    text = ""
+    for place, token in enumerate(tokens):
+        before = tokens[place - 1] if place else None
+        is_tight = before is None or before.text in {"(", "{", ".."} or token.text in {")", "}", ",", ";", ":", ".."}
+        is_sign = before is not None and before.text == "-" and _is_unary(tokens, place - 1)
+        word = _INDEX_SPACE.sub("", token.text) if "[" in token.text else token.text
+        text += word if is_tight or is_sign else f" {word}"
+    return text
+
+
+_INDEX_SPACE = re.compile(r"[ \t]+")
+
+
+def _is_unary(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether a minus sign has nothing on its left that it could be taken from."""
+    before = tokens[place - 1] if place else None
+    if before is None or (before.kind == "sign" and before.text not in {")", "}"}):
+        return True
+    return before.kind == "name" and before.text in KEYWORDS
+
+
+class TokenReader:
+    """A reader of the tokens of one cell; each method reads what its name says."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -100,6 +169,9 @@ class ExpressionParser:
         self._place = 0
         self._depth = 0
         self._terms = 0
+        self._bodies = 0
+        self._families, self._indices = cell.families, cell.indices
+        self._open_quantifier: Token | None = None
 
     @property
     def next(self) -> Token:
@@ -115,10 +187,10 @@ class ExpressionParser:
 
     def accept(self, *texts: str) -> bool:
         """Read these tokens if they come next; return whether they did."""
-        is_next = self.at(*texts)
-        if is_next:
-            self._place += len(texts)
-        return is_next
+        if self._tokens[self._place].text != texts[0] or not self.at(*texts):
+            return False
+        self._place += len(texts)
+        return True
 
     def expect(self, text: str, hint: str = "") -> Token:
         """Read this token, or fail."""
@@ -154,7 +226,7 @@ class ExpressionParser:
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
-            return "there are no quantifiers: write the conditions out, joined by 'and' or 'or'"
+            return "write 'all f: P' or 'any f: P', with a family f that a section '## Families' declares"
         if before.kind == "name" and token.text == "(" and before.end == token.start:
             return f"there are no functions: write a row for each case that '{before.text}' tells apart"
         return _WORDS.get(token.text, "")
@@ -169,13 +241,103 @@ class ExpressionParser:
         if len(token.text) > MAX_NAME:
             self.reject(f"a name has at most {MAX_NAME} characters")
         self._place += 1
-        return token
+        return token._replace(text=self._with_index(token)) if "[" in token.text else token
+
+    def _with_index(self, token: Token) -> str:
+        """Return a name with the index that stands for the family in it."""
+        base, _, rest = token.text.partition("[")
+        inside, _, ending = rest.partition("]")
+        word = inside.strip()
+        if word in self._indices:
+            return f"{base}[{self._indices[word]}]{ending}"
+        match = _INDEX.match(f"[{word}")
+        if match is None or not match[2]:
+            return f"{base}[{word}]{ending}"
+        if match[1] not in self._indices:
+            hint = closest(match[1], self._families, "a section '## Families' declares them")
+            raise self.fault(token, f"'{match[1]}' in '{token.text}' is not a family", hint)
+        indices = self._families[match[1]]
+        place = indices.index(self._indices[match[1]]) + (1 if match[2] == "+" else -1)
+        return f"{base}[{indices[place % len(indices)]}]{ending}"
+
+    @staticmethod
+    def fault(token: Token, message: str, hint: str = "") -> UnreadableError:
+        """Return the error about a token."""
+        return UnreadableError(message, token.start, token.end, hint)
+
+    def each_index(self, read: Callable[[], T]) -> list[T]:
+        """Read what may begin with `all f:`, once for each index of f."""
+        if not self._at_quantifier():
+            return [read()]
+        if self.next.text != "all":
+            self.reject("'any' is for conditions", "write: all f: ..")
+        self.take()
+        return self._each_body(read)
+
+    def _at_quantifier(self) -> bool:
+        if self.next.text not in QUANTIFIERS or self._tokens[self._place + 1].kind != "name":
+            return False
+        return self._tokens[self._place + 2].text == ":"
+
+    def _each_body(self, read: Callable[[], T]) -> list[T]:
+        """Read the rest of a quantified part, from its family on, once for each index."""
+        family = self.take()
+        if family.text not in self._families:
+            hint = closest(family.text, self._families, "declare it in a section '## Families'")
+            raise self.fault(family, f"'{family.text}' is not a family", hint)
+        self.expect(":")
+        start, terms, outer, results = self._place, self._terms, self._indices, list[T]()
+        for index in self._families[family.text]:
+            self._bodies += 1
+            if self._bodies > _MAX_BODIES:
+                raise self.fault(family, f"a cell stands for at most {_MAX_BODIES:,} quantified bodies")
+            self._place, self._terms, self._indices = start, terms, {**outer, family.text: index}
+            results.append(read())
+        self._indices = outer
+        return results
+
+    def require_closed(self, where: str) -> None:
+        """Report a quantified part without parentheses around it: it goes as far right as it can."""
+        if self._open_quantifier is not None:
+            hint = f"write: ({self._open_quantifier.text} f: ..)"
+            raise self.fault(self._open_quantifier, f"a quantified part needs parentheses {where}", hint)
 
     def take(self) -> Token:
         """Read any token."""
         token = self.next
         self._place += 1
         return token
+
+    def integer(self, least: int = 0) -> int:
+        """Read a whole number without sign, from `least`."""
+        token = self.next
+        if len(token.text) > _MAX_DIGITS and token.kind == "number" and "." not in token.text:
+            self.fail(f"a number has at most {_MAX_DIGITS} digits")
+        if token.kind != "number" or "." in token.text or int(token.text) < least:
+            self.fail(f"expected a whole number from {least}")
+        return int(self.take().text)
+
+    def number(self) -> float:
+        """Read a number, decimals allowed."""
+        token = self.next
+        if token.kind != "number" or len(token.text) > _MAX_DECIMALS:
+            self.fail("expected a number")
+        return float(self.take().text)
+
+    def _since(self, start: int) -> Span:
+        return self._cell.span(start, self._tokens[max(0, self._place - 1)].end)
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self.reject(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")
+
+
+class ExpressionParser(TokenReader):
+    """A recursive-descent parser over the tokens of one cell; each method reads what its name says.
+
+    A quantified part is the conjunction or disjunction of its bodies, one for each index of its family.
+    """
 
     def expression(self) -> expr.Expr:
         """Read a whole expression, `or` included."""
@@ -197,11 +359,22 @@ class ExpressionParser:
         """Read a condition without `and` and `or` outside parentheses."""
         start = self.next.start
         if not self.accept("not"):
-            return self._comparison()
+            return self._quantifier() if self._at_quantifier() else self._comparison()
         self._deeper()
         operand = expr.Not(self.negation(), span=self._since(start))
         self._depth -= 1
         return operand
+
+    def _quantifier(self) -> expr.Expr:
+        """Read `all f: P` or `any f: P`, whose P goes as far right as it can."""
+        word = self.take()
+        if self._depth == 0:
+            self._open_quantifier = word
+        self._deeper()
+        parts = self._each_body(self.expression)
+        self._depth -= 1
+        node = (expr.conjunction if word.text == "all" else expr.disjunction)(parts)
+        return attrs.evolve(node, span=self._since(word.start))
 
     def _comparison(self) -> expr.Expr:
         start = self.next.start
@@ -230,7 +403,7 @@ class ExpressionParser:
         """Read an arithmetic expression."""
         start = self.next.start
         left = self._product()
-        while self.at("+") or self.at("-"):
+        while self.next.text in {"+", "-"}:
             sign = self._operator().text
             left = expr.Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
         return left
@@ -238,7 +411,7 @@ class ExpressionParser:
     def _product(self) -> expr.Expr:
         start = self.next.start
         left = self._unary()
-        while self.at("*"):
+        while self.next.text == "*":
             self._operator()
             left = expr.Arithmetic("*", left, self._unary(), span=self._since(start))
         return left
@@ -246,8 +419,8 @@ class ExpressionParser:
     def _operator(self) -> Token:
         """Read an arithmetic operator. Each makes the tree deeper, and walks over trees are recursive."""
         self._terms += 1
-        if self._terms > _MAX_TERMS:
-            self.reject(f"a cell has at most {_MAX_TERMS} arithmetic operators")
+        if self._terms > MAX_TERMS:
+            self.reject(f"a cell has at most {MAX_TERMS} arithmetic operators")
         return self.take()
 
     def _unary(self) -> expr.Expr:
@@ -282,7 +455,16 @@ class ExpressionParser:
                 "'else' cannot stand inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
             )
         name = self.name("a name, a number or '('")
+        if name.text in self._indices:
+            return self._index(name)
         return expr.Name(name.text, span=self._since(name.start))
+
+    def _index(self, name: Token) -> expr.Expr:
+        """Return the index that a family stands for as a value."""
+        index, span = self._indices[name.text], self._since(name.start)
+        if isinstance(index, int):
+            return expr.Integer(index, span=span)
+        return expr.Symbol(index, among=tuple(map(str, self._families[name.text])), span=span)
 
     def _is_bare_pending(self) -> bool:
         """Return whether no effect is named after `pending`: a word of the language or a sign follows, or nothing."""
@@ -309,30 +491,6 @@ class ExpressionParser:
             self.reject("a value stands here, not an expression")
         return value
 
-    def integer(self, least: int = 0) -> int:
-        """Read a whole number without sign, from `least`."""
-        token = self.next
-        if len(token.text) > _MAX_DIGITS and token.kind == "number" and "." not in token.text:
-            self.fail(f"a number has at most {_MAX_DIGITS} digits")
-        if token.kind != "number" or "." in token.text or int(token.text) < least:
-            self.fail(f"expected a whole number from {least}")
-        return int(self.take().text)
-
-    def number(self) -> float:
-        """Read a number, decimals allowed."""
-        token = self.next
-        if token.kind != "number" or len(token.text) > _MAX_DECIMALS:
-            self.fail("expected a number")
-        return float(self.take().text)
-
-    def _since(self, start: int) -> Span:
-        return self._cell.span(start, self._tokens[max(0, self._place - 1)].end)
-
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            self.reject(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")
-
 
 _LONGEST = 300
 
@@ -349,11 +507,14 @@ class Findings:
         self._consequences: list[Diagnostic] = []
         self._doubtful: set[str] = set()
         self._doubt_all = False
+        #: Whether a row stands for several: then a fault is reported for the first of them.
+        self.has_families = False
 
     def error(self, code: str, message: str, span: Span, hint: str = "", *, about: str = "") -> None:
         """Add an error: the document is not a machine. `about` is the missing name, if one is missing."""
         finding = Diagnostic(code, "error", _short(message), span, hint)
-        is_consequence = about and (self._doubt_all or not self._doubtful.isdisjoint(about.split(".")))
+        parts = about.partition("[")[0].split(".")
+        is_consequence = about and (self._doubt_all or not self._doubtful.isdisjoint(parts))
         (self._consequences if is_consequence else self._findings).append(finding)
 
     def doubt(self, text: str) -> None:
@@ -372,6 +533,8 @@ class Findings:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All findings, once each, by line and column; a consequence only if no error explains it."""
         findings = [*self._findings, *([] if self._any_cause else self._consequences[:1])]
+        if self.has_families:
+            findings = list({(finding.code, finding.span): finding for finding in reversed(findings)}.values())
         return tuple(sorted(dict.fromkeys(findings), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
 
     @property
@@ -392,241 +555,3 @@ class Findings:
 def _short(message: str) -> str:
     """Return the beginning and the end of a message that quotes a very long cell."""
     return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
-
-
-#: `bool`, `int`, or the values of an enumeration.
-Type = str | tuple[str, ...]
-
-
-def type_of(domain: expr.Domain) -> Type:
-    """Return the type of a domain's values."""
-    if isinstance(domain, expr.BooleanDomain):
-        return "bool"
-    return domain.values if isinstance(domain, expr.EnumDomain) else "int"
-
-
-def show_type(kind: Type) -> str:
-    """Return a type in words."""
-    words = {"bool": "a condition", "int": "a number"}
-    return words[kind] if isinstance(kind, str) else f"one of {{{', '.join(kind)}}}"
-
-
-def agree(left: Type, right: Type) -> bool:
-    """Return whether values of the two types can be equal at all."""
-    if isinstance(left, str) or isinstance(right, str):
-        return left == right
-    return not set(left).isdisjoint(right)
-
-
-_AS_VALUE = "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration"
-
-#: Names that people use for the data of an event.
-_DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
-
-
-@attrs.frozen
-class Scope:
-    """The names an expression may use, and words for where it stands (`a condition`, `a bound`).
-
-    `others` maps every other declared name to its kind in words, for better messages. `moments` maps the names that are true or
-    false at a moment (states, events, effects) to their kind; states may also have their last part there, with the
-    full name in `full`. A name in `symbols` may be one of these too: it is the value where a value is expected. `has_pending` says whether
-    `pending` may be written here.
-    """
-
-    place: str
-    parameters: Mapping[str, expr.Domain] = attrs.field(factory=dict)
-    variables: Mapping[str, expr.Domain] = attrs.field(factory=dict)
-    guards: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    symbols: frozenset[str] = frozenset()
-    moments: Mapping[str, expr.NameKind] = attrs.field(factory=dict)
-    full: Mapping[str, str] = attrs.field(factory=dict)
-    effects_with_answers: frozenset[str] = frozenset()
-    has_pending: bool = False
-    others: Mapping[str, str] = attrs.field(factory=dict)
-
-    def names(self) -> Iterable[str]:
-        """Return every name that may be written here."""
-        verdicts = (f"{guard}.{outcome}" for guard, outcomes in self.guards.items() for outcome in outcomes)
-        return [*self.parameters, *self.variables, *verdicts, *self.symbols, *self.moments]
-
-
-class Resolver:
-    """A resolver of names and types in one scope. Faults go to `findings`, with the place `at` if a node has none."""
-
-    def __init__(self, scope: Scope, findings: Findings, at: Span) -> None:
-        self._scope, self._findings, self._at = scope, findings, at
-
-    def condition(self, node: expr.Expr) -> expr.Expr:
-        """Resolve an expression that must be a condition."""
-        return self.expect(node, "bool")
-
-    def expect(self, node: expr.Expr, kind: Type) -> expr.Expr:
-        """Resolve an expression that must have a type."""
-        result, actual = self.infer(node, kind)
-        if actual is not None and not agree(actual, kind):
-            self._wrong(node, f"expected {show_type(kind)}, but this is {show_type(actual)}", _advice(node, actual))
-        return result
-
-    def infer(self, node: expr.Expr, kind: Type | None = None) -> tuple[expr.Expr, Type | None]:
-        """Resolve an expression and return it with its type, or None after a fault.
-
-        `kind` is the expected type, for better hints. If it is an enumeration, a name with several meanings is its value.
-        """
-        match node:
-            case expr.Boolean():
-                return node, "bool"
-            case expr.Integer():
-                return node, "int"
-            case expr.Symbol(value):
-                return node, (value,)
-            case expr.Name():
-                return self._name(node, kind)
-            case expr.Verdict():
-                return node, "bool"
-            case expr.Not(operand):
-                return attrs.evolve(node, operand=self.condition(operand)), "bool"
-            case expr.And(operands) | expr.Or(operands):
-                return attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands)), "bool"
-            case expr.Negate(operand):
-                return attrs.evolve(node, operand=self.expect(operand, "int")), "int"
-            case expr.Arithmetic(_, left, right):
-                return attrs.evolve(node, left=self.expect(left, "int"), right=self.expect(right, "int")), "int"
-            case expr.Compare():
-                return self._compare(node), "bool"
-            case expr.Member():
-                return self._member(node), "bool"
-
-    def _compare(self, node: expr.Compare) -> expr.Expr:
-        kinds = self._enumerations(node)
-        first, left = self.infer(node.first, kinds[0])
-        rest: list[tuple[str, expr.Expr]] = []
-        for (sign, operand), kind_wanted in zip(node.rest, kinds[1:], strict=True):
-            result, right = self.infer(operand, kind_wanted or left)
-            is_order = sign not in {"==", "!="}
-            for side, kind in ((node.first if not rest else None, left), (operand, right)):
-                if is_order and side is not None and kind not in {None, "int"}:
-                    self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
-            if not is_order and left is not None and right is not None and not agree(left, right):
-                self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
-            rest.append((sign, result))
-            left = right
-        return attrs.evolve(node, first=first, rest=tuple(rest))
-
-    def _enumerations(self, node: expr.Compare) -> list[Type | None]:
-        """Return for each operand the enumeration that it is compared with by `==` or `!=`, directly or through others."""
-        groups = [[node.first]]
-        for sign, operand in node.rest:
-            if sign in {"==", "!="}:
-                groups[-1].append(operand)
-            else:
-                groups.append([operand])
-        return [self._enumeration(group) for group in groups for _ in group]
-
-    def _enumeration(self, operands: Iterable[expr.Expr]) -> Type | None:
-        """Return the values of the first operand that can only be a value of an enumeration."""
-        return next((values for values in map(self._values, operands) if values is not None), None)
-
-    def _values(self, node: expr.Expr) -> Type | None:
-        if isinstance(node, expr.Symbol):
-            return (node.value,)
-        if not isinstance(node, expr.Name) or node.kind == "pending":
-            return None
-        domain = self._scope.variables.get(node.name) or self._scope.parameters.get(node.name)
-        if isinstance(domain, expr.EnumDomain):
-            return domain.values
-        return (node.name,) if node.name in self._scope.symbols and not self._is_shared(node.name) else None
-
-    def _is_shared(self, name: str) -> bool:
-        """Return whether a value of an enumeration has the name of a state, event or effect."""
-        return name in self._scope.symbols and (name in self._scope.moments or name in self._scope.others)
-
-    def _member(self, node: expr.Member) -> expr.Expr:
-        enumeration = self._enumeration((node.operand, *node.choices))
-        operand, kind = self.infer(node.operand, enumeration)
-        choices = []
-        for choice in node.choices:
-            result, actual = self.infer(choice, enumeration or kind)
-            if kind is not None and actual is not None and not agree(kind, actual):
-                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(actual)}", _choices(kind))
-            choices.append(result)
-        return attrs.evolve(node, operand=operand, choices=tuple(choices))
-
-    def _name(self, node: expr.Name, kind: Type | None) -> tuple[expr.Expr, Type | None]:
-        scope, name = self._scope, node.name
-        if node.kind == "pending":
-            return self._pending(node)
-        if name in scope.variables:
-            return expr.Name(name, "variable", span=node.span), type_of(scope.variables[name])
-        if name in scope.parameters:
-            return expr.Name(name, "parameter", span=node.span), type_of(scope.parameters[name])
-        guard, _, outcome = name.rpartition(".")
-        if guard in scope.guards and name not in scope.moments:
-            return self._verdict(node, guard, outcome)
-        if name in scope.symbols and (isinstance(kind, tuple) or not self._is_shared(name)):
-            return expr.Symbol(name, span=node.span), (name,)
-        if name in scope.moments:
-            return expr.Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
-        self._unknown(node, kind)
-        return node, None
-
-    def _verdict(self, node: expr.Name, guard: str, outcome: str) -> tuple[expr.Expr, Type | None]:
-        outcomes = self._scope.guards[guard]
-        for choice in expr.OUTCOMES:
-            if choice == outcome and choice in outcomes:
-                return expr.Verdict(guard, choice, span=node.span), "bool"
-        message = (
-            f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is not a verdict"
-        )
-        self._report("DSA201", message, node, f"{guard} says: {', '.join(outcomes)}")
-        return node, None
-
-    def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
-        if not self._scope.has_pending:
-            message = "'pending' is for conditions of rows and for properties"
-            self._report("DSA201", message, node, f"{self._scope.place} cannot read it")
-        elif not node.name or node.name in self._scope.effects_with_answers:
-            return node, "bool"
-        else:
-            hint = closest(node.name, self._scope.effects_with_answers)
-            self._report("DSA201", f"'{node.name}' is not an effect with answers", node, hint, about=node.name)
-        return node, None
-
-    def _unknown(self, node: expr.Name, kind: Type | None) -> None:
-        scope, name = self._scope, node.name
-        guard = name.rpartition(".")[0]
-        if name in {"True", "False"}:
-            self._report("DSA201", f"'{name}' is not declared", node, f"write '{name.lower()}'")
-        elif name in scope.guards:
-            hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
-            self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
-        elif name in scope.others:
-            hint = _choices(kind or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.names()))
-            self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
-        elif guard in scope.others and scope.others[guard] == "a guard":
-            message = f"'{name}' is a verdict, which {scope.place} cannot read"
-            self._report("DSA209", message, node, "write one row for each verdict")
-        elif guard and (scope.others.get(guard) == "an event" or guard in _DATA):
-            hint = "rows read no data that events bring: let a guard judge it (column 'uses' of Guards), or an effect answer with an event for each case"
-            self._report("DSA201", f"'{name}' is not declared", node, hint)
-        else:
-            hint = closest(name, scope.names(), f"{scope.place} can read no names")
-            if isinstance(kind, tuple) and hint.startswith("known"):
-                hint = _choices(kind)
-            self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
-
-    def _wrong(self, node: expr.Expr, message: str, hint: str = "") -> None:
-        self._report("DSA204", message, node, hint)
-
-    def _report(self, code: str, message: str, node: expr.Expr, hint: str, about: str = "") -> None:
-        self._findings.error(code, message, node.span or self._at, hint, about=about)
-
-
-def _choices(kind: Type) -> str:
-    return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
-
-
-def _advice(node: expr.Expr, kind: Type) -> str:
-    if isinstance(node, expr.Integer):
-        return "write true or false" if node.value in {0, 1} else ""
-    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""

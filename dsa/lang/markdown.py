@@ -5,15 +5,22 @@ prose. This module splits the cells itself, because it needs their columns.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import accumulate
+from types import MappingProxyType
 
 import attrs
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from dsa.errors import Span
+
+#: The indices of each family, by its name, and the index that a family stands for.
+Families = Mapping[str, tuple[int | str, ...]]
+Indices = Mapping[str, int | str]
+_NO_FAMILIES: Families = MappingProxyType({})
+_NO_INDICES: Indices = MappingProxyType({})
 
 #: The space characters at the edges of a cell: those of CommonMark and of JavaScript's trim, fewer than Python's.
 _SPACE = " \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -27,6 +34,7 @@ class Cell:
 
     `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true. A bullet or a
     heading may span several lines: `continuations` has the offset in `text` at which each further line starts, and its piece.
+    `families` are those that the text may name, and `indices` the values that the free ones among them stand for.
     """
 
     text: str
@@ -36,6 +44,8 @@ class Cell:
     source: str
     escapes: tuple[int, ...] = ()
     continuations: tuple[tuple[int, "Cell"], ...] = ()
+    families: Families = attrs.field(default=_NO_FAMILIES, eq=False, repr=False)
+    indices: Indices = attrs.field(default=_NO_INDICES, eq=False, repr=False)
 
     def span(self, start: int = 0, end: int | None = None) -> Span:
         """Return the place of `text[start:end]`; if it spans several lines, its part on the first."""

@@ -43,10 +43,11 @@ from dsa.expr import (
     conjunction,
     names,
 )
-from dsa.lang import cells, expression_parser
+from dsa.lang import cells
 from dsa.lang.cells import TableRecord, each_declaration
 from dsa.lang.expression_parser import NAME, ExpressionParser, Findings
 from dsa.lang.markdown import Cell
+from dsa.lang.namespace import Resolver, Scope
 from dsa.machine import Machine
 from dsa.text import closest
 
@@ -167,8 +168,8 @@ def _require_step(step: str, name: cells.WrittenName, step_names: list[str], fin
 
 
 def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Findings, place: str) -> Expr:
-    scope = expression_parser.Scope(place, variables=dict.fromkeys(step_names, BooleanDomain()))
-    return expression_parser.Resolver(scope, findings, cell.span()).condition(expr)
+    scope = Scope(place, variables=dict.fromkeys(step_names, BooleanDomain()))
+    return Resolver(scope, findings, cell.span()).condition(expr)
 
 
 def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
@@ -478,12 +479,13 @@ def unmet_requirements(plan: Steps) -> list[StepRow]:
         left = [step for step in left if step not in ready]
 
 
-def expand_steps(machine: Machine) -> Machine:
-    """Return the Transitions machine that a Steps machine stands for; another machine as it is.
+def spell_out(machine: Machine) -> Machine:
+    """Return the machine whose document has the rows that Steps or families stand for; another machine as it is. Its meaning stays the same.
 
     Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they are about calls of generators,
     not about the moves of the machine.
     """
+    machine = attrs.evolve(machine, families=(), source_tables=()) if machine.families else machine
     if not machine.steps:
         return machine
     steps = {step.name for step in machine.steps}

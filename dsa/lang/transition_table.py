@@ -3,19 +3,21 @@
 `read_rows` reads the cells. `resolve_rows` takes the declared `Names` and returns `Transition` values in table order, one for each source and event.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import attrs
 
-from dsa.declarations import STAR, STAY, TIMER_PREFIX, Assign, Cancel, Emit, Revoke, Transition
+from dsa.declarations import STAR, STAY, TIMER_PREFIX, Assign, Cancel, Emit, Instance, Revoke, Transition
 from dsa.errors import Span
 from dsa.expr import TRUE, Expr, Verdict, walk
-from dsa.lang import cells, expression_parser
+from dsa.lang import cells, namespace
 from dsa.lang.cells import TableRecord
 from dsa.lang.expression_parser import Findings
 from dsa.lang.namespace import Names
 from dsa.machine import duration_of
 
+T = TypeVar("T")
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
 #: Columns whose names count as declared if the document has no table for them.
 _DECLARING_COLUMNS = ("source", "event", "effects", "target")
@@ -34,31 +36,76 @@ class WrittenRow:
     target: cells.WrittenName
     span: Span
     spans: tuple[tuple[str, Span], ...]
+    instance: Instance = ()
 
 
 def read_rows(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
     """Read the cells of every row; a row with an unreadable cell is reported and left out."""
     rows, spelling = [], dict[int, str]()
+    reader = _CellReader(findings)
     for record in records:
         before = findings.count
-        target = _target(record, findings)
-        is_else, condition = cells.condition(record["if"], findings) or (False, TRUE)
+        target = reader(_target, record, "target", "target")
+        is_else, condition = reader(_conditions, record, "if", "if")
         row = WrittenRow(
-            _sources(record, findings),
-            cells.events(record["event"], findings),
+            reader(_sources, record, "source", "source"),
+            reader(_events, record, "event", "event"),
             is_else,
             condition,
-            cells.updates(record["update"], findings) or (),
-            cells.effects(record["effects"], findings),
+            reader(_updates, record, "update", "update"),
+            reader(_effects, record, "effects", "effects"),
             target or cells.WrittenName(STAY, record.span),
             record.span,
-            tuple((column, record[column].span()) for column in _COLUMNS if column in record.cells),
+            reader(_spans, record, "source", "spans"),
+            record.instance,
         )
         if findings.count == before:
             rows.append(row)
         for column in _DECLARING_COLUMNS if findings.count > before else ():
             findings.doubt(record[column].text)
     return [_spelled_alike(row, spelling) for row in rows]
+
+
+class _CellReader:
+    """A reader of cells that reads those once that the rows share which a row with families stands for."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._results: dict[tuple[int, str], object] = {}
+        self._span: Span | None = None
+
+    def __call__(self, read: Callable[[TableRecord, Findings], T], record: TableRecord, column: str, what: str) -> T:
+        """Return what a cell of a row says; a fault is reported for each row."""
+        if record.span is not self._span:
+            self._results, self._span = {}, record.span
+        key = (id(record.cells.get(column)), what)
+        if key not in self._results:
+            before = self._findings.count
+            result = read(record, self._findings)
+            if self._findings.count > before:
+                return result
+            self._results[key] = result
+        return self._results[key]  # type: ignore[return-value]  # of this reader
+
+
+def _spans(record: TableRecord, _: Findings) -> tuple[tuple[str, Span], ...]:
+    return tuple((column, record[column].span()) for column in _COLUMNS if column in record.cells)
+
+
+def _conditions(record: TableRecord, findings: Findings) -> tuple[bool, Expr]:
+    return cells.condition(record["if"], findings) or (False, TRUE)
+
+
+def _events(record: TableRecord, findings: Findings) -> tuple[cells.WrittenName, ...]:
+    return cells.events(record["event"], findings)
+
+
+def _updates(record: TableRecord, findings: Findings) -> tuple[Assign | Revoke, ...]:
+    return cells.updates(record["update"], findings) or ()
+
+
+def _effects(record: TableRecord, findings: Findings) -> tuple[Emit | Cancel, ...]:
+    return cells.effects(record["effects"], findings)
 
 
 def _spelled_alike(row: WrittenRow, spelling: dict[int, str]) -> WrittenRow:
@@ -133,7 +180,18 @@ def resolve_rows(rows: Iterable[WrittenRow], names: Names, findings: Findings) -
         if findings.count > before:
             continue
         transitions += [
-            Transition(source, event, target, condition, row.is_else, updates, effects, span=row.span, spans=row.spans)
+            Transition(
+                source,
+                event,
+                target,
+                condition,
+                row.is_else,
+                updates,
+                effects,
+                span=row.span,
+                spans=row.spans,
+                instance=row.instance,
+            )
             for source in sources
             for event in events
         ]
@@ -156,7 +214,7 @@ def _event(place: cells.WrittenName, names: Names, findings: Findings) -> str:
 
 
 def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
-    resolver = expression_parser.Resolver(names.conditions, findings, row.span)
+    resolver = namespace.Resolver(names.conditions, findings, row.span)
     condition = resolver.condition(row.condition)
     guards = set()
     for node in walk(condition):
@@ -185,9 +243,9 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
             message = f"{update.variable} is an environment variable; 'revoke' is for workflow variables"
             findings.error("DSA204", message, span, f"write {update.variable} = VALUE")
         return update
-    resolver = expression_parser.Resolver(names.updates, findings, span)
+    resolver = namespace.Resolver(names.updates, findings, span)
     return attrs.evolve(
-        update, value=resolver.expect(update.value, expression_parser.type_of(names.variables[update.variable]))
+        update, value=resolver.expect(update.value, namespace.type_of(names.variables[update.variable]))
     )
 
 

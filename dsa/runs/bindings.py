@@ -24,14 +24,14 @@ from typing import Any
 
 from dsa.checks.table_faults import require_sound
 from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
-from dsa.declarations import Guard
+from dsa.declarations import Guard, without_index
 from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
 from dsa.generators.generator_kinds import NestedBuilder, build_generator
 from dsa.guards.guard_kinds import GeneratorOf, build_guard
-from dsa.machine import Machine
+from dsa.machine import Machine, sleeping_effects
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policy.call_tree import POLICY, CallNode, calls_of
@@ -248,7 +248,7 @@ def bind(
     require_sound(machine)
     modules = tuple(_modules(machine.name, path, module))
     definitions = _merge(modules)
-    effects = {name: definitions.effects[name] for name, _ in effect_names(machine) if name in definitions.effects}
+    effects = _effects_of(machine, definitions)
     misnamings, notes = _own_misnamings(modules, path, module, machine)
     faults = [*map(str, misfits(machine, definitions)), *effect_faults(machine, effects), *misnamings]
     folder = None if path is None else _folder(path)
@@ -273,12 +273,19 @@ def import_kinds(module: str | None = None) -> None:
         pass
 
 
+def _effects_of(machine: Machine, definitions: Bindings) -> dict[str, Policy]:
+    """Return the policies of a machine's effects; one of a family has the policy of the name without index."""
+    policies = definitions.effects
+    names = ((name, name if name in policies else without_index(name)) for name, _ in effect_names(machine))
+    return {name: policies[own] for name, own in names if own in policies}
+
+
 def handlers_of(machine: Machine) -> dict[str, Policy]:
     """Return the policies of a machine's effects from the entry points, if there is a valid one for every effect; else none."""
     if machine.name == POLICY:
         return {}  # its effect calls a policy that the run names
     definitions = _merge(tuple(_modules(machine.name, None, None)))
-    effects = {name: definitions.effects[name] for name, _ in effect_names(machine) if name in definitions.effects}
+    effects = _effects_of(machine, definitions)
     return {} if effect_faults(machine, effects) else effects
 
 
@@ -291,7 +298,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
             faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
         elif isinstance(policy, AnsweringPolicy):
             events = machine.answers.get(name, ())
-            unknown = sorted(policy.answers.difference(events))
+            unknown = sorted(policy.answers.difference(events, map(without_index, events)))
             faults.extend(
                 f"{_place(span)}the code of '{name}' can return the event '{event}', but the table has no such event from {name}; "
                 f"declared: {', '.join(events) or 'none'}"
@@ -549,6 +556,11 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
+    sleeps = {*sleeping_effects(machine), *map(without_index, sleeping_effects(machine))}
+    for name in sorted(sleeps.intersection(getattr(module, "effects", None) or {})):
+        notes.append(
+            f"{where} gives the effect '{name}', which is a sleep in the table and needs no policy; it is not used"
+        )
     for attribute, (usable, candidates) in _names_used(machine).items():
         definitions = getattr(module, attribute, None) or {}
         for name in sorted(str(each) for each in definitions if each not in usable):
@@ -570,7 +582,7 @@ def _is_named_beside(name: str, file: str | None) -> bool:
 
 def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
     """Return, by attribute of a module, the names that the machine can use, and those that it uses without saying what they are."""
-    effects = set(machine.effect_named)
+    effects = {*machine.effect_named, *map(without_index, machine.effect_named)}
     options = {guard.name: dict(guard.options) for guard in machine.guards}
     parts = {part.strip() for each in options.values() for part in each.get("of", "").split(",")} - {""}
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}

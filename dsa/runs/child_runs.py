@@ -31,7 +31,7 @@ from dsa.runtime.generation import GenerationError, Usage
 from dsa.runtime.ledger import ArtifactEntry, Entry, Part, PartWaitsError, asking_run, place_in_part
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import RunSummary, UnknownRunError
-from dsa.runtime.status import Rest
+from dsa.runtime.status import Rest, timed_events
 from dsa.semantics import Occurrence
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class MachineGenerator(AsyncGeneratorInterface):
             raise GenerationError(f"{owner} {message}", "in_doubt")
         if not run.is_finished:
             waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
-            message = ", ".join((*waits, *(event for _, event in run.timers)))
+            message = ", ".join((*waits, *timed_events(run)))
             part = Part(run.run_id, waits, rest.due_ms)
             raise PartWaitsError(f"{owner} waits in {run.configuration.state} for: {message}", part)
         artifact = self._final_artifact(run, artifacts)

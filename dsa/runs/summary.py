@@ -34,6 +34,7 @@ from dsa.runtime.status import (
     parts,
     places,
     status_of,
+    timed_events,
 )
 
 _LONGEST_ABOUT = 240
@@ -123,7 +124,7 @@ class SummaryJournal:
         """Return the summary of a run at rest."""
         run = rest.run
         if rest.kind != "stopped" and rest.kind != "interrupted":  # noqa: PLR1714  (for the checker of types)
-            return summary_of_run(run, RunStatus(rest.kind, UnfinishedWork(timers=run.timers), rest.in_doubt))
+            return summary_of_run(run, RunStatus(rest.kind, UnfinishedWork(), rest.in_doubt))
         summary = summary_of_run(run, status_of(run))
         if rest.kind == "interrupted":
             has_more = summary.status == "cut off" or (summary.status == "waiting" and summary.timers)
@@ -177,7 +178,7 @@ def _effects_to_ask(machine: Machine) -> frozenset[str]:
 
 def summary_of_run(run: Run, status: RunStatus) -> Summary:
     """Return the summary of a run with a status."""
-    first, left = run.ledger[0], status.left
+    first = run.ledger[0]
     assert isinstance(first, MachineEntry), "a run begins with its machine"
     is_waiting = status.kind == "waiting"
     return Summary(
@@ -194,7 +195,7 @@ def summary_of_run(run: Run, status: RunStatus) -> Summary:
         failure=status.failure[:_LONGEST_ABOUT],
         parent=run.run_id.partition(PART_OF)[0] if PART_OF in run.run_id else None,
         events=run.seq,
-        timers=tuple(event for _, event in left.timers) if is_waiting else (),
+        timers=timed_events(run) if is_waiting else (),
         parts=tuple(name for part in parts(run).values() for name in part.runs) if is_waiting else (),
     )
 

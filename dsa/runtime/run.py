@@ -19,7 +19,16 @@ from dsa.data_use import SPECIFICATION
 from dsa.declarations import STAY
 from dsa.errors import DsaError
 from dsa.expr import Outcome, Value
-from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, precedence_after, read_guards, step_names
+from dsa.machine import (
+    ArmTimer,
+    DropTimer,
+    Machine,
+    arm_commands,
+    precedence_after,
+    read_guards,
+    sleeping_effects,
+    step_names,
+)
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -122,6 +131,9 @@ def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
 Timers = Mapping[tuple[str, str], int]
 
 
+#: The deadlines of the effects that sleep, in milliseconds since 1970, by key, in the order in which they were asked for.
+Sleeps = Mapping[str, int]
+
 _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -168,6 +180,12 @@ def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
         if isinstance(command, ArmTimer):
             after[command.source, command.event] = at_ms + command.duration_ms
     return after
+
+
+def sleeps_after(move: CompiledRow, sleeps: Sleeps, keys: Mapping[str, str], place: str, at_ms: int) -> Sleeps:
+    """Return the deadlines of sleeping effects after a move at this time. `keys` are those outstanding after it."""
+    after = {key: due for key, due in sleeps.items() if key in keys}
+    return after | {place + ordinal: at_ms + duration_ms for ordinal, duration_ms in move.sleeps}
 
 
 def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
@@ -232,11 +250,12 @@ class Fold:
         self.precedence = here.precedence
         self.seq, self.specification = run.seq, run.specification
         self.keys = dict(run.keys)  # its own, and changed in place
-        self.timers, self.entered_seq, self.taken_seqs, self.read_ms = (
+        self.timers, self.entered_seq, self.taken_seqs, self.read_ms, self.sleeps = (
             run.timers,
             run.entered_seq,
             run.taken_seqs,
             run.read_ms,
+            run.sleeps,
         )
         self._before, self._machine_step = run, compiled_step(run.machine)
         self._steps = run.steps
@@ -258,6 +277,7 @@ class Fold:
             self.entered_seq,
             self.taken_seqs,
             self.read_ms,
+            self.sleeps,
         )
 
     @property
@@ -316,6 +336,8 @@ class Fold:
         self.precedence, self.read_ms = move.precedence, event.at_ms
         if move.starts or move.stops or move.origin is not None:
             change_keys(move, keys, place, event.key)
+            if move.sleeps or self.sleeps:
+                self.sleeps = sleeps_after(move, self.sleeps, keys, place, event.at_ms)
         self._steps = steps
         if move.timers:
             self.timers = timers_after(move, self.timers, event.at_ms)
@@ -367,7 +389,7 @@ class Run:
     `keys` has the outstanding effects by key, the oldest first, `steps` a view of each step with an artifact or a verdict. `specification` is the
     data of the last event of that name that was taken. `timers` are the deadlines of armed timers. `entered_seq` is the number of the event that entered the leaf,
     `taken_seqs` has the number of the last taking there of each outside event (`place_of`). `read_ms` is the last reading of the clock; a later
-    reading is never before it (S11). Times are in milliseconds since 1970.
+    reading is never before it (S11). `sleeps` are the deadlines of the effects that sleep, by key. Times are in milliseconds since 1970.
     """
 
     machine: Machine = attrs.field(repr=lambda machine: machine.name)
@@ -382,6 +404,7 @@ class Run:
     entered_seq: int = 0
     taken_seqs: Mapping[str, int] = attrs.field(factory=dict)
     read_ms: int = 0
+    sleeps: Sleeps = attrs.field(factory=dict)
 
     @property
     def is_finished(self) -> bool:
@@ -480,6 +503,7 @@ class Run:
             timers_after(move, self.timers, event.at_ms) if move.timers else self.timers,
             *places_after(move, event, self.entered_seq, self.taken_seqs),
             event.at_ms,
+            sleeps_after(move, self.sleeps, keys, place, event.at_ms) if move.sleeps or self.sleeps else self.sleeps,
         )
         return run, (*stops, *move.timers, *intents)
 
@@ -496,8 +520,8 @@ class Run:
     def under(self, machine: Machine, change: ChangeEntry) -> "Run":
         """Return the run under another machine, which must lead to the same configuration (`dsa diff` checks this).
 
-        State, values and outstanding effects stay. Variables that only the other machine has get their initial values, and timers that only it has are
-        started.
+        State, values and outstanding effects stay, and so do the deadlines of those that sleep. Variables that only the other machine has get their
+        initial values, and timers that only it has are started; what sleeps only there begins to.
         """
         values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
         new_values = tuple((values | self.values)[name] for name in values)
@@ -512,7 +536,14 @@ class Run:
         ]
         precedence = precedence_after(machine, here.precedence, commands, here.state)
         configuration = attrs.evolve(here, values=new_values, precedence=precedence)
-        return attrs.evolve(self, machine=machine, configuration=configuration, ledger=ledger, timers=timers)
+        sleeps = {
+            key: self.sleeps.get(key, change.at_ms + sleeping_effects(machine)[effect])
+            for key, effect in self.keys.items()
+            if effect in sleeping_effects(machine)
+        }
+        return attrs.evolve(
+            self, machine=machine, configuration=configuration, ledger=ledger, timers=timers, sleeps=sleeps
+        )
 
 
 def begin(

@@ -119,7 +119,7 @@ class Summary:
 
     `status` applies while nobody holds the run; it is `cut off` until the writer says something else. `waits_for` maps each event that the run
     waits for to its place ("" if it has none). `in_doubt` maps the keys of effects and calls to their names. `timers` are the events of armed
-    timers, `parts` the runs that the run waits for. Times are in milliseconds since 1970; `due_ms` is the next deadline. `about` and `failure`
+    timers and of sleeps, `parts` the runs that the run waits for. Times are in milliseconds since 1970; `due_ms` is the next deadline. `about` and `failure`
     are short texts. `parent` is the run that this one is a part of. `events` counts the run's events; while it is under way, those up to the last
     change of its state.
     """

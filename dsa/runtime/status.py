@@ -72,15 +72,26 @@ class InFlight:
 
 
 @attrs.frozen
+class Sleep:
+    """An effect that sleeps until its deadline, in milliseconds since 1970. `data` is that of the event that caused it."""
+
+    intent: Intent
+    data: Any
+    due_ms: int
+
+
+@attrs.frozen
 class UnfinishedWork:
     """The unfinished work of a run.
 
     `answers` are results that the run has not taken yet, `in_flight` the effects to perform, in this order, and `timers` the deadlines of armed timers.
+    `sleeps` are the effects that sleep.
     """
 
     answers: tuple[tuple[Intent, ResultEntry], ...] = ()
     in_flight: tuple[InFlight, ...] = ()
     timers: Timers = attrs.field(factory=dict)
+    sleeps: tuple[Sleep, ...] = ()
 
 
 def unfinished_work(run: Run) -> UnfinishedWork:
@@ -89,10 +100,14 @@ def unfinished_work(run: Run) -> UnfinishedWork:
     unbegun_keys = past.unbegun_keys(run.machine)
     answers: list[tuple[Intent, ResultEntry]] = []
     in_flight: list[InFlight] = []
+    sleeps: list[Sleep] = []
     blocked_seq = -1
     for intent in past.intents:
         results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
         if results and not has_answers and not results[-1].has_failed:
+            continue
+        if intent.key in run.sleeps and (not results or results[-1].has_failed):
+            sleeps.append(Sleep(intent, past.data[intent.key], run.sleeps[intent.key]))
             continue
         if results and is_question(results[-1]):
             continue  # a person will answer it
@@ -118,7 +133,7 @@ def unfinished_work(run: Run) -> UnfinishedWork:
                 InFlight(intent, data, tries, in_doubt, calls, bool(results), root, stopping_path, decisions, waits)
             )
             blocked_seq = blocked_seq if has_answers else seq  # the effects after it wait for it (S6)
-    return UnfinishedWork(tuple(answers), tuple(in_flight), run.timers)
+    return UnfinishedWork(tuple(answers), tuple(in_flight), run.timers, tuple(sleeps))
 
 
 def handling_of(machine: Machine, open_effect: InFlight) -> Handling:
@@ -293,7 +308,7 @@ class RunStatus:
     """The status of a run, its unfinished work (`left`), and the effects that a person must decide about (`doubts`).
 
     - `finished`: in a final state, without unfinished work
-    - `waiting`: for an event from outside, a timer or a part
+    - `waiting`: for an event from outside, a timer, the end of a sleep or a part
     - `in doubt`: waiting for a person's decision about the effects in `doubts`
     - `stopped`: by the `failure`; resuming the run tries again
     - `cut off`: in the middle of its work
@@ -396,8 +411,15 @@ def parts(run: Run) -> dict[str, Part]:
 
 
 def next_due_ms(run: Run) -> int | None:
-    """Return the next deadline of a run and its parts, in milliseconds since 1970; None if no timer is armed."""
-    return min((*run.timers.values(), *(p.due_ms for p in parts(run).values() if p.due_ms is not None)), default=None)
+    """Return the next deadline of a run and its parts, in milliseconds since 1970; None if no timer is armed and nothing sleeps."""
+    parts_due = (part.due_ms for part in parts(run).values() if part.due_ms is not None)
+    return min((*run.timers.values(), *run.sleeps.values(), *parts_due), default=None)
+
+
+def timed_events(run: Run) -> tuple[str, ...]:
+    """Return the events that time brings: those of armed timers, and the answers of effects that sleep."""
+    answers = (run.machine.answers[run.keys[key]][0] for key in run.sleeps)
+    return (*(event for _, event in run.timers), *dict.fromkeys(answers))
 
 
 def _last_results(run: Run) -> dict[str, ResultEntry]:
@@ -501,7 +523,7 @@ class Rest:
     """A run at rest, and the reason.
 
     - `finished`: in a final state
-    - `waiting`: for an event from outside, or for a timer with the deadline `due_ms` (milliseconds since 1970)
+    - `waiting`: for an event from outside, a timer or the end of a sleep, the next one at `due_ms` (milliseconds since 1970)
     - `stopped`: by the `failure`; resuming the run tries again
     - `in doubt`: waiting for a person's decision about the effects in `in_doubt`
     - `interrupted`: by the person or program that drove it

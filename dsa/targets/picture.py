@@ -10,7 +10,7 @@ arrow. A row of a parent or of `*` starts at a box that stands for the states it
 tilde: texts fit the boxes that Graphviz makes for them. Arial and Liberation Sans have the same; DejaVu Sans and Verdana are wider by a sixth.
 
 The step picture of a Steps machine has a box for each step, and arrows for what leads from one step to another. For the rows behind the steps, draw
-`dsa.lang.expand_steps(machine)`.
+`dsa.lang.spell_out(machine)`.
 """
 
 import re

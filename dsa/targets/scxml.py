@@ -53,6 +53,7 @@ class _Document:
         self._leaves = Leaves(machine)
         self._leaves.require_exact("ECMAScript")
         self._ids, self._events = Identifiers(TAKEN), Identifiers(TAKEN)
+        self._effects_as_events = Identifiers(machine.effect_named)
         self._data, self._symbols, self._guards = Identifiers(), Identifiers(_WORDS), Identifiers(_OTHER_DATA)
         self._flags = {effect: self._data.give("waits_", effect) for effect in machine.answers}
         self._numbers = {counter(effect).name: self._flags[effect] for effect in machine.numbered_effects}
@@ -125,6 +126,10 @@ class _Document:
     def _event(self, name: str) -> str:
         return self._events.give("e" if name.startswith("_") else "", name)
 
+    def _sent_event(self, effect: str) -> str:
+        """Return the name of an effect as an event that is sent: as it is, since no brackets may be in it but those of an index."""
+        return self._effects_as_events.give("", effect) if "[" in effect else effect
+
     def _variable(self, name: str) -> str:
         return self._data.give("v_", name)
 
@@ -192,8 +197,9 @@ class _Document:
             yield f'<cancel sendid="{self._timer(again)}"/>'
             yield _start_timer(again, self._timer(again))
         for item in arrow.row.effects:
-            event = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
-            yield f'<send event="{event.replace(" ", ".")}" target="#_parent"/>'
+            name = self._sent_event(item.effect) if item.effect else str(item)
+            event = f"cancel.{name}" if isinstance(item, Cancel) and item.effect else name
+            yield f'<send event="{event}" target="#_parent"/>'
 
     def _assign(self, location: str, value: expr.Expr, old_names: frozenset[str]) -> Iterator[str]:
         if isinstance(value, expr.Boolean):

@@ -247,6 +247,7 @@ class ReplayedMachine:
         """Show everything."""
         run, left = self._run, unfinished_work(self._run)
         intents = [intent for intent, _ in left.answers] + [call.intent for call in left.in_flight]
+        intents += [sleep.intent for sleep in left.sleeps]
         view = view_of(self._machine, run.configuration)
         keys: dict[str, list[str]] = {}
         for intent in intents:

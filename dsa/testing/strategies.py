@@ -205,11 +205,14 @@ def skeletons(draw: st.DrawFn) -> Skeleton:
     names = iter(draw(st.permutations([*single, *DOTTED_NAMES])))
     effects = tuple(_effect(draw, next(names)) for _ in range(draw(st.integers(0, 4))))
     events = tuple(_event(draw, next(names), effects) for _ in range(draw(st.integers(1, 5))))
-    domains = (*_DOMAINS, _shared_enum(draw, (*states, *effects, *events)))
+    enumeration = _shared_enum(draw, (*states, *effects, *events))
+    domains = (*_DOMAINS, enumeration)
     parameters = tuple(_parameter(draw, next(names), domains) for _ in range(draw(st.integers(0, 2))))
     effects = tuple(_with_limit(draw, effect, events, parameters) for effect in effects)
     variables = tuple(_variable(draw, next(names), domains, parameters) for _ in range(draw(st.integers(0, 4))))
-    guards = tuple(_guard(draw, next(names), events) for _ in range(draw(st.integers(0, 2))))
+    parts = {value.rpartition(".")[0] for value in enumeration.values}
+    guard_names = (name for name in names if name not in parts)  # `a.b` of a guard `a` is a verdict, not a value
+    guards = tuple(_guard(draw, next(guard_names), events) for _ in range(draw(st.integers(0, 2))))
     generators = tuple(_generator(draw, next(names)) for _ in range(draw(st.integers(0, 1))))
     machine = Machine(
         pick(draw, ("m", "dual_state", "two.parts", "class")),

@@ -365,7 +365,8 @@ def _hold(
         chat = stack.enter_context(begin(runs, on_moment=watchers.observer(show), **how))
         if is_new and is_shown:
             display.tables(chat.resources.database.tables)
-        if not messages:  # while the user types; a script may never need Python, which takes a second to start
+        # While a user types: a script may never need Python, which takes a second to start.
+        if not messages and sys.stdin.isatty():
             chat.resources.warm()
         session = _ChatSession(chat, display, options, watchers, stack.enter_context(asyncio.Runner()))
         code = session.ask(messages) if messages else Talk(chat, display).hold(session.hear, session.read_line)

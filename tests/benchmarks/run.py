@@ -110,10 +110,10 @@ def typical_rows(size: int) -> str:
     steps = [
         f"| s{i} | {f's{i - 1}' if i else ''} | llm | syntax | | 3 | Write part {i} |" for i in range(size // 12 + 1)
     ]
-    from dsa.lang import expand_steps
+    from dsa.lang import spell_out
 
     head = "| step | requires | generator | guard | uses | rmax | task |\n| - | - | - | - | - | - | - |\n"
-    return dumps(expand_steps(loads("# long\n\n## Steps\n" + head + "\n".join(steps) + "\n")))
+    return dumps(spell_out(loads("# long\n\n## Steps\n" + head + "\n".join(steps) + "\n")))
 
 
 def bench_load() -> None:

@@ -42,6 +42,39 @@ ORDER = """# order
 | drafted | dropped | end.dropped | |
 | drafted | after 24h | end.dropped | |
 """
+#: An effect that answers by itself after a time, and another one that is taken back before.
+NAP = """# nap
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| asleep | |
+| up | final |
+
+## Events
+| event | from |
+| --- | --- |
+| tired | outside |
+| woken | outside |
+| rise | short |
+| morning | long |
+
+## Effects
+| effect | is | options |
+| --- | --- | --- |
+| short | sleep | for = 100ms |
+| long | sleep | for = 24h |
+
+## Transitions
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | tired | asleep | short, long |
+| asleep | rise | up | |
+| asleep | morning | up | |
+| asleep | woken | = | cancel |
+| asleep | tired | = | |
+"""
 Test = Callable[["Desk"], Awaitable[None]]
 
 
@@ -170,6 +203,26 @@ def test_rest_comes_back_while_a_timer_runs_and_says_what_is_waited_for(door: Ca
         assert set(rest.waits_for) == {"approved", "dropped"}
         assert rest.due_ms is not None
         assert rest.outcome is None
+
+    door(test)
+
+
+def test_a_sleep_answers_when_its_time_is_over_and_not_when_it_is_cancelled(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        file = desk.folder / "nap.md"
+        file.write_text(NAP)
+        run = await desk.runs.start(file, {"who": "ann"}, bindings=dsa.Bindings({}))
+        rest = await run.rest()
+        assert (rest.kind, set(rest.waits_for)) == ("waiting", {"tired", "woken"})
+        assert rest.due_ms is not None
+        rest = await run.rest(through_timers=True)
+        last = [moment.entry async for moment in run.moments()][-2]
+        assert (rest.outcome, last.event, last.key, last.data) == ("up", "rise", "1/1", {"who": "ann"})
+        run = await desk.runs.start(file, {"who": "bob"}, bindings=dsa.Bindings({}))
+        assert (await run.rest()).due_ms is not None
+        assert isinstance(await desk.runs.send(run.id, "woken"), dsa.Taken)
+        rest = await run.rest()
+        assert (rest.kind, rest.due_ms) == ("waiting", None)
 
     door(test)
 

@@ -16,7 +16,7 @@ from dsa.machine import Machine
 
 FOLDER = Path(__file__).parents[2] / "specs" / "conformance"
 DATA = {"README.md", "occurrences.md", "readings.md"}
-RULES = [*(f"S{number}" for number in range(1, 13)), "Literals"]
+RULES = [*(f"S{number}" for number in range(1, 13)), "Literals", *(f"Fa{number}" for number in range(1, 10))]
 #: A scenario may have a column for any variable; the index calls it this.
 VARIABLE = "scenario.VARIABLE"
 SUBJECTS = [*RULES, *(f"{kind}.{column}" for kind, columns in COLUMNS.items() for column in columns.all), VARIABLE]

@@ -1,6 +1,7 @@
 """Walks for exports to statechart engines: occurrences drawn at random or read from scenarios, and what `step` says of them."""
 
 import random
+import re
 
 from dsa.expr import Value
 from dsa.machine import Machine, read_guards
@@ -57,7 +58,7 @@ def walks_of(machine: Machine, seeds: int, count: int) -> list[tuple[Machine, li
 
 def spelled(name: str) -> str:
     """Spell a name as an export does, unless the tool means something else by it."""
-    return name.replace(".", "_")
+    return re.sub(r"\W", "_", name)
 
 
 def spelled_value(value: Value) -> object:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -158,6 +159,50 @@ from machines.tool_use.tool_agent import FunctionGuard
 spenders, effects = ours.spenders, ours.effects
 guards = {**ours.guards, "usable": FunctionGuard(object, lambda call: ("failed", "nothing is to be looked at"))}
 """
+
+
+#: Writes down each start of Python in the sandbox: it is told to leave out `site`, which no other process of a conversation is.
+STARTS = """
+import sys
+from machines.chat.bindings import effects, guards, spenders
+
+def note(event, details):
+    if event == "subprocess.Popen" and "-S" in details[1]:
+        with open("starts.txt", "a") as file:
+            file.write("started\\n")
+
+sys.addaudithook(note)
+"""
+TALKS = ("numbers.csv", "--model", "scripted:script.md", "--with", "starts.py")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(("--ask", "What is there?"), ""), ((), "What is there?\n/end\n")], ids=["asked", "piped"]
+)
+def test_python_is_not_started_for_a_conversation_that_nobody_types_and_that_never_runs_it(
+    chat, tmp_path, arguments, said
+):
+    (tmp_path / "starts.py").write_text(STARTS)
+    done = chat(*TALKS, *arguments, said=said)
+    assert (done.returncode, "Two rows." in done.stdout) == (0, True), done.stderr
+    assert not (tmp_path / "starts.txt").exists()
+
+
+def test_python_starts_while_a_user_types(chat, tmp_path):
+    """At a terminal, where nothing has been typed yet. It shows, too, that the test above would see a start."""
+    (tmp_path / "starts.py").write_text(STARTS)
+    ours, theirs = pty.openpty()
+    command = [*DSA, "chat", *TALKS]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=theirs, stdout=subprocess.PIPE, text=True) as talk:
+        give_up = time.monotonic() + 60
+        while not (tmp_path / "starts.txt").exists():
+            assert time.monotonic() < give_up
+            os.sched_yield()
+        os.write(ours, b"/end\n")
+        talk.communicate()
+        assert talk.returncode == 0
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_each_turn_is_told_as_a_run_is(chat):

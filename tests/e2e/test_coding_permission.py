@@ -3,6 +3,8 @@
 import pytest
 from coding_typed import DONE, PLAN, calls, typed_in
 
+from machines.coding.tools.program_rules import executed_files
+
 LEFT, MUTATED = "open('left.txt', 'w').write('benign')\n", "open('left.txt', 'w').write('mutated')\n"
 RUN = {"cmd": ["python", "job.py"]}
 
@@ -39,37 +41,38 @@ PROGRAMS = "".join(f'[code.commands.programs.{name}]\narguments = "any"\n' for n
 TEST = "def test_it():\n    assert True\n"
 
 
-@pytest.mark.parametrize(
-    ("command", "swapped", "named"),
-    [
-        (["python", "-m", "job"], "job.py", "job.py"),
-        (["python", "-s", "-mjob"], "job.py", "job.py"),
-        (["python", "-m", "pack"], "pack/__main__.py", "pack/__main__.py"),
-        (["python", "-m", "pack.inner"], "pack/__init__.py", "pack/__init__.py"),
-        (["python", "-m", "pack.inner"], "pack/inner.py", "pack/inner.py"),
-        (["python", "pack"], "pack/__main__.py", "pack/__main__.py"),
-        (["python", "link.py"], "job.py", "link.py"),
-        (["pytest", "-q", "tests"], "tests/deep/test_b.py", "tests/*.py"),
-        (["pytest", "-q", "tests"], "tests/helper.py", "tests/*.py"),
-        (["pytest", "-q"], "tests/test_a.py", "*.py"),
-        (["pytest", "tests/test_a.py::test_it"], "tests/test_a.py", "tests/test_a.py"),
-        (["pytest", "tests/test_a.py"], "conftest.py", "conftest.py"),
-        (["pytest", "tests/test_a.py"], "tests/conftest.py", "tests/conftest.py"),
-        (["python", "-m", "pytest", "tests/deep"], "tests/conftest.py", "tests/conftest.py"),
-        (["python", "-m", "unittest", "tests.test_a"], "tests/test_a.py", "tests/test_a.py"),
-        (["python", "-m", "unittest", "discover", "tests"], "tests/test_a.py", "tests/*.py"),
-        (["bash", "job.sh"], "job.sh", "job.sh"),
-        (["make", "all"], "Makefile", "Makefile"),
-        (["make", "-C", "pack", "all"], "pack/Makefile", "pack/Makefile"),
-        (["make", "-frules.mk"], "rules.mk", "rules.mk"),
-        (["node", "job.js"], "job.js", "job.js"),
-        (["node", "pack"], "pack/index.js", "pack/index.js"),
-        (["npm", "run", "build"], "package.json", "package.json"),
-        (["npm", "--prefix", "pack", "run", "build"], "pack/package.json", "pack/package.json"),
-    ],
-)  # fmt: skip
-def test_what_a_program_reads_by_itself_is_bound_to_the_leave_too(code, tmp_path, command, swapped, named):
-    work = tmp_path / "work"
+#: Commands, a file that each one executes without naming it, and the name under which it counts.
+READ = [
+    (["python", "-m", "job"], "job.py", "job.py"),
+    (["python", "-s", "-mjob"], "job.py", "job.py"),
+    (["python", "-m", "pack"], "pack/__main__.py", "pack/__main__.py"),
+    (["python", "-m", "pack.inner"], "pack/__init__.py", "pack/__init__.py"),
+    (["python", "-m", "pack.inner"], "pack/inner.py", "pack/inner.py"),
+    (["python", "pack"], "pack/__main__.py", "pack/__main__.py"),
+    (["python", "link.py"], "job.py", "link.py"),
+    (["pytest", "-q", "tests"], "tests/deep/test_b.py", "tests/*.py"),
+    (["pytest", "-q", "tests"], "tests/helper.py", "tests/*.py"),
+    (["pytest", "-q"], "tests/test_a.py", "*.py"),
+    (["pytest", "tests/test_a.py::test_it"], "tests/test_a.py", "tests/test_a.py"),
+    (["pytest", "tests/test_a.py"], "conftest.py", "conftest.py"),
+    (["pytest", "tests/test_a.py"], "tests/conftest.py", "tests/conftest.py"),
+    (["python", "-m", "pytest", "tests/deep"], "tests/conftest.py", "tests/conftest.py"),
+    (["python", "-m", "unittest", "tests.test_a"], "tests/test_a.py", "tests/test_a.py"),
+    (["python", "-m", "unittest", "discover", "tests"], "tests/test_a.py", "tests/*.py"),
+    (["bash", "job.sh"], "job.sh", "job.sh"),
+    (["make", "all"], "Makefile", "Makefile"),
+    (["make", "-C", "pack", "all"], "pack/Makefile", "pack/Makefile"),
+    (["make", "-frules.mk"], "rules.mk", "rules.mk"),
+    (["node", "job.js"], "job.js", "job.js"),
+    (["node", "pack"], "pack/index.js", "pack/index.js"),
+    (["npm", "run", "build"], "package.json", "package.json"),
+    (["npm", "--prefix", "pack", "run", "build"], "pack/package.json", "pack/package.json"),
+]  # fmt: skip
+#: One of each way to find files that a program reads by itself; `make test-full` types all commands.
+TYPED = (2, 4, 6, 8, 12, 13, 16, 18, 23)
+
+
+def lay_out_programs(work):
     for folder in ("pack", "tests/deep"):
         (work / folder).mkdir(parents=True)
     for name in (
@@ -96,6 +99,24 @@ def test_what_a_program_reads_by_itself_is_bound_to_the_leave_too(code, tmp_path
     ):
         (work / name).write_text("\n")
     (work / "link.py").symlink_to("job.py")
+
+
+@pytest.mark.parametrize(("command", "swapped", "named"), READ)
+def test_what_a_program_reads_by_itself_is_among_the_files_of_its_command(tmp_path, command, swapped, named):
+    lay_out_programs(tmp_path)
+    before = executed_files(command, tmp_path, ".")
+    (tmp_path / swapped).write_text(MUTATED)
+    after = executed_files(command, tmp_path, ".")
+    assert before[named] != after[named]
+
+
+@pytest.mark.parametrize(
+    ("command", "swapped", "named"),
+    [row if place in TYPED else pytest.param(*row, marks=pytest.mark.full) for place, row in enumerate(READ)],
+)
+def test_what_a_program_reads_by_itself_is_bound_to_the_leave_too(code, tmp_path, command, swapped, named):
+    work = tmp_path / "work"
+    lay_out_programs(work)
     (tmp_path / "dsa.toml").write_text(PROGRAMS)
     assert code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE)).returncode == 3
     (work / swapped).write_text(MUTATED)

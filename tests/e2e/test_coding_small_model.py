@@ -34,8 +34,8 @@ def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_pat
     (tmp_path / "outside" / "secret.txt").write_text("a secret\n")
     (workspace / "notes.md").write_text("# notes\n")
     before = state_of(tmp_path, (workspace, runs))
-    rounds = ROUNDS if number else 2
-    config = config_of("local", workspace, json_mode=True, max_tokens=TOKENS, context_tokens=CONTEXT, temperature=1.0) | {"seed": number}  # fmt: skip
+    rounds, tokens = (ROUNDS, TOKENS) if number else (2, 40)
+    config = config_of("local", workspace, json_mode=True, max_tokens=tokens, context_tokens=CONTEXT, temperature=1.0) | {"seed": number}  # fmt: skip
     settings = WorkStart(GOALS[number], settings_of(config), parameters={"max_rounds": rounds})
     with open_runs(runs) as opened, Agent.begin(settings, opened) as agent:
         asyncio.run(agent.go_on())

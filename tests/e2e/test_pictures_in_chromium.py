@@ -10,7 +10,7 @@ import pytest
 from repository import shipped_machines
 
 from dsa.edge.images import svg
-from dsa.lang import expand_steps
+from dsa.lang import spell_out
 from dsa.targets import dot
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -70,7 +70,7 @@ def font(request):
 @pytest.mark.parametrize("rows", [False, True], ids=["as-drawn", "rows"])
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_text_of_a_shipped_machine_stays_in_its_box(name, rows, font, tmp_path):
-    machine = expand_steps(MACHINES[name]) if rows else MACHINES[name]
+    machine = spell_out(MACHINES[name]) if rows else MACHINES[name]
     texts, found = leaving(svg(dot(machine)), font, tmp_path)
     assert texts >= len(MACHINES[name].steps or machine.leaves)
     assert found == []

@@ -78,6 +78,34 @@ def codes() -> str:
     return table(["code", "means"], ([f"[{code}](#{code.lower()})", meaning] for code, meaning in CODES.items()))
 
 
+# -- the language -----------------------------------------------------------------------------------------------------
+
+
+def parts_of_the_language() -> Iterator[tuple[str, str]]:
+    """Yield each part of specs/table.md by its heading, that of the columns of diagnostics left out."""
+    text = (ROOT / "specs" / "table.md").read_text(encoding="utf-8")
+    for part in re.split(r"^#{2,3} ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = part.partition("\n")
+        if heading != "Diagnostics":
+            yield heading, body
+
+
+def columns() -> str:
+    """Return the columns of each section."""
+    tables = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+    found = [(heading, tables.search(body)) for heading, body in parts_of_the_language()]
+    return "".join(f"\n### {heading}\n\n{match[0]}" for heading, match in found if match) + "\n"
+
+
+def grammar() -> str:
+    """Return the grammar of each part."""
+    blocks = re.compile(r"^```ebnf\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+    text = "\n".join(
+        f"(* {heading} *)\n{match[1]}" for heading, body in parts_of_the_language() for match in blocks.finditer(body)
+    )
+    return f"<!-- not run: a grammar -->\n```ebnf\n{text}```\n"
+
+
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +212,8 @@ def modules() -> str:
 GENERATED = {
     **{code: lambda code=code: example(code) for code in CODES},
     "codes": codes,
+    "columns": columns,
+    "grammar": grammar,
     "commands": commands,
     "modules": modules,
     "context": context_members,

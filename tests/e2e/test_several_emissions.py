@@ -156,8 +156,11 @@ def entries_of(folder):
 KEYS = {1: "2/1", 2: "3/1", 3: "4/1"}
 
 
-@pytest.mark.parametrize("together", ["", "2"])
-@pytest.mark.parametrize("count", [2, 3])
+#: How many are asked for, and how many of them are performed at a time.
+COUNTED = [(2, ""), (3, "2"), pytest.param(2, "2", marks=pytest.mark.full), pytest.param(3, "", marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize(("count", "together"), COUNTED)
 @pytest.mark.parametrize(
     ("doubt", "decision", "calls"),
     [

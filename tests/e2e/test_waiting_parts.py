@@ -302,6 +302,31 @@ def test_timers_of_a_part_ring_while_the_whole_is_driven(folder):
     assert asyncio.run(story()) == ("failed", "failed")
 
 
+def test_a_sleep_of_a_part_makes_its_whole_due(folder):
+    slept = CHAPTER.replace("| escalated | after 24h     |", "| escalated | day_over      |")
+    slept = slept.replace(
+        "| else        |             |               | escalated |", "| else |  | wait_day | escalated |"
+    )
+    slept = slept.replace(
+        "| verdict       | execute_guard |\n", "| verdict | execute_guard |\n| day_over | wait_day |\n"
+    )
+    effects = "| query_llm | | |\n| execute_guard | | |\n| wait_day | sleep | for = 24h |\n"
+    (folder / "chapter.md").write_text(f"{slept}\n## Effects\n| effect | is | options |\n| - | - | - |\n{effects}")
+    clock = Clock()
+
+    async def story():
+        async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:
+            run = await runs.start(folder / "story.md", "cats")
+            rest = await run.rest_within(0)
+            assert (rest.kind, rest.due_ms) == ("waiting", clock.wall_ms() + 24 * HOUR_MS)
+            clock.ahead_ms += 25 * HOUR_MS
+        async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:
+            (taken,) = [each async for each in Worker(runs).take_up()]
+            return taken.rest.run.configuration.state, runs.summary(f"{run.id}+1.1").summary.state
+
+    assert asyncio.run(story()) == ("failed", "failed")
+
+
 KILLED = """
 import asyncio, os, signal, sys
 import dsa

@@ -5,7 +5,6 @@ begin. For tests of beginnings, of signals to whole groups and of killed process
 """
 
 import atexit
-import json
 import os
 import shlex
 import subprocess
@@ -35,8 +34,8 @@ def start() -> None:
         return
     folder = tempfile.TemporaryDirectory(prefix="dsa-forked-")
     os.environ[SOCKET] = str(Path(folder.name, "socket"))
-    read = {name: value for name, value in os.environ.items() if name.startswith("PYTHON") and name != WITHOUT_BYTECODE}
-    os.environ[f"{SOCKET}_PYTHON"] = json.dumps(read)
+    read = (name for name in os.environ if name.startswith("PYTHON") and name != WITHOUT_BYTECODE)
+    os.environ[f"{SOCKET}_PYTHON"] = "\n".join(sorted(f"{name}={os.environ[name]}" for name in read))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, str(_HERE / "server.py"), os.environ[SOCKET]]
     server = subprocess.Popen(

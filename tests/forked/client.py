@@ -1,51 +1,68 @@
 """Has a process forked that runs `dsa` with these arguments, these streams, this folder and this environment; ends as it ends.
 
 Signals are passed on. Where nobody forks, or the environment has something else for Python itself to read as it begins, this process becomes the program.
+It imports only what is built in: the modules above (`os`, `socket`, `signal`, `json`) would take longer than all the rest.
 """
 
-import json
-import os
-import signal
-import socket
+import _signal
+import _socket
+import marshal
+import posix
 import sys
 
 PROGRAM = "import sys; sys.argv[0] = 'dsa'; sys.path.pop(0); from dsa.cli.main import main; main()"
-SOCKET, PASSED_ON = "DSA_TESTS_FORKED_FROM", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+SOCKET = b"DSA_TESTS_FORKED_FROM"
+PASSED_ON = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
 
 
-def _read_by_python() -> dict[str, str]:
-    return {
-        name: os.environ[name] for name in os.environ if name.startswith("PYTHON") and name != "PYTHONDONTWRITEBYTECODE"
-    }
+def _read_by_python() -> bytes:
+    """Return the variables that Python reads as it begins, but for one, as `forked.start` writes them."""
+    names = (name for name in posix.environ if name.startswith(b"PYTHON") and name != b"PYTHONDONTWRITEBYTECODE")
+    return b"\n".join(sorted(name + b"=" + posix.environ[name] for name in names))
+
+
+def _number(server: _socket.socket) -> int:
+    """Read a line with a number."""
+    line = b""
+    while not line.endswith(b"\n"):
+        line += server.recv(1) or b"\n"
+    return int(line)
 
 
 def main() -> None:
-    place, read = os.environ.get(SOCKET), _read_by_python()
-    if place is None or json.loads(os.environ[f"{SOCKET}_PYTHON"]) != read:
+    place = posix.environ.get(SOCKET)
+    if place is None or posix.environ[SOCKET + b"_PYTHON"] != _read_by_python():
         begun = sys.argv[2:] if sys.argv[1:2] == ["--script"] else ["-c", PROGRAM, *sys.argv[1:]]
-        os.execv(sys.executable, [sys.executable, *begun])
-    ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
+        posix.execv(sys.executable, [sys.executable, *begun])
+    ignored = [number for number in PASSED_ON if _signal.getsignal(number) == _signal.SIG_IGN]
     waits: list[int] = []
     for number in PASSED_ON:
-        signal.signal(number, lambda number, _: waits.append(number))
-    asked = {"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ), "umask": os.umask(0)}  # noqa: PTH109  (pathlib takes its time)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(place)
-        text = json.dumps({**asked, "ignored": ignored}).encode("utf-8", "surrogateescape")
-        socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
-        server.sendall(text)
-        with server.makefile("rb") as answers:
-            process = int(answers.readline())
-            for number in PASSED_ON:
-                signal.signal(number, lambda number, _: os.kill(process, number))
-            for number in waits:
-                os.kill(process, number)
-            status = int(answers.readline())
+        _signal.signal(number, lambda number, _: waits.append(number))
+    data = marshal.dumps(
+        {
+            "arguments": sys.argv[1:],
+            "folder": posix.getcwd(),
+            "environment": dict(posix.environ),
+            "umask": posix.umask(0),
+            "ignored": ignored,
+        }
+    )
+    server = _socket.socket(_socket.AF_UNIX)
+    server.connect(place)
+    streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+    server.sendmsg([len(data).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+    server.sendall(data)
+    process = _number(server)
+    for number in PASSED_ON:
+        _signal.signal(number, lambda number, _: posix.kill(process, number))
+    for number in waits:
+        posix.kill(process, number)
+    status = _number(server)
     if status >= 0:
-        os._exit(status)
-    if -status != signal.SIGKILL:
-        signal.signal(-status, signal.SIG_DFL)
-    os.kill(os.getpid(), -status)
+        posix._exit(status)  # noqa: SLF001
+    if -status != _signal.SIGKILL:
+        _signal.signal(-status, _signal.SIG_DFL)
+    posix.kill(posix.getpid(), -status)
 
 
 main()

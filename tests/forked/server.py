@@ -6,7 +6,7 @@ A process whose client is gone is killed, as it would have been in the client's 
 import atexit
 import gc
 import importlib
-import json
+import marshal
 import os
 import runpy
 import selectors
@@ -43,7 +43,7 @@ class Call:
         length, text = int.from_bytes(head, "big"), b""
         while len(text) < length:
             text += client.recv(length - len(text)) or b" " * length
-        self.asked = json.loads(text.decode("utf-8", "surrogateescape"))
+        self.asked = marshal.loads(text)
 
     def become(self) -> None:
         """Take over what the client began with: streams, folder, environment, signals."""
@@ -53,7 +53,7 @@ class Call:
         os.umask(self.asked["umask"])
         os.chdir(self.asked["folder"])
         os.environ.clear()
-        os.environ.update(self.asked["environment"])
+        os.environb.update(self.asked["environment"])
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in self.asked["ignored"] else usual)

@@ -5,6 +5,7 @@ import re
 import pytest
 from documents import NASTY, shipped_texts, slowest, texts
 from each_row import each_row
+from sample_sizes import sample_size
 
 from dsa.lang import dumps, format_document, loads, read_machine
 from dsa.semantics import start
@@ -80,8 +81,9 @@ def require_sound_in_cell(word: str, nasty: str) -> None:
 
 @each_row(("place", "nasty"), list(enumerate(NASTY)))
 def test_nasty_value_is_read_in_prose_and_in_a_cell(place, nasty):
-    prose = dual_state_text().replace("- always retries", f"- always {nasty}")
-    require_sound(prose.replace(": refinement loop", f": {nasty}"))
+    if place % sample_size(2, full=1) == 0:
+        prose = dual_state_text().replace("- always retries", f"- always {nasty}")
+        require_sound(prose.replace(": refinement loop", f": {nasty}"))
     require_sound_in_cell(_CELLS[place % len(_CELLS)], nasty)
 
 

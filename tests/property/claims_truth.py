@@ -10,7 +10,7 @@ from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.declarations import OUTSIDE, Assign
 from dsa.edge.document_files import load
 from dsa.expr import guards_read, show_value
-from dsa.lang import dumps, expand_steps
+from dsa.lang import dumps, spell_out
 from dsa.machine import Machine, read_guards
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.system import closed_system, location_of
@@ -64,7 +64,7 @@ def walked(machine: Machine, most: int):
 
 
 def written(machine: Machine):
-    about = behaviour(expand_steps(machine))
+    about = behaviour(spell_out(machine))
     return about, dumps(about), {name: show_value(value) for name, value in about.constants.items()}
 
 
@@ -136,4 +136,4 @@ def is_guarded(machine: Machine) -> bool:
 
 def with_spec(name: str) -> Machine:
     machine = load(name)
-    return attrs.evolve(expand_steps(machine), properties=machine.properties)
+    return attrs.evolve(spell_out(machine), properties=machine.properties)

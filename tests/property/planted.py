@@ -15,8 +15,9 @@ import dsa.runs.runs as runs_module
 import dsa.runtime.run as fold_module
 import dsa.runtime.run as run_module
 import dsa.runtime.status as recovery_module
-from dsa.edge.driver import Driver, UnderWay
-from dsa.edge.event_loop import Throttle
+from dsa.edge.driver import Driver
+from dsa.edge.event_loop import Throttle, UnderWay
+from dsa.machine import sleeping_effects
 from dsa.runs.handle import RunHandle
 from dsa.runtime.costs import Meter
 from dsa.runtime.ledger import EffectEntry, Intent, RefusalEntry, ResultEntry, ResumedEntry, place_of_key
@@ -542,4 +543,86 @@ def what_is_sent_comes_before_what_is_overdue():
         return answers, {timer: max(0, at_ms - now_ms) for timer, at_ms in left.timers.items()}
 
     with patch.object(driver_module, "earlier_news", later):
+        yield
+
+
+# -- sleeps ---------------------------------------------------------------------------------------------------------------
+
+
+@planted("reminded")
+def a_sleep_answers_early():
+    real = Driver._begin_sleep
+    with patch.object(Driver, "_begin_sleep", lambda self, sleep, left_ms: real(self, sleep, (left_ms or 0) // 2)):
+        yield
+
+
+@planted("reminded")
+def a_sleep_begins_anew_after_a_crash():
+    def later(run, left):
+        durations = sleeping_effects(run.machine)
+        sleeps = (attrs.evolve(each, due_ms=each.due_ms + durations[each.intent.effect]) for each in left.sleeps)
+        return attrs.evolve(left, sleeps=tuple(sleeps))
+
+    with left_otherwise(later):
+        yield
+
+
+@planted("reminded")
+def a_sleep_answers_after_it_was_cancelled():
+    real = Driver._stop
+    with patch.object(Driver, "_stop", lambda self, key: None if key in self._sleeps else real(self, key)):
+        yield
+
+
+@planted("reminded")
+def a_sleep_answers_twice():
+    real = Driver._receive
+
+    async def receive(self, news):
+        sleep = self._sleeps.get(news.intent.key) if news.is_wake_up else None
+        await real(self, news)
+        if sleep is not None:
+            self._sleeps[sleep.intent.key] = sleep
+            await real(self, news)
+
+    with patch.object(Driver, "_receive", receive):
+        yield
+
+
+@planted("reminded")
+def a_sleep_is_in_doubt():
+    real = driver_module.resumption
+
+    def doubting(run, left, session):
+        entry = real(run, left, session)
+        effects = {each.intent.key: "retry" for each in left.sleeps}
+        return attrs.evolve(entry or session, effects=effects) if effects else entry
+
+    with patch.object(driver_module, "resumption", doubting):
+        yield
+
+
+@planted("reminded")
+def what_is_sent_comes_before_the_end_of_a_sleep():
+    def earlier(left, machine, now_ms):
+        found, timers = real(left, machine, now_ms)
+        return tuple(news for news in found if not news.is_wake_up), timers
+
+    real, begin = driver_module.earlier_news, Driver._begin_sleep
+    with (
+        patch.object(driver_module, "earlier_news", earlier),
+        patch.object(Driver, "_begin_sleep", lambda self, sleep, left_ms: begin(self, sleep, left_ms or 0)),
+    ):
+        yield
+
+
+@planted("reminded")
+def a_sleep_brings_the_data_of_another():
+    real, before = driver_module.wake_up, {}
+
+    def other(machine, sleep):
+        data = before.setdefault(sleep.intent.effect, sleep.data)
+        return real(machine, attrs.evolve(sleep, data=data))
+
+    with patch.object(driver_module, "wake_up", other):
         yield

@@ -10,6 +10,7 @@ from crowds import crowded_machines
 from hypothesis import HealthCheck, event, given, seed, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
+from sample_sizes import sample_size
 
 from dsa.compiled_step import compiled_step
 from dsa.errors import OccurrenceError
@@ -39,7 +40,7 @@ def as_step_says(compiled, configuration, occurrence):
     return Taken(after, move.row, move.effects, move.cancelled)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(100, full=300), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_compiled_step_agrees_with_the_reference(data):
     machine = data.draw(machines(claims=False) | crowded_machines())
@@ -78,7 +79,7 @@ def reference_agrees_with_the_rulebook(machine, data):
             event(expected)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_reference_does_what_the_rules_say(data):
     reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines()), data)
@@ -120,7 +121,7 @@ def test_shipped_machines_agree_on_random_walks(name, count):
 def test_random_machines_meet_every_reason_of_refusal():
     met = set()
 
-    @settings(max_examples=50, deadline=None, database=None, suppress_health_check=SLOW)
+    @settings(max_examples=sample_size(25, full=50), deadline=None, database=None, suppress_health_check=SLOW)
     @given(st.data())
     def search(data):
         machine = data.draw(machines(claims=False))

@@ -14,6 +14,7 @@ from claims_truth import comes_to_rest, stuck, walked, with_spec, written
 from crowds import crowded_machines
 from hypothesis import HealthCheck, event, given, settings
 from repository import ROOT, machine_in
+from sample_sizes import sample_size
 
 import dsa.kernel
 from dsa.checks.certificate.certificate_proofs import explore_claim, require_few_cases, require_same_steps
@@ -34,7 +35,7 @@ from dsa.edge.document_files import shipped_documents
 from dsa.errors import UndecidedError
 from dsa.expr import EnumDomain, evaluate
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
-from dsa.lang import expand_steps, read_machine
+from dsa.lang import read_machine, spell_out
 from dsa.machine import Machine
 from dsa.semantics import Configuration
 from dsa.system import closed_system
@@ -121,7 +122,7 @@ def property_agrees(machine, form, text, at):
         accepts(text, kernel_claim(form) | {"at": at}, is_true=verdict == "HOLDS")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines() | crowded_machines(claims=3))
 def test_the_kernel_agrees_on_any_machine(machine):
     event(agree(machine))
@@ -292,7 +293,7 @@ def readable():
 
 @pytest.mark.parametrize("machine", list(readable()))
 def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
-    agree(attrs.evolve(expand_steps(machine), properties=machine.properties))
+    agree(attrs.evolve(spell_out(machine), properties=machine.properties))
 
 
 @pytest.mark.parametrize(

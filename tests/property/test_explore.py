@@ -9,6 +9,7 @@ import pytest
 from crowds import crowded_machines
 from hypothesis import HealthCheck, assume, given, settings
 from oracle import is_end, possible
+from sample_sizes import sample_size
 
 from dsa.checks.search import numpy_engine, python_engine
 from dsa.checks.search.engine import Engine
@@ -89,7 +90,7 @@ WAYS: dict[str, Way] = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@settings(deadline=None, max_examples=60, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
 @given(machine=machines(claims=False) | crowded_machines())
 def test_exploring_agrees_with_the_reference(way: Way, machine: Machine):
     engine, there = way
@@ -129,7 +130,7 @@ def pairs(refused: dict[tuple[object, ...], int]) -> Iterator[tuple[object, obje
             yield from ((one, other) for one in rows for other in rows if one is not other)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
 @given(machine=machines(claims=False) | crowded_machines())
 def test_a_trace_that_takes_a_row_is_a_shortest_one(machine: Machine):
     expected = plainly(machine)

@@ -6,12 +6,13 @@ from documents import shipped_texts
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from sample_sizes import sample_size
 
 from dsa.lang import format_document, loads, read_machine
 from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read, split_row
 
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=sample_size(80, full=300))
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 pieces = st.sampled_from(
@@ -129,7 +130,7 @@ def github_rows(text):
     return rows
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=sample_size(150, full=600))
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 3), ends, st.booleans())
 def test_cells_are_githubs_cells(body, count, end, has_pipes):
     assume(
@@ -151,7 +152,7 @@ def test_cells_are_githubs_cells(body, count, end, has_pipes):
 
 
 @given(lines)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=sample_size(80, full=300))
 def test_every_character_outside_the_pipes_is_in_some_cell(line):
     cells = split_row(line, "m.md", 1)
     whole = "".join(cell.text for cell in cells)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, timers_ended
 from plain import search
+from sample_sizes import sample_size
 
 from dsa.checks.mutation import differences, row_mutants
 from dsa.checks.search.engine import SearchLimits
@@ -60,7 +61,7 @@ def told_apart(one: Machine, other: Machine) -> bool | None:
     return False
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=sample_size(40, full=120), deadline=None)
 @given(st.data())
 def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
     machine = data.draw(machines(claims=False) | crowded_machines())
@@ -77,7 +78,7 @@ def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
     assert any(hit is not None for hit in found.hits) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample_size(30, full=60), deadline=None)
 @given(machines(claims=False) | crowded_machines())
 def test_no_mutant_is_the_machine_itself_and_none_comes_twice(machine: Machine) -> None:
     every = [mutant.machine for mutant in row_mutants(machine)]

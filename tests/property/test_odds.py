@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
+from sample_sizes import sample_size
 
 from dsa.checks.mutation import row_mutants
 from dsa.checks.odds.chain_solver import DecisionChain
@@ -111,7 +112,7 @@ def agrees(machine, passes):
     return len(ended) > 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_odds_are_those_of_walking_the_machine(data):
     machine = without_odds(data.draw(machines(claims=False) | crowded_machines()))

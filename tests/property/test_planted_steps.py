@@ -9,6 +9,7 @@ import random
 import re
 import textwrap
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -16,6 +17,7 @@ import property.test_agreement as agreement
 import pytest
 from click.testing import CliRunner
 from repository import SMALL, shipped_machines
+from sample_sizes import sample_size
 
 from dsa import compiled_step as module
 from dsa import machine, semantics
@@ -25,7 +27,7 @@ from dsa.cli.main import program
 from dsa.compiled_step import _StepWriter
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
-from dsa.lang import dumps, expand_steps
+from dsa.lang import dumps, spell_out
 from dsa.semantics import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
@@ -77,7 +79,7 @@ class OneGroup(Claim):
 
 def table_of(machine, group):
     at = {name: show_value(value) for name, value in machine.constants.items()}
-    text = dumps(behaviour(expand_steps(machine)))
+    text = dumps(behaviour(spell_out(machine)))
     return OneGroup(text, {"form": TABLE, "parts": [], "at": at, "proofs": []}, group)
 
 
@@ -228,7 +230,7 @@ NESTED = """# nested
 | busy     | after 1m |         | done     |
 | busy.one | after 1s |         | busy.two |
 """
-DOCUMENTS = ("dual_state", "workflow", "examples/polling", "nested.md")
+DOCUMENTS = ("nested.md", "examples/polling", "dual_state", "workflow")  # the small ones first
 
 
 @pytest.fixture(autouse=True)
@@ -268,10 +270,11 @@ def test_nothing_is_refused_where_nothing_is_planted(document):
 def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_was_written(fault, monkeypatch):
     certificates = {document: claims_about_the_step(document) for document in DOCUMENTS}
     plant(monkeypatch, fault)
-    said = {document: said_by_verify(document, text) for document, text in certificates.items()}
-    refused = {document: text for document, text in said.items() if "the generated step is not the table in" in text}
-    assert refused
-    for document, text in refused.items():
+    said = ((document, said_by_verify(document, text)) for document, text in certificates.items())
+    refused = ((document, text) for document, text in said if "the generated step is not the table in" in text)
+    first = [*islice(refused, sample_size(1, full=len(DOCUMENTS)))]
+    assert first
+    for document, text in first:
         assert said_by_verify(document, claims_about_the_step.__wrapped__(document)) == text
 
 

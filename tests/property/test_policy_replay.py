@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, from_json, to_json
 from dsa.runtime.policy.invocation import answer_of, in_doubt, invoke_action, ledger_of, loop_wrapper, run
@@ -191,7 +192,7 @@ def test_whichever_answer_came_first_comes_first_again(tree, lives, seed):
 
 @pytest.mark.full
 @given(WITHOUT_RACES | WITH_RACES, LIVES, st.integers(0, 2**32))
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=sample_size(250, full=1_000))
 def test_both_hold_for_many(tree, lives, seed):
     if "race" not in repr(tree):
         same_result(tree, lives, seed)

@@ -4,6 +4,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
 from dsa.runtime.generation import PromptTooLong, TokenBudget, bytes_of
@@ -51,7 +52,7 @@ BESIDE = "(Its text is left out: it is too long.) (99 earlier attempts are left 
 
 
 @given(contexts(), TEMPLATES, st.integers(1, 900), st.sampled_from(sorted(COUNTERS)))
-@settings(max_examples=400)
+@settings(max_examples=sample_size(120, full=400))
 def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, counter):
     count = COUNTERS[counter]
     prompt = rendered(context, template, TokenBudget(tokens, count))
@@ -71,7 +72,7 @@ def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, 
 
 
 @given(contexts(), TEMPLATES, st.integers(1, 900))
-@settings(max_examples=200)
+@settings(max_examples=sample_size(60, full=200))
 def test_the_oldest_attempts_give_way_first_and_their_number_is_told(context, template, tokens):
     prompt = rendered(context, template, TokenBudget(tokens))
     if isinstance(prompt, PromptTooLong):

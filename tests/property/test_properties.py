@@ -8,6 +8,7 @@ import pytest
 from crowds import crowded_machines
 from hypothesis import HealthCheck, Phase, event, given, reject, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.checks import properties
 from dsa.checks.monitor import is_monitor, monitor
@@ -34,7 +35,7 @@ from dsa.system import closed_system
 from dsa.testing import strategies
 from dsa.testing.strategies import label, one_in, skeletons
 
-MANY = settings(max_examples=120, deadline=None)
+MANY = settings(max_examples=60, deadline=None)
 LIMITS = SearchLimits(100_000)
 
 
@@ -107,13 +108,13 @@ def restless_machines(draw: st.DrawFn) -> Machine:
     return attrs.evolve(machine, properties=tuple(claim() for _ in range(8)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=sample_size(30, full=50), deadline=None)
 @given(machine=restless_machines(), is_counted=st.booleans())
 def test_leads_to_is_judged_as_the_oracle_does(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample_size(40, full=100), deadline=None)
 @given(claimed_machines() | crowded_machines(claims=6))
 def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) -> None:
     forms = [claim.form for claim in machine.properties if isinstance(claim.form, naive.TRACED)]

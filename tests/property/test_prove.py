@@ -7,6 +7,7 @@ import pytest
 from crowds import crowded_machines
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.checks.observers import observer_of
 from dsa.checks.proof.liveness import ObligationProof, ReachabilityProof
@@ -120,7 +121,7 @@ def tell(proof: Proof) -> None:
     event(f"{kind} {proof.verdict} {by}")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sample_size(25, full=40), deadline=None)
 @given(claimed_machines() | crowded_machines(claims=4))
 def test_what_is_proved_holds(machine: Machine) -> None:
     report = check_report(machine)

@@ -8,6 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
 from property.test_recovery import LIVES, lived
+from sample_sizes import sample_size
 
 from dsa.checks.mutation import row_mutants
 from dsa.checks.scenarios import run_scenarios
@@ -84,7 +85,7 @@ def require_told(machine, ledger):
     return False
 
 
-@settings(max_examples=40, phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(25, full=40), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32), LIVES)
 def test_a_run_of_any_machine_can_be_told(machine, seed, crashes):
     _, ledger = lived(machine, seed, crashes)

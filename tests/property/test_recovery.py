@@ -8,6 +8,7 @@ from crashes import RUN, Constant, World, live, saying
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
+from sample_sizes import sample_size
 
 from dsa.declarations import OUTSIDE
 from dsa.edge.document_files import load
@@ -66,7 +67,7 @@ def require_safe(machine, seed, crashes):
     return doubts
 
 
-@settings(max_examples=60, phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(30, full=60), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32), LIVES)
 def test_a_run_of_any_machine_survives_crashes(machine, seed, crashes):
     require_safe(machine, seed, crashes)

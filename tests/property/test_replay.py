@@ -7,6 +7,7 @@ import attrs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES
+from sample_sizes import sample_size
 from unit.runtime.test_run import MACHINE as LOOP
 
 from dsa.compiled_step import compiled_step
@@ -149,7 +150,7 @@ def require_same(machine, run, chance, times=12):
     return seen
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), st.integers(0, 2**32))
 def test_any_ledger_of_any_machine_and_any_that_is_nearly_one(data, seed):
     machine, chance = data.draw(machines(claims=False)), random.Random(seed)

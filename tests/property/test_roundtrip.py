@@ -6,13 +6,15 @@ from crowds import crowded_machines
 from documents import shipped_texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
 from dsa.expr import Environment, Name, evaluate, unparse
-from dsa.lang import digest, dumps, expand_steps, loads
-from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope
+from dsa.lang import digest, dumps, loads, spell_out
+from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell
+from dsa.lang.namespace import Resolver, Scope
 from dsa.machine import Machine
 from dsa.testing.strategies import condition, machines, number, skeletons
 
@@ -22,7 +24,7 @@ LARGE = settings(
 )
 
 
-@settings(LARGE, max_examples=60)
+@settings(LARGE, max_examples=sample_size(30, full=60))
 @given(machines() | crowded_machines(claims=2))
 def test_a_machine_written_and_read_is_the_same(machine):
     text = dumps(machine)
@@ -44,7 +46,7 @@ def test_a_document_means_the_same_when_written_anew(text):
     if machine is None:
         pytest.skip("a spec is not a machine")
     assert loads(dumps(machine)) == machine
-    whole = expand_steps(machine)
+    whole = spell_out(machine)
     assert loads(dumps(whole)) == whole
     assert whole.transitions == machine.transitions
 
@@ -78,7 +80,7 @@ def moments(machine):
     return kinds | {effect.name: "effect" for effect in machine.effects}
 
 
-@settings(LARGE, max_examples=150)
+@settings(LARGE, max_examples=sample_size(50, full=150))
 @given(st.data())
 def test_an_expression_written_and_read_is_the_same(data):
     skeleton = data.draw(skeletons())
@@ -97,7 +99,7 @@ def as_python(text: str) -> str:
     return text.replace("true", "True").replace("false", "False")
 
 
-@settings(LARGE, max_examples=100)
+@settings(LARGE, max_examples=sample_size(40, full=100))
 @given(st.data())
 def test_a_written_number_means_what_python_says(data):
     """Expressions are a subset of Python's, so Python itself is the reference for precedence and chaining."""

@@ -2,6 +2,7 @@
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.errors import OccurrenceError
 from dsa.runtime.ledger import Intent, dump_line, load_lines
@@ -35,7 +36,7 @@ class World:
         self.effects.pop(key, None)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(60, full=200), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_a_run_is_the_fold_of_step_and_its_commands_keep_the_world_in_step(data):
     machine = data.draw(machines(claims=False))

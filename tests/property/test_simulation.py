@@ -15,7 +15,9 @@ from planted import PLANTED
 from simulations import seeds_needed, subject, violations, written
 
 from dsa.checks.report import check
+from dsa.declarations import Effect
 from dsa.lang import dumps
+from dsa.machine import sleeping_effects
 from dsa.testing.explored_graph import GraphTooLargeError
 from dsa.testing.simulation.story import CampaignResult, Story, enough, play_seeds, simulate
 from dsa.testing.strategies import machines
@@ -81,7 +83,7 @@ def test_a_planted_fault_is_found(fault, first):
     assert needed(fault, first)
 
 
-#: The oracles that name the faults of several emissions of one effect.
+#: The oracles that name the faults of several emissions of one effect, and those of sleeps.
 NAMED = {
     "an answer is given to another emission": "an answer is fed after its result is recorded",
     "an answer brings the data of another emission": "an answer has the data of its own result",
@@ -90,16 +92,23 @@ NAMED = {
     "the newest that waits begins first": "emissions that wait for a place begin in the order of their keys",
     "a place is given back twice": "no more are performed side by side than the table says",
     "what waits is in doubt": "what cannot have begun is not in doubt",
+    "a sleep answers early": "a sleep ends when it is due",
+    "a sleep begins anew after a crash": "no timer is overslept",
+    "a sleep answers after it was cancelled": "a sleep that is over does not end",
+    "a sleep answers twice": "an effect has one result",
+    "a sleep is in doubt": "a sleep is never in doubt",
+    "what is sent comes before the end of a sleep": "what is overdue comes before what is sent",
+    "a sleep brings the data of another": "a sleep answers with what it was asked with",
     "another emission begins before the result is durable": "an emission begins once durable results make room for it",
 }
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_a_fault_of_several_emissions_is_found_by_the_oracle_that_names_it(fault):
+def test_a_fault_is_found_by_the_oracle_that_names_it(fault):
     plant, document = PLANTED[fault]
     with plant():
-        names = {found.oracle.name for _, found in violations(written(simulations.WRITTEN[document]), range(300))}
-    assert NAMED[fault] in names
+        found = violations(written(simulations.WRITTEN[document]), range(300))
+        assert NAMED[fault] in (each.oracle.name for _, each in found)
 
 
 @pytest.mark.full
@@ -171,6 +180,32 @@ def in_line(machine):
 @given(crowded_machines().map(in_line))
 def test_no_oracle_is_broken_by_any_machine_with_several_emissions(machine):
     require_sound(machine, 8)
+
+
+def asleep(machine):
+    """Return the machine with a sleep for each effect that has one answer."""
+    effects = [
+        Effect(each.name, at_once=each.at_once, shipped_kind="sleep", sleep_ms=1000 * (1 + len(each.name)))
+        if len(machine.answers.get(each.name, ())) == 1
+        else each
+        for each in machine.effects
+    ]
+    return attrs.evolve(machine, effects=tuple(effects))
+
+
+@settings(STEADY, max_examples=25)
+@given((machines(claims=False) | crowded_machines()).map(asleep))
+def test_no_oracle_is_broken_by_any_machine_that_sleeps(machine):
+    assume(sleeping_effects(machine))
+    require_sound(machine, 8)
+
+
+@pytest.mark.full
+@settings(STEADY, max_examples=600)
+@given((machines(claims=False) | crowded_machines()).map(asleep))
+def test_no_oracle_is_broken_by_any_machine_that_sleeps_at_length(machine):
+    assume(sleeping_effects(machine))
+    require_sound(machine, 60)
 
 
 @pytest.mark.full
@@ -285,11 +320,11 @@ def test_and_in_every_process():
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.Popen([sys.executable, PROGRAM], stdout=subprocess.PIPE, env=environment)
 
-    processes = [begun(hash_seed) for hash_seed in ("0", "1", "4242")]
+    processes = [begun(hash_seed) for hash_seed in ("0", "4242")]
     told = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [process.returncode for process in processes] == [0, 0]
     assert told[0].count(b"\nagain: dsa sim ") == 20
-    assert told[1:] == [told[0], told[0]]
+    assert told[1] == told[0]
 
 
 def test_the_sum_does_not_depend_on_who_played_which_seed():

@@ -8,6 +8,7 @@ from crowds import crowded_machines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import all_machines, shipped_machines
+from sample_sizes import sample_size
 
 from dsa.checks.search.exploration import explore
 from dsa.errors import OccurrenceError
@@ -53,7 +54,7 @@ def lockstep(data, machine):
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@settings(SLOW, max_examples=40)
+@settings(SLOW, max_examples=sample_size(25, full=40))
 @given(st.data())
 def test_random_machines_agree(data):
     lockstep(data, data.draw(machines(claims=False) | crowded_machines()))
@@ -93,7 +94,9 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_machine_agrees_on_random_walks(name):
-    count = 100 if name in LARGE_HERE else 2_000  # a chart that has ended is built anew, which takes 30 ms there
+    count = (
+        100 if name in LARGE_HERE else sample_size(600, full=2_000)
+    )  # a chart that has ended is built anew, which takes 30 ms there
     assert walk(SHIPPED[name], seed=1, count=count) > count // 4
 
 

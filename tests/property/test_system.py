@@ -7,6 +7,7 @@ from crowds import crowded_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, reached
+from sample_sizes import sample_size
 
 from dsa.declarations import expressions
 from dsa.expr import Environment, Value, evaluate, holds, simplify
@@ -16,7 +17,7 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken, pending_val
 from dsa.system import System, after, at_location, at_start, closed_system, counter, location_of
 from dsa.testing.strategies import machines
 
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=sample_size(50, full=150), deadline=None)
 
 
 @st.composite

@@ -6,6 +6,7 @@ from itertools import count
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracle import possible
+from sample_sizes import sample_size
 
 from dsa.declarations import STAR, STAY, Event, State, Transition
 from dsa.machine import ArmTimer, Machine, timers_after
@@ -39,7 +40,7 @@ def duration(machine: Machine, timer) -> int:
     return machine.rows_from[timer][0].duration_ms
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample_size(50, full=150), deadline=None)
 @given(timed_machines(), st.data())
 def test_the_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine, data) -> None:
     here, begun = start(machine), dict.fromkeys(machine.armed_timers(start(machine).state), 0)
@@ -59,7 +60,7 @@ def test_the_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine,
         here = taken.configuration
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample_size(60, full=200), deadline=None)
 @given(timed_machines(), st.data())
 def test_what_is_rung_in_the_order_of_deadlines_is_never_early(machine: Machine, data) -> None:
     """The clock reads late, stands still, is put back (then the reading before counts), and nobody is there for days."""

@@ -6,6 +6,7 @@ import pytest
 from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.expr import evaluate, names, simplify
 from dsa.ground_system import SearchEffort, outcomes_at_samples, satisfiable
@@ -107,7 +108,7 @@ TEXTS = st.recursive(PARTS, lambda inner: st.builds("({} {} {})".format, inner, 
                      | st.builds("not ({})".format, inner), max_leaves=8)  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample_size(60, full=150), deadline=None)
 @given(TEXTS)
 def test_it_says_what_trying_all_values_says(text):
     node = read(text)

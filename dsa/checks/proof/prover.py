@@ -23,7 +23,7 @@ from dsa.checks.table_faults import definition4
 from dsa.declarations import EverywherePossible, ExpectedCount, Form, LeadsTo, Possible, Probability, Property
 from dsa.errors import UndecidedError
 from dsa.expr import FALSE, Value, all_of, any_of, negation, unparse
-from dsa.machine import Machine
+from dsa.machine import Machine, sleeping_effects
 from dsa.system import System, SystemFault, in_domain, start_values
 from dsa.trace import Trace, show_occurrence, show_values
 
@@ -279,7 +279,8 @@ class _Prover:
         effects = set[str]()
         for values in self._session.few_valuations or self._session.valuations:
             judgement = self._judged_at(form, values)
-            effects |= set(judgement.relies_on if judgement.verdict == "HOLDS" else self._machine.answers)
+            every_effect = self._machine.answers.keys() - sleeping_effects(self._machine).keys()
+            effects |= set(judgement.relies_on) if judgement.verdict == "HOLDS" else every_effect
         return tuple(effect for effect in self._machine.effects_with_answers if effect in effects)
 
     def _idle(self, form: Form) -> str:

@@ -20,6 +20,7 @@ from dsa.checks.search.state_graph import Numbers, StateGraph, cycles, cycles_wi
 from dsa.declarations import LeadsTo
 from dsa.expr import FALSE, TRUE, Expr, Name, all_of, any_of, evaluate
 from dsa.ground_system import Ground, ground
+from dsa.machine import sleeping_effects
 from dsa.system import GuardedCommand, Promise, System
 from dsa.trace import Trace, follow
 
@@ -268,8 +269,9 @@ class Obligations:
         return parts | dict.fromkeys((*self._resting_by(self._silent), *self._ends_outstanding()), frozenset())
 
     def relied_on(self) -> tuple[str, ...]:
-        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: as few as possible (S12)."""
-        promised_effects = {promise for promise in self.promises() if isinstance(promise, str)}
+        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: as few as possible (S12); no sleeps."""
+        sleeps = sleeping_effects(self._system.machine)
+        promised_effects = {each for each in self.promises() if isinstance(each, str)} - sleeps.keys()
         given_up, effects_needed = self._silent, []
         for effect in (name for name in self._system.machine.effects_with_answers if name in promised_effects):
             without = given_up | {effect}

@@ -29,8 +29,8 @@ from dsa.edge.stores.store_rows import (
     entries_after,
     read_run,
     store_texts,
-    without_collector,
 )
+from dsa.immutable import without_collector
 from dsa.runtime.ledger import Entry
 from dsa.runtime.run_store import (
     DamageError,

@@ -9,18 +9,17 @@ An inbox has the messages of a run, waiting or taken, with their outcomes. Each 
 only its sender misses it.
 """
 
-import gc
 import hashlib
 import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import attrs
 
+from dsa.immutable import without_collector
 from dsa.runtime.json_text import json_string, value_of
 from dsa.runtime.ledger import Entry, Ledger, commit_entries
 from dsa.runtime.run_store import (
@@ -292,18 +291,6 @@ def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
     if row is None or hashlib.sha256(content).digest() != at:
         raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if row is None else 'changed'}", run)
     return content.decode("utf-8", "surrogatepass")
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Turn the garbage collector off while many objects are made: it would search them again and again, for half of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 _COLUMNS = "number, message, run, line, outcome, seal"

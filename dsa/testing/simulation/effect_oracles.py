@@ -89,7 +89,7 @@ def effects_begin_in_the_order_written(facts: RunFacts, call: EffectBegin) -> st
     head, _, ordinal = call.key.rpartition("/")
     for key in (f"{head}/{earlier}" for earlier in range(1, int(ordinal))):
         intent = facts.intents.get(key)
-        if intent is None or key not in facts.keys:
+        if intent is None or key not in facts.keys or intent.effect in facts.subject.sleeps:
             continue
         if facts.deeds.begin_count[key] or facts.results.get(key) or _may_wait(facts, intent):
             continue
@@ -145,10 +145,19 @@ def no_more_are_performed_side_by_side_than_the_table_says(facts: RunFacts, call
 
 
 def _is_over(facts: RunFacts, effect: str) -> bool:
-    """Return whether a timer is due that cancels an effect: then it need not be begun."""
-    due = (timer for timer, due_s in facts.due_s.items() if due_s <= facts.time.now_s)
-    taken = (facts.subject.step(facts.configuration, Occurrence(event, source=source)) for source, event in due)
+    """Return whether a timer or a sleep is due that cancels an effect: then it need not be begun."""
+    now_s = facts.time.now_s
+    timers = [Occurrence(event, source=source) for (source, event), due_s in facts.due_s.items() if due_s <= now_s]
+    awake = {facts.keys[key] for key, sleep in facts.sleeps.items() if sleep.due_s <= now_s}
+    events = [Occurrence(facts.machine.answers[each][0]) for each in awake]
+    taken = (facts.subject.step(facts.configuration, each) for each in (*timers, *events))
     return any(isinstance(each, Taken) and effect not in each.configuration.outstanding for each in taken)
+
+
+@oracle("S11")
+def a_sleep_is_not_performed(facts: RunFacts, call: EffectBegin) -> str | None:
+    """It needs no policy."""
+    return f"{_name(call)} was begun, and it is a sleep" if call.effect in facts.subject.sleeps else None
 
 
 @oracle("P11")
@@ -185,6 +194,8 @@ def an_effect_has_one_result(facts: RunFacts, result: ResultEntry) -> str | None
 @oracle("P3")
 def a_result_is_what_came_back(facts: RunFacts, result: ResultEntry) -> str | None:
     """What the policy gave, or what is known about an effect in doubt, or that its budget is spent."""
+    if facts.intents.effect(result.key) in facts.subject.sleeps:
+        return None
     outcomes = facts.deeds.outcomes.get(result.key, [])
     is_settled = result.key in facts.settled_keys
     outcome = said_by(result)
@@ -195,6 +206,37 @@ def a_result_is_what_came_back(facts: RunFacts, result: ResultEntry) -> str | No
     if outcome == BUDGET and any(facts.call_count(limit, with_doubts=True) >= limit.most for limit in facts.limits):
         return None
     return f"{_of(facts, result)} is recorded as '{outcome}'; what came back: {', '.join(outcomes) or 'nothing'}"
+
+
+@oracle("S11")
+def a_sleep_ends_when_it_is_due(facts: RunFacts, result: ResultEntry) -> str | None:
+    """Never earlier, also after a crash, and by true time while the process lives."""
+    sleep = facts.sleeps.get(result.key)
+    if sleep is None or facts.time.now_s >= sleep.due_s - _SLACK_S:
+        return None
+    return f"{_of(facts, result)} ended {sleep.due_s - facts.time.now_s:g} s too early"
+
+
+@oracle("S7")
+def a_sleep_that_is_over_does_not_end(facts: RunFacts, result: ResultEntry) -> str | None:
+    """One that was cancelled or has ended."""
+    effect = facts.intents.effect(result.key)
+    if effect not in facts.subject.sleeps or result.key in facts.sleeps:
+        return None
+    return f"{_of(facts, result)} ended, and it was {'over' if facts.is_answered(result.key) else 'cancelled'}"
+
+
+@oracle("S11")
+def a_sleep_answers_with_what_it_was_asked_with(facts: RunFacts, result: ResultEntry) -> str | None:
+    """Its one event, with the data of the event whose row emitted it."""
+    sleep = facts.sleeps.get(result.key)
+    if sleep is None:
+        return None
+    event, steps = facts.machine.answers[facts.intents.effect(result.key)][0], result.steps
+    answers = [(step["payload"].get("event"), step["payload"].get("data")) for step in steps]
+    return (
+        None if answers == [(event, sleep.data)] else f"{_of(facts, result)} gave {answers}, not {event} and its data"
+    )
 
 
 def _time_is_over(facts: RunFacts, result: ResultEntry) -> bool:
@@ -216,6 +258,13 @@ def _handled_otherwise(facts: RunFacts, key: str, handling: Handling) -> str | N
         return None if failed else f"{effect} is performed again as if it had failed"
     says = decisions[-1] if decisions else facts.subject.handling(effect)
     return None if handling == says else f"{effect} in doubt counts as '{handling}', and '{says}' was said"
+
+
+@oracle("P4")
+def a_sleep_is_never_in_doubt(facts: RunFacts, entry: ResumedEntry) -> str | None:
+    """It does nothing outside."""
+    key = next((key for key, _ in entry.effects if facts.intents.effect(key) in facts.subject.sleeps), None)
+    return None if key is None else f"the sleep {key} is said to be in doubt"
 
 
 @oracle("P4")
@@ -349,6 +398,7 @@ def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | No
 def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry) -> str | None:
     """A process that takes a run up first feeds the timers whose time was over by then: nobody approves what has expired."""
     late = [timer for source, timer in facts.overdue if (source, timer) in facts.due_s]
+    late += [f"the end of {facts.keys[key]} {key}" for key, sleep in facts.sleeps.items() if sleep.is_overdue]
     is_sent = event.key is None and event.source is None
     return f"{event.event} came before {late[0]}, which was overdue" if late and is_sent else None
 
@@ -371,13 +421,16 @@ def no_timer_is_overslept(facts: RunFacts, until_s: float) -> str | None:
     for (source, timer), due_s in facts.due_s.items():
         if until_s > due_s + _SLACK_S:
             return f"{timer} of {source} is due, and the driver sleeps {until_s - due_s:g} s longer"
+    for key, sleep in facts.sleeps.items():
+        if until_s > sleep.due_s + _SLACK_S:
+            return f"{facts.keys[key]} {key} is due, and the driver sleeps {until_s - sleep.due_s:g} s longer"
     return None
 
 
 @oracle("S10")
 def a_run_meets_what_it_would_have_met(facts: RunFacts, event: EventEntry) -> str | None:
     """Crashes that lose nothing change nothing: the same rows are taken on the same verdicts."""
-    if facts.deeds.is_unplanned or facts.subject.has_timers or facts.intention is None:
+    if facts.deeds.is_unplanned or facts.subject.has_timers or facts.subject.sleeps or facts.intention is None:
         return None
     occurrence = facts.intention(facts.position, facts.configuration)
     expected_event = None if occurrence is None else (occurrence.event, occurrence.verdicts)

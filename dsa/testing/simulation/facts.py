@@ -63,6 +63,16 @@ class Deeds:
     was_taken: bool = False
 
 
+@attrs.frozen
+class SleepFact:
+    """A sleep: when it is due, by true time and by the wall clock, whether that was past as the run was taken up, and the data that it answers with."""
+
+    due_s: float
+    deadline_ms: int
+    data: Any
+    is_overdue: bool = False
+
+
 class RunFacts:
     """A run as its durable entries show it, and the world beside it."""
 
@@ -91,6 +101,8 @@ class RunFacts:
         self.due_s: dict[Timer, float] = {}
         self.overdue: set[Timer] = set()
         self.deadlines: dict[Timer, int] = {}
+        #: The sleeps that are not over, by key.
+        self.sleeps: dict[str, SleepFact] = {}
         self.expected_entries: deque[Entry] = deque()
         #: How many rows were taken, and which was the last one.
         self.position = 0
@@ -143,6 +155,7 @@ class RunFacts:
             self.results.setdefault(entry.key, []).append(entry)
             if not entry.has_failed:
                 self._answered_keys.add(entry.key)
+            self.sleeps.pop(entry.key, None)
         elif type(entry) is ArtifactEntry:
             self.latest[entry.step] = entry.artifact_id
         elif type(entry) is ResumedEntry:
@@ -183,7 +196,8 @@ class RunFacts:
         cancelled_keys = [key for key, effect in self.keys.items() if effect in outcome.cancelled]
         self.cancelled_intents += [self.intents[key] for key in cancelled_keys]
         self.keys = {key: effect for key, effect in self.keys.items() if key not in cancelled_keys}
-        self._expect_effects(event.seq, outcome)
+        self._expect_effects(event, outcome)
+        self.sleeps = {key: sleep for key, sleep in self.sleeps.items() if key in self.keys}
         self.configuration = after
         self.position += 1
         self.occurrences.append(self.subject.occurrence(event))
@@ -196,7 +210,7 @@ class RunFacts:
             return ()
         return tuple([(v.name, values[n]) for n, v in enumerate(self.machine.variables) if values[n] != before[n]])
 
-    def _expect_effects(self, seq: int, taken: Taken) -> None:
+    def _expect_effects(self, event: EventEntry, taken: Taken) -> None:
         """Record the effects that must be emitted: those that neither the row itself nor a final state cancels (S7)."""
         answers, is_over = self.machine.answers, taken.configuration.state in self.machine.final_states
         items = taken.transition.effects
@@ -206,9 +220,12 @@ class RunFacts:
             later = {each.effect for each in items[place:] if isinstance(each, Cancel)}
             if item.effect in answers and (is_over or {None, item.effect} & later):
                 continue
-            key = f"{seq}/{sum(isinstance(each, Emit) for each in items[: place + 1])}"
+            key = f"{event.seq}/{sum(isinstance(each, Emit) for each in items[: place + 1])}"
             if item.effect in answers:
                 self.keys[key] = item.effect
+            if (duration_ms := self.subject.sleeps.get(item.effect)) is not None:
+                due_s, due_ms = self._written_s + duration_ms / _MS, event.at_ms + duration_ms
+                self.sleeps[key] = SleepFact(due_s, due_ms, event.data)
             self.expected_entries.append(EffectEntry(key, item.effect))
 
     def _arm_timers(self, before: str, row: Transition, at_ms: int) -> None:
@@ -235,6 +252,10 @@ class RunFacts:
         for timer in self.due_s:
             self.due_s[timer] = self.time.now_s + max(0, self.deadlines[timer] - self.time.wall_ms()) / _MS
         self.overdue = {timer for timer in self.due_s if self.deadlines[timer] < self.time.wall_ms()}
+        for key, sleep in self.sleeps.items():
+            left_ms = sleep.deadline_ms - self.time.wall_ms()
+            due_s = self.time.now_s + max(0, left_ms) / _MS
+            self.sleeps[key] = attrs.evolve(sleep, due_s=due_s, is_overdue=left_ms < 0)
 
     def restart(self) -> None:
         """Drop the timers of a run that was begun and never became durable."""
@@ -254,7 +275,7 @@ class RunFacts:
 
         With doubts, what was in doubt counts even though it may never have begun.
         """
-        effects = {limit.effect} if limit.effect else set(self.machine.answers)
+        effects = {limit.effect} if limit.effect else self.machine.answers.keys() - self.subject.sleeps.keys()
         cancelled_keys = {intent.key for intent in self.cancelled_intents}
         count = 0
         for key in (key for key, intent in self.intents.items() if intent.effect in effects):

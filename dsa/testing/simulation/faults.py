@@ -12,7 +12,7 @@ from typing import Literal
 import attrs
 
 from dsa.declarations import OUTSIDE
-from dsa.machine import Machine
+from dsa.machine import Machine, sleeping_effects
 from dsa.semantics import Configuration
 from dsa.testing.explored_graph import ExploredGraph, GraphEdge
 
@@ -97,8 +97,8 @@ class RowFacts:
 
     @cached_property
     def starting_moves(self) -> tuple[GraphEdge, ...]:
-        """The moves that begin some effect."""
-        return tuple(move for move in self.moves if started_effects(self.graph, move))
+        """The moves that begin some effect that is performed."""
+        return tuple(move for move in self.moves if _performed_effects(self.graph, move))
 
     @cached_property
     def cancelling_moves(self) -> tuple[GraphEdge, ...]:
@@ -107,9 +107,9 @@ class RowFacts:
 
     @cached_property
     def resting_moves(self) -> tuple[GraphEdge, ...]:
-        """The moves after which none of the row's effects is awaited."""
+        """The moves after which none of the row's effects is awaited, but for sleeps."""
         answers = self.graph.machine.answers
-        return tuple(m for m in self.moves if not answers.keys() & set(started_effects(self.graph, m)))
+        return tuple(m for m in self.moves if not answers.keys() & set(_performed_effects(self.graph, m)))
 
     @cached_property
     def releasing_moves(self) -> tuple[GraphEdge, ...]:
@@ -168,6 +168,11 @@ def started_effects(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
     """Return the effects that a move begins: not those that it cancels itself, or that a final state does."""
     after = graph.configurations[move.target].outstanding
     return tuple(e for e in move.effects if e not in graph.machine.answers or e in after)
+
+
+def _performed_effects(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
+    sleeps = sleeping_effects(graph.machine)
+    return tuple(effect for effect in started_effects(graph, move) if effect not in sleeps)
 
 
 def _cancelled_effects(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:

@@ -396,8 +396,7 @@ class Acts:
         answers = self._facts.machine.answers.get(call.effect, ())
         if event is None and answers:
             event = self._chance.one_of(answers, "event", call.key, self._facts.deeds.begin_count[call.key])
-        call.comes_back(event)
-        call.let_go()
+        self._world.let_go(call, event)
         return True
 
     def _wake(self, process: Process) -> bool:

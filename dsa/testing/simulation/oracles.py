@@ -87,10 +87,14 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effect_oracles.a_result_belongs_to_an_intent,
         effect_oracles.an_effect_has_one_result,
         effect_oracles.a_result_is_what_came_back,
+        effect_oracles.a_sleep_ends_when_it_is_due,
+        effect_oracles.a_sleep_that_is_over_does_not_end,
+        effect_oracles.a_sleep_answers_with_what_it_was_asked_with,
     ),
     ResumedEntry: (
         effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
         effect_oracles.what_cannot_have_begun_is_not_in_doubt,
+        effect_oracles.a_sleep_is_never_in_doubt,
     ),
     DecidedEntry: (effect_oracles.a_decision_is_what_a_person_said,),
     VerdictEntry: (effect_oracles.a_verdict_is_what_the_guard_said,),
@@ -109,6 +113,7 @@ AT_BEGIN = (
     effect_oracles.no_more_are_performed_side_by_side_than_the_table_says,
     effect_oracles.an_emission_begins_once_durable_results_make_room_for_it,
     effect_oracles.a_budget_counts_every_call,
+    effect_oracles.a_sleep_is_not_performed,
 )
 #: The driver shows an entry.
 AT_SHOW = (run_oracles.only_what_is_durable_is_shown,)

@@ -23,7 +23,7 @@ from dsa.compiled_step import compiled_step
 from dsa.declarations import Effect, show
 from dsa.edge.binding import effect_names
 from dsa.lang import digest
-from dsa.machine import Machine
+from dsa.machine import Machine, sleeping_effects
 from dsa.runtime.costs import RUN, BudgetLimit
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policy.policies import Policy
@@ -199,6 +199,11 @@ class Subject:
     def has_timers(self) -> bool:
         """Return whether any row is a timer's."""
         return any(row.is_timer for row in self.machine.transitions)
+
+    @cached_property
+    def sleeps(self) -> Mapping[str, int]:
+        """The effects that sleep, with the milliseconds."""
+        return sleeping_effects(self.machine)
 
     def prepare(self) -> None:
         """Compute what all stories share, before they are shared out. Raises GraphTooLargeError."""

@@ -91,7 +91,7 @@ class World:
         self._models = defaultdict[str, GeneratorInterface](lambda: model)
         self.calls: list[WorldCall] = []
         self._open_calls: list[WorldCall] = []
-        #: The last answer that did not wait for its turn: the number of rows taken before it, and its key.
+        #: The last answer that was given: the number of rows taken before it, and its key.
         self._last_answer = (-1, "")
 
     def binding(self, caller: CallingProcess) -> Bindings:
@@ -103,6 +103,13 @@ class World:
         """Return the calls of a process that can go on; those that are over are dropped."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
+
+    def let_go(self, call: WorldCall, event: str | None) -> None:
+        """Let a waiting call happen, and come back with an event."""
+        if call.effect in self._machine.answers:
+            self._last_answer = self._facts.position, call.key
+        call.comes_back(event)
+        call.let_go()
 
     async def _perform(self, caller: CallingProcess, action: Action, context: PolicyContext) -> list[Step]:
         key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try

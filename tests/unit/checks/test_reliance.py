@@ -2,6 +2,7 @@
 
 import pytest
 
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.lang import loads
 
@@ -103,3 +104,21 @@ def test_a_failure_that_is_ignored_where_nothing_is_left_counts_as_none():
     assert result.verdict == "VIOLATED"
     (ignored,) = [found for found in warnings if "ignores start_b.failed" in found.message]
     assert ignored.code == "DSA315"
+
+
+def test_a_sleep_is_relied_on_like_a_timer():
+    declared = "\n## Effects\n| effect | is | options |\n| - | - | - |\n| start_b | sleep | for = 1h |\n| run_b | | |\n| bill | | |\n"
+    machine = loads(f"{HANDOFF}{declared}\n## Properties\n- {CLAIM}\n")
+    report = check(machine)
+    (result,) = report.properties
+    assert (result.verdict, result.condition) == ("HOLDS", "run_b answers and does not fail")
+    assert result.assumes == ("the sleep start_b ends or is cancelled",)
+    assert {found.message.split()[0] for found in report.diagnostics if found.code == "DSA314"} == {"run_b"}
+    (proof,) = prove(machine).properties
+    assert (proof.verdict, proof.relies_on) == ("PROVED", ("run_b",))
+
+
+def test_without_the_end_of_a_sleep_a_property_may_fail():
+    declared = "\n## Effects\n| effect | is | options |\n| - | - | - |\n| start_b | sleep | for = 1h |\n| run_b | | |\n| bill | | |\n"
+    report = check(loads(f"{HANDOFF}{declared}\n## Properties\n- {CLAIM} even if start_b never answers\n"))
+    assert report.properties[0].verdict == "VIOLATED"

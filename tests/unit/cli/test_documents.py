@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from dsa.cli.main import COMMANDS, program
 from dsa.edge.document_files import locate
-from dsa.lang import digest, dumps, expand_steps, loads
+from dsa.lang import digest, dumps, loads, spell_out
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 
@@ -120,7 +120,7 @@ def test_why_narrows_to_what_is_given():
 
 def test_expand_prints_the_canonical_transitions():
     text = locate("workflow").read_text(encoding="utf-8")
-    assert dsa("expand", "workflow").output == dumps(expand_steps(loads(text)))
+    assert dsa("expand", "workflow").output == dumps(spell_out(loads(text)))
 
 
 def test_fmt_changes_a_file_once_and_check_changes_nothing():

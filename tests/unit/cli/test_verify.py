@@ -12,6 +12,7 @@ from dsa.cli.main import program
 from dsa.errors import DocumentError
 from dsa.kernel import DEFINITION_4, TABLE
 
+FAMILIES = Path(__file__).parents[2] / "golden" / "families"
 NEEDS = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
 
 
@@ -181,3 +182,12 @@ def test_unreadable_files_are_no_refusals():
     assert dsa("check", "dual_state", "--certificate", "out.json").exit_code == 0
     for arguments in ["nothing.json"], ["out.json", "nothing.md"]:
         assert isinstance(dsa("verify", *arguments).exception, DocumentError)  # `main` makes a message and exit 2 of it
+
+
+@pytest.mark.parametrize("name", ["philosophers", "credit_check", "two_phase_commit"])
+def test_the_kernel_certifies_the_rows_that_a_family_stands_for(name):
+    certificate, document = "certificate.json", str(FAMILIES / f"{name}.md")
+    assert dsa("prove", document, "--certificate", certificate).exit_code == 0
+    verified = dsa("verify", certificate, document)
+    assert verified.exit_code == 0, verified.output
+    assert "refused" not in verified.output

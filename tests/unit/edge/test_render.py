@@ -13,7 +13,7 @@ from repository import all_machines
 
 from dsa.edge.images import RenderError, png, renderer, svg
 from dsa.errors import DsaError
-from dsa.lang import expand_steps, loads
+from dsa.lang import loads, spell_out
 from dsa.targets.dot import dot
 from dsa.testing.strategies import machines
 
@@ -106,7 +106,7 @@ REPOSITORY = all_machines() | {
 @pytest.mark.parametrize("name", REPOSITORY)
 def test_nothing_covers_a_text_and_every_row_has_its_head(program, name):
     """Parents, two-way and parallel rows, rows to their own source, double lines: all are among these machines."""
-    machine = expand_steps(REPOSITORY[name])
+    machine = spell_out(REPOSITORY[name])
     drawing = read(svg(dot(machine, full=True)))
     assert faults(drawing) == []
     assert overflows(drawing) == []
@@ -122,7 +122,7 @@ PAGE = 900
 @pytest.mark.parametrize("name", REPOSITORY)
 def test_a_page_has_room_for_the_picture_and_nothing_covers_a_text(program, name, rows):
     """Texts are 10 units high or more, and a page of 900 pixels shows a picture of 900 units as it is."""
-    machine = expand_steps(REPOSITORY[name]) if rows else REPOSITORY[name]
+    machine = spell_out(REPOSITORY[name]) if rows else REPOSITORY[name]
     drawing = read(svg(dot(machine)))
     assert faults(drawing) == []
     assert overflows(drawing) == []

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from dsa.edge.driver import UnderWay
-from dsa.edge.event_loop import MonotonicClock
+from dsa.edge.event_loop import MonotonicClock, UnderWay
 
 
 def held(work, *, stopped=False, turns=0):

@@ -224,6 +224,8 @@ def test_asks_a_real_model_over_http():
     parameters.n_ctx = 1024
     parameters.verbosity = -1
     parameters.warmup = False
+    parameters.cpuparams.n_threads = 1  # several wait for each other where other tests run beside this one
+    parameters.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(parameters)
     generator = LiteLLMGenerator(
         "openai/smollm2", api_base=f"{server.listening_address}/v1", max_tokens=400, temperature=0.0

@@ -74,11 +74,11 @@ def test_a_run_repeats_itself_and_differs_by_seed_attempt_and_step():
 
     def text(call):
         seed, history, step = call
-        return LocalGenerator(seed=seed, max_tokens=25).generate(context(task, history, step)).content
+        return LocalGenerator(seed=seed, max_tokens=12).generate(context(task, history, step)).content
 
     first = [text(call) for call in calls]
     with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(text, reversed(calls))) == first[::-1]
+        assert list(pool.map(text, calls[::-2])) == first[::-2]
     assert len(set(first)) == len(calls)
 
 
@@ -87,7 +87,7 @@ def test_a_text_does_not_depend_on_the_calls_before_it():
     """The model's cache of a prompt that it has just read gives slightly other numbers, and then another text."""
     for seed in range(2):
         fresh = context(f"Write variant {seed} of `def gcd(a, b)` that returns the greatest common divisor of a and b.")
-        generator = LocalGenerator(seed=seed, max_tokens=60)
+        generator = LocalGenerator(seed=seed, max_tokens=30)
         assert generator.generate(fresh).content == generator.generate(fresh).content
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from dsa.checks.diff.document_diff import changes
 from dsa.errors import MachineError
 from dsa.lang import digest, dumps, loads
-from dsa.machine import spelled_like, spelled_shortest
+from dsa.machine import sleeping_effects, spelled_like, spelled_shortest
 
 TEXT = """# reminders
 ## Transitions
@@ -52,3 +53,32 @@ def test_what_is_compared_is_spelled_alike():
 def test_the_same_duration_twice_in_a_cell_is_a_mistake():
     with pytest.raises(MachineError, match="'after 1440m' occurs twice in this cell"):
         loads(TEXT.replace("90s", "1440m"))
+
+
+SLEEP = """# nap
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| rise | nap |
+## Effects
+| effect | is | options |
+| - | - | - |
+| nap | sleep | for = 24h |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | nap | asleep |
+| asleep | rise | | idle |
+"""
+
+
+def test_the_duration_of_a_sleep_is_compared_by_its_length():
+    machine, other = loads(SLEEP), loads(SLEEP.replace("24h", "1440m"))
+    assert sleeping_effects(machine) == {"nap": 86_400_000}
+    assert (machine, digest(machine)) == (other, digest(other))
+    assert loads(dumps(machine)) == machine
+    assert digest(machine) != digest(loads(SLEEP.replace("24h", "25h")))
+    (change,) = changes(machine, loads(SLEEP.replace("24h", "25h")))
+    assert "for = 1d" in str(change)
+    assert "for = 25h" in str(change)

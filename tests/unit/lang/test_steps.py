@@ -5,7 +5,7 @@ from each_row import each_row
 
 from dsa.declarations import Guard, Prompt
 from dsa.expr import unparse
-from dsa.lang import dumps, expand_steps, loads, read_machine
+from dsa.lang import dumps, loads, read_machine, spell_out
 from dsa.semantics import Occurrence, Refusal, start, step
 
 CHAIN = """# w
@@ -151,7 +151,7 @@ def test_the_result_is_the_step_that_is_named(line, result):
     machine = loads(f"{CHAIN}\n{line}")
     assert machine.result == result
     assert loads(dumps(machine)) == machine
-    assert expand_steps(machine).result is None
+    assert spell_out(machine).result is None
 
 
 def test_a_result_before_the_sections_is_read_too():
@@ -246,10 +246,10 @@ def test_a_prompt_of_a_step_may_use_its_uses():
 def test_what_steps_stand_for_is_a_document_too(text):
     machine = loads(text)
     assert loads(dumps(machine)) == machine
-    whole = expand_steps(machine)
+    whole = spell_out(machine)
     assert (whole.steps, whole.goal, whole.result) == ((), None, None)
     assert loads(dumps(whole)) == whole
-    assert expand_steps(whole) is whole
+    assert spell_out(whole) is whole
 
 
 def test_a_bound_may_be_declared_among_the_parameters():

@@ -6,6 +6,7 @@ from crowds import crowded_machines
 from each_row import each_row
 from hypothesis import given, settings
 from oracle import possible, reached
+from sample_sizes import sample_size
 
 from dsa.expr import evaluate
 from dsa.machine import Machine, environment
@@ -27,15 +28,15 @@ def test_the_first_arrow_that_is_enabled_is_the_row_that_step_takes(machine: Mac
     arrows_agree(machine)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sample_size(25, full=200), deadline=None)
 @given(crowded_machines())
 def test_arrows_agree_where_several_of_an_effect_are_outstanding(machine: Machine) -> None:
-    arrows_agree(machine)
+    arrows_agree(machine, sample_size(80, full=200))
 
 
-def arrows_agree(machine: Machine) -> None:
+def arrows_agree(machine: Machine, most: int = 200) -> None:
     leaves = Leaves(machine)
-    for here in reached(machine, 200):
+    for here in reached(machine, most):
         names = {**environment(machine, here.values), **pending_values(machine, here.outstanding)}
         names |= {counter(effect).name: here.outstanding.count(effect) for effect in machine.numbered_effects}
         for occurrence in possible(machine, here):

@@ -5,7 +5,7 @@ import re
 import pytest
 from repository import all_machines
 
-from dsa.lang import expand_steps, loads
+from dsa.lang import loads, spell_out
 from dsa.targets import dot, mermaid
 from dsa.targets.picture import StepArrow, reached_steps, step_picture
 
@@ -118,7 +118,7 @@ def test_every_line_of_a_flow_chart_is_of_the_grammar():
 
 
 def test_the_expansion_is_drawn_row_by_row():
-    machine = expand_steps(STEPS["workflow"])
+    machine = spell_out(STEPS["workflow"])
     assert mermaid(machine).startswith("stateDiagram-v2")
     assert '"validating.g_impl"' in dot(machine)
 

@@ -8,6 +8,7 @@ from agents import Adapted, HandWrittenAgent
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
+from sample_sizes import sample_size
 
 from dsa.edge.document_files import load
 from dsa.lang import loads
@@ -94,7 +95,9 @@ class Watched(ReplayedMachine):
 def test_a_run_comes_back_from_its_ledger_anywhere(name, monkeypatch):
     machine = SHIPPED[name]
     monkeypatch.setattr(Watched, "seen", [], raising=False)
-    test = state_machine_test(machine, lambda: Watched(machine), settings=settings(STEADY, max_examples=40))
+    test = state_machine_test(
+        machine, lambda: Watched(machine), settings=settings(STEADY, max_examples=sample_size(25, full=40))
+    )
     assert run_walks(test).rows == graph_of(machine).rows
     assert len(Watched.seen) > 40
     if machine is TICKETS:
@@ -132,7 +135,7 @@ def test_who_offers_no_restart_is_never_restarted():
     run_walks(state_machine_test(MACHINE, lambda: SteppedMachine(MACHINE), settings=settings(STEADY, max_examples=10)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(machines(claims=False), st.data())
 def test_any_run_of_any_machine_comes_back(machine, data):
     try:

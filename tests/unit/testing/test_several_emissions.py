@@ -3,6 +3,7 @@
 import attrs
 import pytest
 from hypothesis import Phase, settings
+from sample_sizes import sample_size
 
 from dsa.lang import loads
 from dsa.semantics import Occurrence
@@ -58,7 +59,11 @@ CALLS = loads("""# calls
 | working | ask.failed | failures == 2 | | cancel | done |
 """)
 STEADY = settings(
-    DEFAULT, derandomize=True, database=None, max_examples=60, phases=[p for p in Phase if p is not Phase.explain]
+    DEFAULT,
+    derandomize=True,
+    database=None,
+    max_examples=sample_size(25, full=60),
+    phases=[p for p in Phase if p is not Phase.explain],
 )
 
 

@@ -4,6 +4,7 @@ from each_row import each_row
 from families import ordered
 from hypothesis import HealthCheck, given, settings
 from repository import SMALL, shipped_machines
+from sample_sizes import sample_size
 
 from dsa.checks.search.exploration import explore
 from dsa.semantics import Refusal, Taken, start, step
@@ -75,7 +76,7 @@ def test_rows_that_were_taken_before_are_left_out():
     assert taken(machine, [test])[1] == {0, 1, 4}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False))
 def test_a_tour_of_any_machine_takes_what_exploration_finds(machine):
     try:

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sample_sizes import sample_size
 
 from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
@@ -17,7 +18,7 @@ def test_a_line_reads_as_a_scenario_does():
     assert read_test(load("dual_state"), " specification;artifact ; verdict g.failed; ") == test
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(machines(claims=False))
 def test_any_test_of_any_machine_reads_back(machine):
     try:

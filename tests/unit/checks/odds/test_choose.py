@@ -5,6 +5,7 @@ from math import inf
 import pytest
 from hypothesis import HealthCheck, given, settings
 from odds_chains import bounds, chain_with, chains, gained
+from sample_sizes import sample_size
 
 from dsa.checks.odds.chain_solver import DecisionChain
 from dsa.checks.odds.markov_chain import ChainTooLargeError
@@ -16,7 +17,11 @@ def both(chain, worth=None, *, gains=True):
     return tuple(solver.best(gained if gains else None, lambda end: value.get(end, 0.0), most=m) for m in (False, True))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large))
+@settings(
+    max_examples=sample_size(80, full=300),
+    deadline=None,
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
+)
 @given(chains())
 def test_the_least_and_the_most_are_those_of_all_ways_to_choose(drawn):
     chain, worth = drawn

@@ -6,6 +6,7 @@ from math import inf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_sizes import sample_size
 
 from dsa.checks.odds.chain_solver import LARGEST, Elimination, as_float, precise
 
@@ -18,7 +19,7 @@ def decimals(rows, leaving):
     return [{node: Decimal(p) for node, p in row.items()} for row in rows], list(map(Decimal, leaving))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample_size(30, full=60), deadline=None)
 @given(st.integers(1, 12), st.data())
 def test_both_systems_are_those_of_a_linear_solver(size, data):
     numpy = pytest.importorskip("numpy")

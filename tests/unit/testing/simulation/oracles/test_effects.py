@@ -5,13 +5,17 @@ from each_row import each_row
 from facts_of_runs import (
     ABOUT,
     ASKED,
+    ASLEEP,
     BUSY,
+    CALLED_OFF,
     DRAFT,
     DRAFTED,
     FIRST,
     LEDGER,
     LINE,
     MAKE,
+    NAP,
+    NAPS,
     NOTE,
     POST,
     POSTED,
@@ -40,6 +44,7 @@ DOUBT = ResumedEntry(effects={DRAFT.key: "retry"})
 FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
 LIMITS = (BudgetLimit("calls", 1, "draft"),)
 DONE, SAID = result(NOTE), result(FIRST, "said")
+RISEN = result(NAP, "rise", data="tired")
 VERDICT = VerdictEntry("2/1", "poem", 2, "new", (GuardVerdict("g", "passed"),))
 ATTEMPTS = [ArtifactEntry("1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
 TIMER = ("making", "after 5s")
@@ -57,11 +62,26 @@ def later(found, seconds):
     return found
 
 
+def woken(found, seconds):
+    """Have the run taken up after some seconds."""
+    later(found, seconds).resume()
+    return found
+
+
 def to_meet(*events, **known):
     return facts(LEDGER[:1], intention=lambda position, _here: Occurrence(events[position]), **known)
 
 
 BROKEN = [
+    (effect_oracles.a_sleep_is_not_performed, facts(ASLEEP, NAPS), begun(NAP)),
+    (effect_oracles.a_sleep_ends_when_it_is_due, later(facts(ASLEEP, NAPS), 0.9), RISEN),
+    (effect_oracles.a_sleep_that_is_over_does_not_end, facts(CALLED_OFF, NAPS), RISEN),
+    (effect_oracles.a_sleep_that_is_over_does_not_end, facts((*ASLEEP, RISEN), NAPS), RISEN),
+    (effect_oracles.a_sleep_answers_with_what_it_was_asked_with, facts(ASLEEP, NAPS), result(NAP, "rise")),
+    (effect_oracles.a_sleep_answers_with_what_it_was_asked_with, facts(ASLEEP, NAPS), failed(NAP, "MADE")),
+    (effect_oracles.a_sleep_is_never_in_doubt, facts(ASLEEP, NAPS), doubted(NAP, "retry")),
+    (effect_oracles.no_timer_is_overslept, facts(ASLEEP, NAPS), 1.1),
+    (effect_oracles.what_is_overdue_comes_before_what_is_sent, woken(facts(ASLEEP, NAPS), 2), fed("stop", seq=2)),
     (effect_oracles.an_effect_begins_after_its_intent_is_durable, facts(BEFORE), begun(DRAFT)),
     (effect_oracles.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT, may_write=False)),
     (effect_oracles.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT)),
@@ -166,6 +186,15 @@ BROKEN = [
     ),
 ]
 KEPT = [
+    (effect_oracles.a_sleep_is_not_performed, facts(DURING), begun(DRAFT)),
+    (effect_oracles.a_sleep_ends_when_it_is_due, later(facts(ASLEEP, NAPS), 1), RISEN),
+    (effect_oracles.a_sleep_that_is_over_does_not_end, facts(ASLEEP, NAPS), RISEN),
+    (effect_oracles.a_sleep_that_is_over_does_not_end, facts(AFTER), LEDGER[DRAFTED]),
+    (effect_oracles.a_sleep_answers_with_what_it_was_asked_with, facts(ASLEEP, NAPS), RISEN),
+    (effect_oracles.a_result_is_what_came_back, facts(ASLEEP, NAPS), RISEN),
+    (effect_oracles.a_sleep_is_never_in_doubt, facts(DURING), doubted(DRAFT, "retry")),
+    (effect_oracles.no_timer_is_overslept, facts(CALLED_OFF, NAPS), 60.0),
+    (effect_oracles.what_is_overdue_comes_before_what_is_sent, woken(facts(CALLED_OFF, NAPS), 2), fed("go", seq=3)),
     (effect_oracles.an_effect_begins_after_its_intent_is_durable, facts(DURING), begun(DRAFT)),
     (effect_oracles.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT)),
     (effect_oracles.what_has_a_result_is_not_performed_again, facts(DURING), begun(DRAFT)),
