@@ -27,7 +27,8 @@ def command(files: tuple[str, ...], *, root: str, port: int, opens: bool) -> Non
     try:
         server = importlib.import_module("dsa.web.server")
     except ModuleNotFoundError as missing:
-        if missing.name not in {"starlette", "uvicorn"}:
+        library = (missing.name or "").partition(".")[0]
+        if library not in {"starlette", "uvicorn"}:
             raise
-        raise CommandExit(f"dsa web needs {missing.name}: {install_hint('web')}", 2) from missing
+        raise CommandExit(f"dsa web needs {library}: {install_hint('web')}", 2) from missing
     server.serve(files, partial(open_runs, root), port=port, opens=opens, say=say)

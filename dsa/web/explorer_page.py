@@ -102,26 +102,30 @@ def _page(document: WatchedDocument, path: MachineWalk, parameters: dict[str, Va
     over = tag("p", badge("finished"), " A run ends here: every event is refused.") if is_over(machine, here) else None
     lines = [taken.transition.span.line if taken.transition.span else 0 for taken in path.steps]
     states = [start(machine).state, *(taken.configuration.state for taken in path.steps)]
-    story = tag(
+    marks = picture_marks(machine, lines, states)
+    now = tag(
         "section",
         _facts(path),
         over,
         tag("h2", "What can happen"),
         _choices(document, path, parameters),
-        tag("h2", f"The way here: {plural(len(path.steps), 'step')}"),
-        _way(document, path, parameters),
-        _parameter_form(document, path, parameters),
         aria_label="Here",
     )
-    picture = tag(
-        "section", diagram(machine, picture_marks(machine, lines, states)), aria_label="Diagram", class_="beside"
+    picture = tag("section", diagram(machine, marks), aria_label="Diagram", class_="beside")
+    steps = tag("h2", f"The way here: {plural(len(path.steps), 'step')}")
+    way = tag(
+        "section",
+        steps,
+        _way(document, path, parameters),
+        _parameter_form(document, path, parameters),
+        aria_label="The way here",
     )
     return page(
         f"{machine.name}: {here.state}",
         tag("h1", f"Explore {machine.name}"),
         _moves(document, path, parameters),
         tag("p", path.fault, class_="message", role="alert") if path.fault else None,
-        tag("div", story, picture, class_="columns"),
+        tag("div", now, picture, way, class_="columns"),
         here="/",
     )
 

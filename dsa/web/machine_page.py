@@ -1,6 +1,6 @@
 """The machine page: a document as written, its diagram, and each verdict at the line that it speaks of.
 
-A `WatchedDocument` follows its file. When the file changes, it is read again, diagram, and checked in a thread; the check can be stopped. Pages wait for
+A `WatchedDocument` follows its file. When the file changes, it is read again, drawn, and checked in a thread; the check can be stopped. Pages wait for
 the next version of its fragments.
 """
 
@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -21,12 +22,12 @@ from dsa.edge.document_files import locate, read_document, read_text
 from dsa.edge.images import RenderError, svg
 from dsa.errors import Diagnostic, DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
-from dsa.lang.markdown import Block, Bullet, Fence, Heading, MarkdownTable, TableRow
+from dsa.lang.markdown import Block, Bullet, Fence, Heading, MarkdownTable, ParagraphLine
 from dsa.lang.markdown import read as read_markdown
 from dsa.machine import Machine
 from dsa.targets import dot
 from dsa.targets.picture import picture
-from dsa.text import plural
+from dsa.text import plural, shorten
 from dsa.trace import Trace, show_loop, show_occurrence, show_values
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, drawing, hidden_field, join, page, post_form, tag
 
@@ -36,6 +37,8 @@ _LOOK_S = 0.25
 _NO_LIMIT_S = 1e9
 #: The most lines of a document that a page shows.
 _MOST_LINES = 3_000
+#: The most findings that are listed above a document.
+_MOST_ITEMS = 20
 _NOTHING = DocumentReading(None, ())
 
 
@@ -102,22 +105,36 @@ class WatchedDocument:
         )
 
     def _status(self) -> Markup:
+        """Return what the check is doing or has found; each finding leads to its line."""
         stop = post_form(f"{self.address}/stop", hidden_field("stop", "1"), label="Stop the check")
+        links = _links(self.address) if self.machine is not None else None
         if self._activity:
-            return join(tag("p", self._activity, class_="activity"), stop)
+            return join(links, tag("p", self._activity, class_="activity"), stop)
         again = post_form(f"{self.address}/check", hidden_field("check", "1"), label="Check again", class_="quiet")
         report = self.report
         if report is None:
-            return join(
-                tag("p", badge("not a machine"), " ", f"{len(self.document_reading.diagnostics)} findings"), again
-            )
-        word = "findings" if report.failed else "good"
+            count = plural(len(self.document_reading.diagnostics), "mistake")
+            words = tag("p", badge("not a machine"), f" {count}: nothing is drawn or run until the document is one.")
+            return join(words, _overview(self.document_reading, None), again)
         lines = [explored_text(each) for each in report.explorations]
         lines += [f"rests in: {', '.join(report.rests)}"] if report.rests else []
-        findings = (*self.document_reading.diagnostics, *report.diagnostics)
-        return join(
-            tag("p", badge(word), " ", totals_text(findings, report)), [tag("p", line) for line in lines], again
-        )
+        totals = totals_text((*self.document_reading.diagnostics, *report.diagnostics), report)
+        more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
+        words = tag("p", badge(self.word), " ", totals)
+        return join(links, words, _overview(self.document_reading, report), more if lines else None, again)
+
+    @property
+    def word(self) -> str:
+        """What is known of the document, in a word or two."""
+        if self.fault:
+            return "error"
+        if self._signature is None:
+            return "not opened yet"
+        if self.machine is None:
+            return "not a machine"
+        if self.report is None:
+            return "checking"
+        return "findings" if self.report.failed else "good"
 
     # -- following ---------------------------------------------------------------------------------------------------------
 
@@ -190,17 +207,39 @@ class WatchedDocument:
         return check(machine, time_limit_s=_NO_LIMIT_S, clock=clock, progress=report_progress)
 
 
+def _links(address: str) -> Markup:
+    number = address.rpartition("/")[2]
+    explore = tag("a", "Explore", href=f"{address}/explore")
+    return tag("p", explore, " · ", tag("a", "Start a run", href=f"/runs/new?machine={number}"))
+
+
+def _overview(document: DocumentReading, report: CheckReport | None) -> Markup | None:
+    """Return a list of what is wrong, each with a link to its line; None if nothing is."""
+    findings = (*document.diagnostics, *(report.diagnostics if report else ()))
+    items: list[tuple[str, int, str]] = [
+        (each.severity, each.span.line, each.message) for each in findings if each.severity != "info"
+    ]
+    items += [(each.verdict, each.line, each.text) for each in (report.properties if report else ()) if each.failed]
+    items += [("VIOLATED", each.line, each.message) for each in (report.scenarios if report else ()) if not each.ok]
+    lines = [
+        tag("li", badge(word), " ", tag("a", f"line {line}", href=f"#line{line}"), " ", shorten(text))
+        for word, line, text in items[:_MOST_ITEMS]
+    ]
+    more = tag("li", f"{len(items) - _MOST_ITEMS} more below") if len(items) > _MOST_ITEMS else None
+    return tag("ul", lines, more, class_="plain overview") if items else None
+
+
 @lru_cache(maxsize=32)
 def _svg(dot_text: str) -> str:
     return svg(dot_text)
 
 
 def diagram(machine: Machine, marks: Mapping[str, str] | None = None) -> Markup:
-    """Return the diagram of a machine, or why it cannot be diagram; `marks` are classes of its nodes."""
+    """Return the diagram of a machine, or why it cannot be drawn; `marks` are classes of its nodes."""
     try:
         return drawing(_svg(dot(machine)), f"Diagram of {machine.name}", marks)
-    except (RenderError, SyntaxError) as fault:  # a SyntaxError: what was diagram is not XML
-        return tag("p", f"The diagram cannot be diagram: {fault}", class_="message")
+    except (RenderError, SyntaxError) as fault:  # a SyntaxError: what was drawn is not XML
+        return tag("p", f"The diagram cannot be drawn: {fault}", class_="message")
 
 
 def picture_marks(machine: Machine, lines: Sequence[int], states: Sequence[str]) -> dict[str, str]:
@@ -273,6 +312,25 @@ def _below(notes: dict[int, list[Markup]], line: int, lines_shown: set[int]) -> 
 
 
 def _blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
+    for is_prose, group in groupby(blocks, key=lambda block: isinstance(block, ParagraphLine)):
+        blocks_here = tuple(group)
+        if is_prose:
+            yield from _paragraphs(blocks_here, notes, lines_shown)
+            continue
+        yield from _other_blocks(blocks_here, notes, lines_shown)
+
+
+def _paragraphs(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
+    """Yield paragraphs: lines that follow each other are one."""
+    cells = [block.text for block in blocks if isinstance(block, ParagraphLine)]
+    for _, numbered in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
+        lines = [cell for _, cell in numbered]
+        yield tag("p", " ".join(cell.text for cell in lines), id=f"line{lines[0].line}")
+        for cell in lines:
+            yield from _below(notes, cell.line, lines_shown)
+
+
+def _other_blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
     for block in blocks:
         if isinstance(block, MarkdownTable):
             yield _table(block, notes, lines_shown)
@@ -287,20 +345,18 @@ def _blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown
 
 def _table(table: MarkdownTable, notes: dict[int, list[Markup]], lines_shown: set[int]) -> Markup:
     width = len(table.header.cells)
-    head = tag("tr", [tag("th", cell.text, scope="col") for cell in table.header.cells])
+    heads = [tag("th", cell.text, scope="col") for cell in table.header.cells]
+    head = tag("tr", tag("th", "line", scope="col", class_="line"), heads)
     rows = list[Markup]()
     for row in table.rows:
         line = row.span.line
-        rows.append(tag("tr", [tag("td", cell.text) for cell in row.cells], id=f"line{line}"))
+        number = tag("td", line, class_="line")
+        rows.append(tag("tr", number, [tag("td", cell.text) for cell in row.cells], id=f"line{line}"))
         below = list(_below(notes, line, lines_shown))
-        rows += [tag("tr", tag("td", below, colspan=max(1, width)), class_="notes")] if below else []
-    heads = _row_notes(table.header, notes, lines_shown)
+        rows += [tag("tr", tag("td", below, colspan=1 + width), class_="notes")] if below else []
     body = tag("table", tag("thead", head), tag("tbody", rows))
-    return join(tag("div", body, class_="scroll", tabindex="0", role="region", aria_label="Table"), heads)
-
-
-def _row_notes(row: TableRow, notes: dict[int, list[Markup]], lines_shown: set[int]) -> list[Markup]:
-    return list(_below(notes, row.span.line, lines_shown))
+    of_header = list(_below(notes, table.header.span.line, lines_shown))
+    return join(tag("div", body, class_="scroll", tabindex="0", role="region", aria_label="Table"), of_header)
 
 
 def _finding(finding: Diagnostic, where: str = "") -> Markup:
@@ -377,18 +433,15 @@ def with_document(
 def _show(_request: Request, document: WatchedDocument) -> Response:
     fragments = document.fragments()
     name = document.machine.name if document.machine else Path(document.file).name
-    links = tag("p", tag("a", "Explore", href=f"{document.address}/explore"), " ",
-                tag("a", "Start a run", href=f"/runs/new?machine={document.address.rpartition('/')[2]}"))  # fmt: skip
     whole = page(
         name,
         tag("h1", name),
         tag("p", tag("code", document.file)),
-        links,
-        tag("section", fragments.holders("status"), aria_label="Result of the check", role="status"),
         tag(
             "div",
-            tag("section", fragments.holders("table"), aria_label="The document", class_="document"),
+            tag("section", fragments.holders("status"), aria_label="Result of the check", role="status"),
             tag("section", fragments.holders("diagram"), aria_label="Diagram", class_="beside"),
+            tag("section", fragments.holders("table"), aria_label="The document", class_="document"),
             class_="columns",
         ),
         live=f"{document.address}/live?have={'.'.join(fragments.digests)}",

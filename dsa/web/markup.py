@@ -129,8 +129,10 @@ def hidden_field(name: str, value: str) -> Markup:
     return tag("input", type="hidden", name=name, value=value)
 
 
-def badge(word: str) -> Markup:
-    """Return a word in a box whose colour follows the word."""
+def badge(word: str, text: str = "") -> Markup:
+    """Return a word in a box whose colour follows the word, and behind it the rest of a text that begins with the word."""
+    if text:
+        return join(badge(word), " ", text.removeprefix(word).lstrip(":, "))
     return tag("span", word, class_=f"badge {re.sub('[^a-z]+', '-', word.lower())}")
 
 

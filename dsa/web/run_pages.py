@@ -189,7 +189,7 @@ def _status(feed: RunFeed) -> Markup:
         ("held by", whole.holder or ""),
     ]
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
-    words = tag("p", badge(whole.status), " ", status_text(whole))
+    words = tag("p", badge(whole.status, status_text(whole)))
     handle = feed.runs.handle(feed.id)
     is_driven_here = handle is not None and handle.is_driven
     stop = (
@@ -227,7 +227,7 @@ def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
         tag("p", question, class_="question") if question else None,
         hidden_field("event", name),
         hidden_field("place", place),
-        _data_field(f"Data of {name}: text or JSON, or nothing"),
+        tag("details", tag("summary", f"Data of {name}"), _data_field("Text or JSON; empty: no data")),
         label=f"Send {name}",
         class_="card",
         data_keep=f"{name}@{place}",
@@ -284,12 +284,16 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
                 "section",
                 tag("div", fragments.holders("status"), role="status"),
                 fragments.holders("asks"),
-                tag("h2", "What has happened"),
-                tag("p", older, " ", newest),
-                tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Timeline"),
                 aria_label="The run",
             ),
             tag("section", fragments.holders("diagram"), aria_label="Diagram", class_="beside"),
+            tag(
+                "section",
+                tag("h2", "What has happened"),
+                tag("p", older, " ", newest),
+                tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Timeline"),
+                aria_label="What has happened",
+            ),
             class_="columns",
         ),
         live=live,
@@ -580,7 +584,7 @@ def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
         tag(
             "tr",
             tag("td", tag("a", each.run, href=run_address(each.run))),
-            tag("td", badge(each.status), " ", status_text(each)),
+            tag("td", badge(each.status, status_text(each))),
             tag("td", each.summary.machine),
             tag("td", each.summary.state),
             tag("td", _time_text(each.summary.changed_ms)),

@@ -26,7 +26,7 @@ from dsa.errors import DsaError
 from dsa.runs.runs import Runs
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import WatchedDocument, machine_routes
-from dsa.web.markup import hidden_field, message_page, page, post_form, tag
+from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
 from dsa.web.run_pages import run_routes
 
 HOST = "127.0.0.1"
@@ -176,10 +176,7 @@ async def _bug(_request: Request, _fault: Exception) -> Response:
 
 
 def _machines_page(documents: tuple[WatchedDocument, ...]) -> Any:  # noqa: ANN401  (Markup)
-    items = [
-        tag("li", tag("a", each.file, href=each.address), " ", tag("a", "explore", href=f"{each.address}/explore"))
-        for each in documents
-    ]
+    items = [tag("li", tag("a", each.file, href=each.address), " ", badge(each.word)) for each in documents]
     empty = tag(
         "p", "No machine is open here. Start `dsa web FILE..` with the files of your machines.", class_="message"
     )
@@ -196,6 +193,7 @@ def serve(
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
+        listener.listen()  # whoever is faster than the server waits
         gate, app = application(files, open_place, listener.getsockname()[1])
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE_S, lifespan="on", server_header=False, ws="none"

@@ -12,6 +12,18 @@ function mark(marks) {
     group.classList.toggle("now", word === "now");
     group.classList.toggle("past", word === "past");
   }
+  reveal();
+}
+
+// A drawing that is larger than its box shows the present state.
+function reveal() {
+  for (const box of document.querySelectorAll(".drawing")) {
+    const group = box.querySelector("g.now");
+    if (!group) continue;
+    const [outer, inner] = [box.getBoundingClientRect(), group.getBoundingClientRect()];
+    if (inner.top < outer.top || inner.bottom > outer.bottom) box.scrollTop += inner.top - outer.top - outer.height / 3;
+    if (inner.left < outer.left || inner.right > outer.right) box.scrollLeft += inner.left - outer.left - outer.width / 3;
+  }
 }
 
 // A person may be in the middle of an answer while the page changes: the forms keep what was typed, as long as they ask the same.
@@ -71,4 +83,5 @@ document.addEventListener("keydown", (press) => {
   if (choice) choice.click();
 });
 
+reveal();
 if (document.body.dataset.live) listen(document.body.dataset.live);
