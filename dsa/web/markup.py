@@ -161,7 +161,7 @@ class Fragments:
 
 # -- drawings ------------------------------------------------------------------------------------------------------------
 
-_SHAPES = frozenset({"svg", "g", "title", "path", "polygon", "polyline", "ellipse", "text"})
+_SHAPES = frozenset({"svg", "g", "path", "polygon", "polyline", "ellipse", "text"})
 _SHAPE_ATTRIBUTES = frozenset(
     """
     viewBox transform fill stroke stroke-width stroke-dasharray points d cx cy rx ry x y text-anchor font-family font-weight font-style font-size
@@ -189,8 +189,8 @@ def _shape(element: ET.Element, marks: Mapping[str, str], more: str = "") -> Mar
         values["class"] = " ".join(filter(None, (values.get("class"), _mark(title, marks))))
         values["data-name"] = title
     attributes_text = "".join(_attribute(key, value) for key, value in values.items())
-    children = (_shape(child, marks) for child in element if name != "title")
-    text = element.text if name in {"title", "text"} else None
+    children = (_shape(child, marks) for child in element)
+    text = element.text if name == "text" else None
     return _element(name, attributes_text + more, join(text, children))
 
 

@@ -514,6 +514,7 @@ class RunStarter:
         number = self._number(form.get("machine", ""))
         if not self._documents:
             return HTMLResponse(_start_form(self._documents, number, form).html, 409)
+        self._documents[number].open()
         try:
             names = {
                 name.removeprefix("p."): value.strip()
