@@ -320,14 +320,15 @@ class RunFeeds:
     async def changes(self, feed: RunFeed, have: str, after: int) -> AsyncIterator[str]:
         """Yield the events of a page: new moments, and the parts that differ. With `after` -1, no moments."""
         self._watch(feed)
-        present = tuple(have.split("."))
+        present, is_first = tuple(have.split(".")), True
         try:
             yield "retry: 500\n\n"
             while True:
                 change, now = feed.next_change, feed.fragments()
                 end = min(len(feed.entries), after + _MOMENTS_AT_ONCE)
                 has_moments = 0 <= after < end
-                if now.digests != present or has_moments:
+                if now.digests != present or has_moments or is_first:  # the first one has the marks of now
+                    is_first = False
                     news = json.loads(now.news(present))
                     news["append"] = {"moments": feed.moments(after, end).html} if has_moments else {}
                     after, present = (end if has_moments else after), now.digests
@@ -408,8 +409,10 @@ async def _answer(request: Request) -> Response:
     """Send a run an event that answers the question of one place."""
     run_id, form = request.path_params["run"], await _form(request)
     runs: Runs = request.app.state.runs
-    name = form.get("event", "")
-    outcome = await runs.send(run_id, name, _data(form), at=form.get("place") or None)
+    name, place = form.get("event", ""), form.get("place", "")
+    if not place:
+        raise ValueError("an answer names the place that it answers: send it from the page of the run")
+    outcome = await runs.send(run_id, name, _data(form), at=place)
     why = ""
     if isinstance(outcome, Refusal):
         why = f"{outcome.reason}: {outcome.message}"

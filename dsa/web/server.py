@@ -22,8 +22,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dsa.edge.document_files import locate
 from dsa.errors import DsaError
 from dsa.runs.runs import Runs
+from dsa.runtime.run_store import UnknownRunError
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import WatchedDocument, machine_routes
 from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
@@ -129,17 +131,15 @@ def refusal(status: int, title: str, text: str) -> Response:
     return HTMLResponse(message_page(title, text).html, status)
 
 
-def application(files: tuple[str, ...], open_place: Callable[[], Runs], port: int) -> tuple[Gate, ASGIApp]:
-    """Return the gate and the application for documents and a place of runs."""
+def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
+    """Return the application for documents and runs, behind its gate."""
     documents = tuple(WatchedDocument(number, file) for number, file in enumerate(files))
-    gate = Gate(port)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with open_place() as app.state.runs:
-            yield
-            for document in documents:
-                document.stop()
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        for document in documents:
+            document.stop()
 
     async def machines(_request: Request) -> Response:
         return HTMLResponse(_machines_page(documents).html)
@@ -157,14 +157,18 @@ def application(files: tuple[str, ...], open_place: Callable[[], Runs], port: in
         *run_routes(documents),
         Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
     ]
-    handlers: Mapping[Any, Any] = {404: _not_found, DsaError: _fault, 500: _bug}
+    handlers: Mapping[Any, Any] = {404: _not_found, UnknownRunError: _unknown, DsaError: _fault, 500: _bug}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    app.state.documents = documents
-    return gate, gate.around(app)
+    app.state.documents, app.state.runs = documents, runs
+    return gate.around(app)
 
 
 async def _not_found(_request: Request, _fault: Exception) -> Response:
     return refusal(404, "No such page", "There is nothing at this address. Choose a page above.")
+
+
+async def _unknown(_request: Request, fault: Exception) -> Response:
+    return refusal(404, "No such run", str(fault))
 
 
 async def _fault(_request: Request, fault: Exception) -> Response:
@@ -189,17 +193,32 @@ def _machines_page(documents: tuple[WatchedDocument, ...]) -> Any:  # noqa: ANN4
 def serve(
     files: tuple[str, ...], open_place: Callable[[], Runs], *, port: int, opens: bool, say: Callable[[str], None]
 ) -> None:
-    """Serve the pages until the process is interrupted; `say` prints the address. With port 0 the system chooses one. Raises OSError for a port in use."""
+    """Serve the pages until the process is interrupted; `say` prints the address. With port 0 the system chooses one.
+
+    Raises DocumentError for a file that is not there, DsaError where runs cannot be kept or the port is in use.
+    """
+    for file in files:
+        locate(file)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-        listener.listen()  # whoever is faster than the server waits
-        gate, app = application(files, open_place, listener.getsockname()[1])
+        try:
+            listener.bind((HOST, port))
+        except OSError as fault:
+            raise DsaError(f"port {port} cannot be used: {fault.strerror}; choose another with --port") from fault
+        asyncio.run(_serve(files, open_place, listener, opens=opens, say=say))
+
+
+async def _serve(
+    files: tuple[str, ...], open_place: Callable[[], Runs], listener: socket.socket, *, opens: bool, say: Callable[[str], None]
+) -> None:  # fmt: skip
+    gate = Gate(listener.getsockname()[1])
+    async with open_place() as runs:
+        listener.listen()  # a browser that is faster than the server waits
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE_S, lifespan="on", server_header=False, ws="none"
+            application(files, runs, gate), log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE_S, lifespan="on", server_header=False, ws="none"
         )  # fmt: skip
         address = gate.address()
         say(f"{address}\n(Ctrl-C ends the server; runs that it drives can be resumed)")
         if opens:
             webbrowser.open(address)
-        asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+        await uvicorn.Server(config).serve(sockets=[listener])
