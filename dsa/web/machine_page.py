@@ -323,8 +323,8 @@ def _blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown
 def _paragraphs(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
     """Yield paragraphs: lines that follow each other are one."""
     cells = [block.text for block in blocks if isinstance(block, ParagraphLine)]
-    for _, numbered in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
-        lines = [cell for _, cell in numbered]
+    for _, pairs in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
+        lines = [cell for _, cell in pairs]
         yield tag("p", " ".join(cell.text for cell in lines), id=f"line{lines[0].line}")
         for cell in lines:
             yield from _below(notes, cell.line, lines_shown)
