@@ -390,7 +390,12 @@ def _trace(word: str, trace: Trace, loop: int | None, address: str) -> Markup:
         cells = (number, show_occurrence(taken.occurrence), taken.state, join(facts, " " if facts else "", row))
         rows.append(tag("tr", [tag("td", cell) for cell in cells]))
     heads = tag("tr", [tag("th", name, scope="col") for name in ("", "event", "state", "changes")])
-    ends = [tag("p", f"Then {show_loop(loop, len(trace.steps))} for ever.")] if loop is not None and trace.steps else []
+    ends = None
+    if loop is not None:
+        is_round = loop < len(trace.steps)
+        ends = tag(
+            "p", f"Then {show_loop(loop, len(trace.steps))} for ever." if is_round else "Then nothing, for ever."
+        )
     query = urlencode([
         *((f"p.{name}", str(value).lower() if isinstance(value, bool) else value) for name, value in trace.parameters),
         *(("do", show_occurrence(taken.occurrence)) for taken in trace.steps),

@@ -110,10 +110,10 @@ class RunFeed:
 
     async def follow(self) -> None:
         """Read the run again and again, while pages show it."""
-        if self.picture is EMPTY and self.machine is not None:
-            self.picture = await asyncio.to_thread(diagram, self.machine, self.marks())
-            self._tell()
         while self.watchers:
+            if self.picture is EMPTY and self.machine is not None:
+                self.picture = await asyncio.to_thread(diagram, self.machine)
+                self._tell()
             self.read()
             await asyncio.sleep(_POLL_S)
 
@@ -129,9 +129,11 @@ class RunFeed:
                     self.lines[entry.line] = None
             elif isinstance(entry, ledger.ResultEntry) and is_question(entry):
                 self.questions[entry.key] = question_of(entry)
-            changes = changes or isinstance(entry, ledger.ChangeEntry)
+            elif isinstance(entry, ledger.ChangeEntry):
+                changes = True
+                self.lines.clear()  # those of the document before
         if changes:
-            self.machine = self._machine_now()
+            self.machine, self.picture = self._machine_now(), EMPTY
 
     def _machine_now(self) -> Machine | None:
         changes = [entry for entry in self.entries if isinstance(entry, ledger.ChangeEntry)]
@@ -151,6 +153,10 @@ class RunFeed:
     def fragments(self) -> Fragments:
         """Return the parts of the page as they are now."""
         return Fragments({"status": _status(self), "asks": _asks(self), "diagram": self.picture}, self.marks())
+
+    def marked_picture(self) -> Markup:
+        """Return the diagram, if it is drawn already, with its marks of now."""
+        return EMPTY if self.picture is EMPTY or self.machine is None else diagram(self.machine, self.marks())
 
     def moments(self, after: int, end: int) -> Markup:
         """Return the moments after the first `after`, up to `end`."""
@@ -186,7 +192,7 @@ def _status(feed: RunFeed) -> Markup:
         ("started", started_at(feed.id)),
         ("due", due_text(summary.due_ms) if summary.due_ms else ""),
         ("about", summary.about),
-        ("held by", whole.holder or ""),
+        ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
     words = tag("p", badge(whole.status, status_text(whole)))
@@ -261,7 +267,12 @@ def _doubt_form(feed: RunFeed, key: str, name: str) -> Markup:
     data = _data_field("Data of the answer, if it gave one") if answers else None
     fields = tag("fieldset", legend, radios, data)
     return post_form(
-        run_address(feed.id, "/resume"), hidden_field("key", key), fields, label="Decide and resume", class_="card"
+        run_address(feed.id, "/resume"),
+        hidden_field("key", key),
+        fields,
+        label="Decide and resume",
+        class_="card",
+        data_keep=key,
     )
 
 
@@ -286,7 +297,7 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
                 fragments.holders("asks"),
                 aria_label="The run",
             ),
-            tag("section", fragments.holders("diagram"), aria_label="Diagram", class_="beside"),
+            tag("section", tag("div", feed.marked_picture(), id="diagram"), aria_label="Diagram", class_="beside"),
             tag(
                 "section",
                 tag("h2", "What has happened"),

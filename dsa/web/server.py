@@ -41,7 +41,7 @@ _POLICY = (
 _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # no other site is told; with no-referrer, a browser would post forms with the Origin null
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -119,6 +119,8 @@ class Gate:
             answer: Response = RedirectResponse("/", 303)
             answer.set_cookie(self.cookie, self._secret, httponly=True, samesite="strict", path="/")
             return answer
+        if request.url.path.startswith("/static/"):
+            return None  # nothing of anybody: it makes refusals readable
         present = request.cookies.get(self.cookie, "")
         if hmac.compare_digest(present.encode(), self._secret.encode()):
             return RedirectResponse("/", 303) if token is not None else None

@@ -32,7 +32,8 @@ def test_token_lets_one_browser_in(tmp_path):
             assert "httponly" in cookie
             assert "samesite=strict" in cookie
         assert here.client.get(here.address).status_code == 401  # the token is spent
-        assert here.client.get("/static/page.js").status_code == 401
+        assert here.client.get("/runs").status_code == 401
+        assert here.client.get("/static/page.css").status_code == 200  # so that a refusal can be read
 
 
 def test_invitation_lets_in_another_browser(server):
@@ -69,7 +70,7 @@ def test_every_answer_forbids_inline_code_and_other_hosts(server):
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
-        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "same-origin")
 
 
 def test_file_outside_the_static_folder_is_not_served(server):

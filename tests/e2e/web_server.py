@@ -69,6 +69,10 @@ class Outline(HTMLParser):
         """Return the values of the fields with this name."""
         return [values.get("value") for tag, values in self.elements if values.get("name") == name]
 
+    def values(self, attribute: str, value: str) -> list[str | None]:
+        """Return the values of the elements with this attribute."""
+        return [values.get("value") for _, values in self.elements if values.get(attribute) == value]
+
     @property
     def shape(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return the elements with the names of their attributes: what no text may change."""

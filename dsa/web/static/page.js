@@ -30,25 +30,39 @@ function reveal() {
 function typed(holder) {
   const values = {};
   for (const form of holder.querySelectorAll("form[data-keep]")) {
-    values[form.dataset.keep] = [...form.elements].map((field) => field.value);
+    values[form.dataset.keep] = [...form.elements].map((field) => [field.value, field.checked]);
   }
   return values;
 }
 
+// What a person has opened stays open, though it may be gone while a document is checked again.
+const opened = new Set();
+
+function place(summary) {
+  const note = summary.closest(".note");
+  return `${note ? note.firstElementChild.lastChild.textContent : ""} ${summary.textContent}`;
+}
+
 function replace(holder, html) {
   const values = typed(holder);
-  const opened = [...holder.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent);
+  for (const summary of holder.querySelectorAll("details > summary")) {
+    if (summary.parentElement.open) opened.add(place(summary));
+    else opened.delete(place(summary));
+  }
   const focus = holder.contains(document.activeElement) && document.activeElement.closest("form[data-keep]");
-  const place = focus ? [focus.dataset.keep, [...focus.elements].indexOf(document.activeElement)] : null;
+  const there = focus ? [focus.dataset.keep, [...focus.elements].indexOf(document.activeElement)] : null;
   holder.innerHTML = html;
   for (const form of holder.querySelectorAll("form[data-keep]")) {
-    (values[form.dataset.keep] || []).forEach((value, number) => {
-      if (form.elements[number] && form.elements[number].type !== "hidden") form.elements[number].value = value;
+    (values[form.dataset.keep] || []).forEach(([value, checked], number) => {
+      const field = form.elements[number];
+      if (!field || field.type === "hidden") return;
+      if (field.type === "radio") field.checked = checked;
+      else field.value = value;
     });
-    if (place && form.dataset.keep === place[0] && form.elements[place[1]]) form.elements[place[1]].focus();
+    if (there && form.dataset.keep === there[0] && form.elements[there[1]]) form.elements[there[1]].focus();
   }
   for (const summary of holder.querySelectorAll("details > summary")) {
-    if (opened.includes(summary.textContent)) summary.parentElement.open = true;
+    if (opened.has(place(summary))) summary.parentElement.open = true;
   }
 }
 
