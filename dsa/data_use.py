@@ -61,7 +61,7 @@ def prompt_for(machine: Machine, step: str, effect: str) -> Prompt | None:
 
 def _prompt_of_member(machine: Machine, prompt: Prompt | None, index: str | None) -> Prompt | None:
     """Return the prompt of a family's effects for one index: `{f}` is the index, and `{x[f]}` is about the event with it."""
-    families = [family.name for family in machine.families if any(str(each) == index for each in family.indices)]
+    families = _families_with(machine, index)
     if prompt is None or not families:
         return prompt
     words = re.compile(rf"(?<!\{{)\{{({'|'.join(families)})\}}|\[({'|'.join(families)})\](?=[^{{}}\n]*\}})")
@@ -96,15 +96,46 @@ def _words(texts: Iterable[str], others: Container[str]) -> Iterator[str]:
     return (each for each in names if each not in others)
 
 
-def guard_uses(machine: Machine, guard: str) -> tuple[tuple[str, str, Reference], ...]:
-    """Return the event data that a guard and its parts use: the part, the name of the argument, and the reference."""
-    key = "guard uses", guard
+def guard_uses(machine: Machine, guard: str, event: str) -> tuple[tuple[str, str, Reference], ...]:
+    """Return the event data that a guard and its parts use where it judges an event: the part, the name of the argument, and the reference."""
+    index = index_in(event)
+    key = "guard uses", guard, index
     references: tuple[tuple[str, str, Reference], ...] | None = machine.worked_out.get(key)
     if references is None:
-        parts = dict.fromkeys(_parts(machine, guard, ()))
-        references = tuple((part, *use) for part in parts for use in machine.guard_named[part].uses)
+        families, here = {family.name for family in machine.families}, _families_with(machine, index)
+        references = tuple(
+            (part, name, _at_index(reference, here, index))
+            for part, name, reference in _declared_uses(machine, guard)
+            if reference.event not in families
+        )
         machine.worked_out[key] = references
     return references
+
+
+def guard_indices(machine: Machine, guard: str, event: str) -> tuple[tuple[str, str, int | str], ...]:
+    """Return the index of a judged event where a guard and its parts use it: the part, the name of the argument, and the index."""
+    indices = {
+        family.name: each for family in machine.families for each in family.indices if str(each) == index_in(event)
+    }
+    uses = _declared_uses(machine, guard) if indices else ()
+    return tuple((part, name, indices[words.event]) for part, name, words in uses if words.event in indices)
+
+
+def _declared_uses(machine: Machine, guard: str) -> Iterator[tuple[str, str, Reference]]:
+    for part in dict.fromkeys(_parts(machine, guard, ())):
+        yield from ((part, *use) for use in machine.guard_named[part].uses)
+
+
+def _families_with(machine: Machine, index: str | None) -> list[str]:
+    return [family.name for family in machine.families if any(str(each) == index for each in family.indices)]
+
+
+def _at_index(reference: Reference, families: Iterable[str], index: str | None) -> Reference:
+    event, since = reference.event, reference.since
+    for family in families:
+        event = event.replace(f"[{family}]", f"[{index}]")
+        since = since and since.replace(f"[{family}]", f"[{index}]")
+    return attrs.evolve(reference, event=event, since=since)
 
 
 def _parts(machine: Machine, guard: str, above: tuple[str, ...]) -> Iterator[str]:
@@ -139,7 +170,7 @@ def _of_guards(machine: Machine, effect: str, target: str) -> Iterator[tuple[str
     for answer in answers:
         for state in states:
             for guard in read_guards(machine.rows_for(state, answer)):
-                for part, _, reference in guard_uses(machine, guard):
+                for part, _, reference in guard_uses(machine, guard, answer):
                     if reference.event != answer:  # a guard sees what it judges
                         yield f"guard {part}", reference
 
@@ -213,7 +244,7 @@ def _of_outside_events(machine: Machine) -> Iterator[Use]:
         ]
         for event in outside:
             verdicts = Or(tuple(Verdict(guard.name, outcome) for outcome in OUTCOMES))
-            for part, _, reference in guard_uses(machine, guard.name):
+            for part, _, reference in guard_uses(machine, guard.name, event):
                 if reference.event != event:
                     span = machine.guard_named[part].span
                     yield Use(f"guard {part}", reference, event, And((Name(event, "event"), verdicts)), span)

@@ -379,6 +379,11 @@ class Transition(SourceNode):
         return f"{self.source} | {self.event} | {self.target}"
 
 
+def written_row(row: Transition) -> object:
+    """Return a key that is the same for all rows that one written with families stands for, and for no others."""
+    return (row.span, row.source, without_index(row.event)) if row.instance and row.span else id(row)
+
+
 @attrs.frozen
 class Case(SourceNode):
     """A call and the value that it must return, both as Python text; `expected` is a literal."""

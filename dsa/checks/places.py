@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from dsa.declarations import Assign, Transition, show_instance, without_index
+from dsa.declarations import Assign, Transition, show_instance
 from dsa.errors import SourceNode, Span
 from dsa.expr import And, Environment, Expr, Value, holds, names, unparse
 from dsa.machine import Machine
@@ -36,11 +36,6 @@ def line_of(declaration: SourceNode) -> int:
 def show_row(row: Transition) -> str:
     """Name a row: its line, source, event and target."""
     return f"line {row.span.line} ({row})" if row.span else f"the row {row}"
-
-
-def written_row(row: Transition) -> object:
-    """Return a key that is the same for all rows that one written with families stands for, and for no others."""
-    return (row.span, row.source, without_index(row.event)) if row.instance and row.span else id(row)
 
 
 def at_instance(row: Transition) -> str:

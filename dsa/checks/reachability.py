@@ -16,10 +16,9 @@ from dsa.checks.places import (
     show_false,
     show_relevant,
     show_rows,
-    written_row,
 )
 from dsa.checks.search.exploration import MAX_HELD, Exploration, Witness, diagrams_count
-from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition, show_instance, without_index
+from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition, show_instance, without_index, written_row
 from dsa.errors import Diagnostic, Severity, Span
 from dsa.machine import Machine, timers_before
 from dsa.semantics import Configuration, Taken, after_effects, candidates, step

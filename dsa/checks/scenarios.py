@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from dsa.checks.places import at_instance, line_of, place, written_row
+from dsa.checks.places import at_instance, line_of, place
 from dsa.checks.search.exploration import explore
-from dsa.declarations import TIMER_PREFIX, RefusedAction, Scenario, ScenarioStep, Transition
+from dsa.declarations import TIMER_PREFIX, RefusedAction, Scenario, ScenarioStep, Transition, written_row
 from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
 from dsa.expr import Outcome, Value, show_value
 from dsa.machine import Machine, read_guards, show_used, used_in

@@ -35,6 +35,7 @@ from dsa.declarations import (
     RunParameter,
     Transition,
     Variable,
+    index_in,
 )
 from dsa.errors import Diagnostic, MachineError, Span
 from dsa.expr import (
@@ -86,7 +87,7 @@ def _row_verdict(
             yield Diagnostic(
                 "DSA211", "info", f"the row for '{row.event}' in {row.source} takes back '{update.variable}'", span
             )
-        elif is_judged and _is_of_several(machine, row):
+        elif is_judged and _is_of_several(machine, row, update.variable):
             message = (
                 f"the row for '{row.event}' in {row.source} sets '{update.variable}' by the verdicts of one answer "
                 "among several"
@@ -109,10 +110,11 @@ def _row_verdict(
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
 
 
-def _is_of_several(machine: Machine, row: Transition) -> bool:
-    """Return whether a row is for an answer of an effect of which several may be outstanding."""
+def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
+    """Return whether a row is for one answer among several: of an effect or of a family's effects, where the variable is not of the same index."""
     origin = None if row.is_timer else machine.event_named[row.event].origin
-    return origin in machine.numbered_effects
+    index = index_in(origin or "")
+    return origin in machine.numbered_effects or (index is not None and index != index_in(variable))
 
 
 def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition, ...]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from dsa.checks.mutation import GROUPS, Group, MutantResult, Strength, mutate, prover
+from dsa.checks.mutants import GROUPS, Group
+from dsa.checks.mutation import MutantResult, Strength, mutate, prover
 from dsa.checks.places import line_of
 from dsa.checks.search.exploration import MAX_STATES, limits_until
 from dsa.cli.command_line import (

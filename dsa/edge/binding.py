@@ -135,7 +135,7 @@ async def with_exact_verdicts(
             verdicts[name] = event_verdicts[name]
         else:
             uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
-            arguments = {**uses, **guard_data(run.machine, name, data.get)}
+            arguments = {**uses, **guard_data(run.machine, name, occurrence.event, data.get)}
             verdicts[name] = (
                 await judge(name, guards[name], artifact_of(occurrence.data, artifacts), arguments)
             ).outcome

@@ -16,7 +16,17 @@ import attrs
 
 from dsa import declarations, expr
 from dsa.data_use import SPECIFICATION
-from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
+from dsa.declarations import (
+    Case,
+    Cases,
+    Guard,
+    Prompt,
+    Reference,
+    StepRow,
+    UnreadableReferenceError,
+    index_in,
+    read_reference,
+)
 from dsa.errors import ParameterError, Span
 from dsa.lang import cells, namespace
 from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, each_declaration, records
@@ -565,15 +575,18 @@ _JUDGED_IN_STEPS = "verdict"
 def with_uses(
     guards: Sequence[Guard],
     records: Sequence[TableRecord],
-    events: Collection[str],
+    names: Names,
     taken: Collection[str],
     findings: Findings,
 ) -> tuple[Guard, ...]:
-    """Return the guards with the event data that they use. `taken` are the names of artifacts that steps use."""
+    """Return the guards with the event data that they use. `taken` are the names of artifacts that steps use.
+
+    A guard of events with an index may use it, by the name of the family, and data of events with it.
+    """
     rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
     judged_events = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
     uses = {
-        name: _references(cell, events, taken, judged_events.get(name, ()), findings)
+        name: _references(cell, names, taken, judged_events.get(name, ()), findings)
         for name, cell in rows.items()
         if cell.text
     }
@@ -581,22 +594,30 @@ def with_uses(
 
 
 def _references(
-    cell: Cell, events: Collection[str], taken: Collection[str], judged_events: Collection[str], findings: Findings
+    cell: Cell, names: Names, taken: Collection[str], judged_events: Collection[str], findings: Findings
 ) -> tuple[tuple[str, Reference], ...]:
-    read = []
+    read: list[tuple[str, Reference]] = []
+    families = _families_of(judged_events, names)
+    events = {*names.events, *_with_families(names.events, families)}
     for name, words in cells.pair_cells(cell, ";", findings):
         if not name.isidentifier():
             findings.error("DSA107", f"'{name}' cannot be an argument of a guard", cell.span(), "a name without dots")
         if name in taken:
             message = f"'{name}' is already the name of an artifact that a step uses"
             findings.error("DSA202", message, cell.span(), "give the data another name")
+        if words.text.strip() in families:
+            read.append((name, Reference(words.text.strip())))
+            continue
         try:
             reference = read_reference(words.text, events)
         except UnreadableReferenceError as fault:
             code = "DSA201" if fault.about else "DSA107"
             findings.error(code, fault.message, words.span(), fault.hint, about=fault.about)
             continue
-        if reference.since in judged_events and reference.event != reference.since:
+        if (
+            reference.since in {*judged_events, *_with_families(judged_events, families)}
+            and reference.event != reference.since
+        ):
             message = f"'{reference}' is never there: the guard judges {reference.since}, and nothing is newer"
             findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
         read.append((name, reference))
@@ -612,23 +633,31 @@ def read_prompts(
         read_prompt(
             section,
             (*usual.get(section.name, (SPECIFICATION,)), *(names.families if section.name in names.members else ())),
-            {*names.events, *_with_families(names)},
+            {*names.events, *_with_families(names.events, names.families)},
             findings,
         )
         for section in sections
     )
 
 
-def _with_families(names: Names) -> Iterator[str]:
-    """Yield the names of events with a family for their index: in a prompt, it is that of the effect."""
-    for event in names.events:
+def _with_families(events: Iterable[str], families: Families) -> Iterator[str]:
+    """Yield the names of events with a family for their index: that of the effect of a prompt, or of the event that a guard judges."""
+    for event in events:
         base, _, rest = event.partition("[")
         index, _, ending = rest.partition("]")
         yield from (
-            f"{base}[{family}]{ending}"
-            for family, indices in names.families.items()
-            if index and index in map(str, indices)
+            f"{base}[{family}]{ending}" for family, indices in families.items() if index and index in map(str, indices)
         )
+
+
+def _families_of(events: Collection[str], names: Names) -> Families:
+    """Return the families that have the index of each of these events."""
+    indices = [index_in(event) for event in events]
+    return {
+        family: values
+        for family, values in names.families.items()
+        if indices and {*indices} <= {str(value) for value in values}
+    }
 
 
 def require_tasks_filled(

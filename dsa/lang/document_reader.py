@@ -350,7 +350,7 @@ def _with_uses(
     declarations: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
 ) -> Declarations:
     taken = {name for step in steps for name, _ in step.uses}
-    guards = with_uses(declarations.guards, guard_rows, declarations.names().events, taken, findings)
+    guards = with_uses(declarations.guards, guard_rows, declarations.names(), taken, findings)
     return attrs.evolve(declarations, guards=guards)
 
 

@@ -485,7 +485,9 @@ def spell_out(machine: Machine) -> Machine:
     Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they are about calls of generators,
     not about the moves of the machine.
     """
-    machine = attrs.evolve(machine, families=(), source_tables=()) if machine.families else machine
+    if machine.families:
+        rows = tuple(attrs.evolve(row, instance=()) for row in machine.transitions)
+        machine = attrs.evolve(machine, transitions=rows, families=(), source_tables=())
     if not machine.steps:
         return machine
     steps = {step.name for step in machine.steps}

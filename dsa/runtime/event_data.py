@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from dsa.data_use import guard_uses, prompt_references
+from dsa.data_use import guard_indices, guard_uses, prompt_references
 from dsa.declarations import Reference, UnreadableReferenceError, read_reference
 from dsa.errors import DsaError
 from dsa.machine import Machine
@@ -180,9 +180,11 @@ def placeholder_values(machine: Machine, step: str, effect: str, get: Callable[[
     return texts_by_words
 
 
-def guard_data(machine: Machine, guard: str, get: Callable[[Reference], Any]) -> dict[str, Any]:
-    """Return the event data for a guard by the names of its arguments, and for its parts by `PART:ARGUMENT`. Raises what `get` raises."""
-    return {
-        name if part == guard else f"{part}:{name}": get(reference)
-        for part, name, reference in guard_uses(machine, guard)
-    }
+def guard_data(machine: Machine, guard: str, event: str, get: Callable[[Reference], Any]) -> dict[str, Any]:
+    """Return what a guard gets to judge an event: event data, and the index of the event where it uses that.
+
+    The names are those of its arguments, and `PART:ARGUMENT` for its parts. Raises what `get` raises.
+    """
+    values: list[tuple[str, str, Any]] = [*guard_indices(machine, guard, event)]
+    values += [(part, name, get(reference)) for part, name, reference in guard_uses(machine, guard, event)]
+    return {name if part == guard else f"{part}:{name}": value for part, name, value in values}

@@ -263,11 +263,10 @@ class _Pens:
         return f'<FONT POINT-SIZE="10"><TABLE BORDER="0" CELLSPACING="0" CELLPADDING="2">{table}</TABLE></FONT>'
 
     def _list_row(self, row: ListedRow) -> str:
-        numbered_row = PictureRow(row.number, self.machine.transitions[row.number - 1])
         text = "<BR/>".join(escape(line) for line in wrap_text(row.text, _LIST_WIDTH))
         return "".join(
-            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(numbered_row)}">{cell}</FONT></TD>'
-            for side, cell in (("RIGHT", str(row.number)), ("LEFT", escape(row.leads)), ("LEFT", text))
+            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(row.row)}">{cell}</FONT></TD>'
+            for side, cell in (("RIGHT", str(row.row.number)), ("LEFT", escape(row.leads)), ("LEFT", text))
         )
 
 
@@ -326,7 +325,7 @@ def _internal(box: Box, pens: _Pens) -> Iterator[str]:
     if pens.is_folded:
         entries = [(line, box.internal) for line in folded_lines(box.internal)]
     else:
-        entries = [("\n".join(wrap_text(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
+        entries = [("\n".join(wrap_text(label_text(each.texts), _LIST_WIDTH)), (each,)) for each in box.internal]
     for line, rows in entries:
         text = escape(line).replace("\n", "<BR/>")
         text = f"<B>{text}</B>" if pens.sets_workflow(*rows) else text
@@ -351,7 +350,7 @@ def _label(rows: Sequence[PictureRow], pens: _Pens) -> str:
     if pens.is_folded:
         texts = [escape(line) for line in folded_lines(rows)]
     else:
-        lines = label_lines(rows[0].row)
+        lines = label_lines(rows[0].texts)
         texts = [f"<B>{escape(line.text)}</B>" if line.kind == "event" else escape(line.text) for line in lines]
     text = "".join(f'{line}<BR ALIGN="LEFT"/>' for line in texts)
     return f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'

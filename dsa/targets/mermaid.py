@@ -113,24 +113,29 @@ def _box(diagram: Picture, box: Box, ids: _Ids) -> Iterator[str]:
         yield f"{box_id} : waits for {', '.join(box.waits_for)}"
     if box.end:
         yield f"{box_id} : {box.end}"
-    for line in folded_lines(box.internal) if diagram.is_folded else [label_text(each.row) for each in box.internal]:
-        yield f"{box_id} : {line}"
+    for line in folded_lines(box.internal) if diagram.is_folded else [label_text(each.texts) for each in box.internal]:
+        yield f"{box_id} : {_without_colon(line)}"
     if box.is_final:
         yield f"{box_id} --> [*]"
 
 
 def _label(diagram: Picture, rows: Sequence[PictureRow]) -> str:
-    """Return an arrow's label. It ends at `:`, `;` and line ends, which no part of a row contains."""
-    lines = folded_lines(rows) if diagram.is_folded else [line.text for line in label_lines(rows[0].row)]
-    text = "<br/>".join(lines)
+    """Return an arrow's label."""
+    lines = folded_lines(rows) if diagram.is_folded else [line.text for line in label_lines(rows[0].texts)]
+    text = _without_colon("<br/>".join(lines))
     return _LEADING_UNDERSCORE.sub(lambda match: match[0].replace("_", r"\_"), text)
+
+
+def _without_colon(text: str) -> str:
+    """Return a text without colons: a label ends at `:`, `;` and line ends, and `all f:` has the first of them. The sign of a ratio looks the same."""
+    return text.replace(":", "\N{RATIO}")
 
 
 def _row_comments(machine: Machine) -> Iterator[str]:
     """Yield the rows of a folded picture by their numbers, as comments: Mermaid has no place for them in a picture."""
     for source, rows in folded_list(machine).items():
         yield f"%% {source_caption(source, machine)}"
-        yield from (f"%% {row.number} {row.leads}: {row.text}" for row in rows)
+        yield from (f"%% {row.row.number} {row.leads}: {row.text}" for row in rows)
 
 
 #: The line of each relation. Mermaid has two kinds with a head that differ without colour; the third has a dot.

@@ -14,13 +14,13 @@ The step picture of a Steps machine has a box for each step, and arrows for what
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import attrs
 
 from dsa.data_use import DEFAULT_GENERATOR
-from dsa.declarations import STAR, STAY, StepRow, Transition
+from dsa.declarations import STAR, STAY, StepRow, Transition, without_index, written_row
 from dsa.expr import Not, Outcome, Verdict, names, unparse, walk
 from dsa.machine import Machine
 from dsa.semantics import may_be_outstanding
@@ -63,11 +63,25 @@ class LabelLine:
 
 
 @attrs.frozen
+class RowTexts:
+    """What a row says besides its states: the event, the condition (may be empty), each update, each effect."""
+
+    event: str
+    condition: str = ""
+    updates: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class PictureRow:
-    """A row and its number: its place in the table of rows, from 1."""
+    """A row, its number and its texts. `number` is its place in the table of rows, from 1.
+
+    A row with families is one, with the texts that it was written with; `row` is the first that it stands for.
+    """
 
     number: int
     row: Transition
+    texts: RowTexts
 
 
 @attrs.frozen
@@ -123,9 +137,9 @@ class Picture:
 
 @attrs.frozen
 class ListedRow:
-    """A row in the list of a folded picture: its number, its target (`to STATE` or `stays`) and its text."""
+    """A row in the list of a folded picture, its target (`to STATE` or `stays`) and its text."""
 
-    number: int
+    row: PictureRow
     leads: str
     text: str
 
@@ -138,27 +152,65 @@ def picture(machine: Machine, waiting_effects: WaitingEffects | None = None, *, 
     effects = may_be_outstanding(machine) if waiting_effects is None else waiting_effects
     is_folded = not full and _is_large(machine)
     bundles: dict[tuple[str, str, int], list[PictureRow]] = {}
-    for number, row in enumerate(machine.transitions, 1):
-        if row.target != STAY:
-            bundles.setdefault((row.source, row.target, 0 if is_folded else number), []).append(PictureRow(number, row))
+    rows = picture_rows(machine)
+    for each in rows:
+        if each.row.target != STAY:
+            key = each.row.source, each.row.target, 0 if is_folded else each.number
+            bundles.setdefault(key, []).append(each)
     arrows = (PictureArrow(source, target, tuple(rows)) for (source, target, _), rows in bundles.items())
-    return Picture(_frame(machine, effects, _children(machine), ""), tuple(arrows), is_folded)
+    inside = _Boxes(machine, rows, effects, _children(machine)).frame("")
+    return Picture(inside, tuple(arrows), is_folded)
+
+
+def picture_rows(machine: Machine) -> tuple[PictureRow, ...]:
+    """Return the rows of a machine as they were written, in table order."""
+    firsts: dict[object, Transition] = {}
+    for row in machine.transitions:
+        firsts.setdefault(written_row(row), row)
+    with_families = bool(machine.families)
+    return tuple(
+        PictureRow(number, row, _written_texts(row) if with_families and row.spans else row_texts(row))
+        for number, row in enumerate(firsts.values(), 1)
+    )
+
+
+def row_texts(row: Transition) -> RowTexts:
+    """Return the texts of one of the rows that a machine has."""
+    return RowTexts(row.event, condition_text(row), update_texts(row), effect_texts(row))
+
+
+def _written_texts(row: Transition) -> RowTexts:
+    """Return the texts of the cells of the document."""
+    cells = {
+        column: " ".join(span.text[span.column - 1 : span.end - 1].replace(r"\|", "|").split())
+        for column, span in row.spans
+    }
+    events = (re.sub(r"\[ *(.*?) *\]", r"[\1]", event.strip()) for event in cells["event"].split(","))
+    event = next((each for each in events if without_index(each) == without_index(row.event)), row.event)
+    updates, effects = cells.get("update", ""), cells.get("effects", "")
+    return RowTexts(
+        event,
+        cells.get("if", ""),
+        tuple(re.split(r" *; *", updates)) if updates else (),
+        tuple(re.split(r" *, *", effects)) if effects else (),
+    )
 
 
 def _is_large(machine: Machine) -> bool:
     widths: dict[str, float] = {}
-    for row in machine.transitions if len(machine.transitions) <= MOST_ROWS else ():
-        if row.target != STAY:
-            lines = (text_width(line.text, 10, bold=line.kind == "event") or 0 for line in label_lines(row))
-            widths[row.source] = widths.get(row.source, 0) + max(lines) + _GAP
-    return len(machine.transitions) > MOST_ROWS or max(widths.values(), default=0) > _MOST_BESIDE
+    rows = picture_rows(machine)
+    for each in rows if len(rows) <= MOST_ROWS else ():
+        if each.row.target != STAY:
+            lines = (text_width(line.text, 10, bold=line.kind == "event") or 0 for line in label_lines(each.texts))
+            widths[each.row.source] = widths.get(each.row.source, 0) + max(lines) + _GAP
+    return len(rows) > MOST_ROWS or max(widths.values(), default=0) > _MOST_BESIDE
 
 
 def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]:
     """Return rows as lines of about `width` characters: each event with the numbers of its rows."""
     numbers: dict[str, list[str]] = {}
     for each in rows:
-        numbers.setdefault(each.row.event, []).append(str(each.number))
+        numbers.setdefault(each.texts.event, []).append(str(each.number))
     texts = [f"{event} {', '.join(row_numbers)}" for event, row_numbers in numbers.items()]
     return tuple(line for text in texts for line in wrap_text(text, width))
 
@@ -166,9 +218,9 @@ def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]
 def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
     """Return for each source, in the order of their first rows, the rows that the labels of a folded picture leave out."""
     listed_rows: dict[str, list[ListedRow]] = {}
-    for number, row in enumerate(machine.transitions, 1):
-        leads = "stays" if row.target == STAY else f"to {row.target}"
-        listed_rows.setdefault(row.source, []).append(ListedRow(number, leads, label_text(row)))
+    for each in picture_rows(machine):
+        leads = "stays" if each.row.target == STAY else f"to {each.row.target}"
+        listed_rows.setdefault(each.row.source, []).append(ListedRow(each, leads, label_text(each.texts)))
     return {source: tuple(rows) for source, rows in listed_rows.items()}
 
 
@@ -215,20 +267,38 @@ def _children(machine: Machine) -> dict[str, list[str]]:
     return children
 
 
-def _frame(machine: Machine, waiting_effects: WaitingEffects, children: dict[str, list[str]], name: str) -> Frame:
-    inside: list[Box | Frame] = []
-    source = name or STAR
-    if any(row.source == source for row in machine.transitions):
-        inside.append(_box(machine, waiting_effects, source, stands_for_all=True))
-    for child in children[name]:
-        if child not in children:
-            inside.append(_box(machine, waiting_effects, child, stands_for_all=False))
-            continue
-        frame = _frame(machine, waiting_effects, children, child)
-        inside += [frame] if _means_something(frame) else frame.inside
-    initial = [child for child in children[name] if child in machine.state_named]
-    entry = next((child for child in initial if machine.state_named[child].kind == "initial"), None)
-    return Frame(name, entry if name else machine.initial, tuple(inside))
+@attrs.frozen
+class _Boxes:
+    """What the frames and boxes of a machine are made from; `children` has the names directly inside each parent."""
+
+    machine: Machine
+    rows: tuple[PictureRow, ...]
+    waiting_effects: WaitingEffects
+    children: Mapping[str, Sequence[str]]
+
+    def frame(self, name: str) -> Frame:
+        """Return a parent with all inside it; without a name the whole picture."""
+        inside: list[Box | Frame] = []
+        source = name or STAR
+        if any(each.row.source == source for each in self.rows):
+            inside.append(self._box(source, stands_for_all=True))
+        for child in self.children[name]:
+            if child not in self.children:
+                inside.append(self._box(child, stands_for_all=False))
+                continue
+            frame = self.frame(child)
+            inside += [frame] if _means_something(frame) else frame.inside
+        states = self.machine.state_named
+        initial = [child for child in self.children[name] if child in states]
+        entry = next((child for child in initial if states[child].kind == "initial"), None)
+        return Frame(name, entry if name else self.machine.initial, tuple(inside))
+
+    def _box(self, source: str, *, stands_for_all: bool) -> Box:
+        internal = tuple(each for each in self.rows if each.row.source == source and each.row.target == STAY)
+        waits_for = () if stands_for_all else tuple(sorted(self.waiting_effects.get(source, frozenset())))
+        end = None if stands_for_all else self.machine.ends.get(source)
+        words = "" if end is None else f"end when {unparse(end)}"
+        return Box(source, stands_for_all, source in self.machine.final_states, waits_for, internal, words)
 
 
 def _means_something(frame: Frame) -> bool:
@@ -236,34 +306,24 @@ def _means_something(frame: Frame) -> bool:
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
-def _box(machine: Machine, waiting_effects: WaitingEffects, source: str, *, stands_for_all: bool) -> Box:
-    numbers_and_rows = enumerate(machine.transitions, 1)
-    internal = tuple(PictureRow(n, row) for n, row in numbers_and_rows if row.source == source and row.target == STAY)
-    waits_for = () if stands_for_all else tuple(sorted(waiting_effects.get(source, frozenset())))
-    end = None if stands_for_all else machine.ends.get(source)
-    words = "" if end is None else f"end when {unparse(end)}"
-    return Box(source, stands_for_all, source in machine.final_states, waits_for, internal, words)
-
-
-def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
+def label_lines(texts: RowTexts, width: int = 30) -> tuple[LabelLine, ...]:
     """Return a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
 
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
-    condition = condition_text(row)
-    asks = _fill_lines("if", _BREAKS.split(f"[{condition}]"), width) if condition else []
-    updates = [LabelLine("update", text) for text in update_texts(row)]
-    effects = _fill_lines("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
+    asks = _fill_lines("if", _BREAKS.split(f"[{texts.condition}]"), width) if texts.condition else []
+    updates = [LabelLine("update", text) for text in texts.updates]
+    effects = _fill_lines("effects", re.split(r"(?<=,) ", ", ".join(texts.effects)), width) if texts.effects else []
     does = [*updates, *effects]
     if does:
         does[0] = attrs.evolve(does[0], text=f"/ {does[0].text}")
-    return (LabelLine("event", row.event), *asks, *does)
+    return (LabelLine("event", texts.event), *asks, *does)
 
 
-def label_text(row: Transition) -> str:
+def label_text(texts: RowTexts) -> str:
     """Return a row as one line: `event [condition] / updates, effects`."""
-    condition, does = condition_text(row), ", ".join([*update_texts(row), *effect_texts(row)])
-    return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
+    condition, does = texts.condition, ", ".join([*texts.updates, *texts.effects])
+    return texts.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
 
 
 def _fill_lines(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:

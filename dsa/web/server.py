@@ -41,7 +41,7 @@ _POLICY = (
 _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # no other site is told; with no-referrer, a browser would post forms with the Origin null
+    "referrer-policy": "same-origin",  # no other site gets one; with no-referrer, a browser would post forms with the Origin null
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",

@@ -222,7 +222,7 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
     names = guards_for(machine, payload["target"], "verdict")
     judgements = []
     for name in names:
-        inputs = {**uses, **guard_data(machine, name, context.latest)}
+        inputs = {**uses, **guard_data(machine, name, "verdict", context.latest)}
         judgements.append(await judge(name, context.guard(name), artifact, inputs))
     seconds = context.now_s() - start_s
     entry = VerdictEntry(payload["key"], step, artifact.version, artifact.artifact_id, judgements, seconds)

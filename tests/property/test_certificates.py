@@ -26,7 +26,7 @@ from dsa.checks.certificate.certificate_writer import (
     certify_verdicts,
     kernel_claim,
 )
-from dsa.checks.mutation import row_mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.checks.table_faults import definition4

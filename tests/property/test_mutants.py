@@ -8,7 +8,8 @@ from oracle import possible, timers_ended
 from plain import search
 from sample_sizes import sample_size
 
-from dsa.checks.mutation import differences, row_mutants
+from dsa.checks.mutants import row_mutants
+from dsa.checks.mutation import differences
 from dsa.checks.search.engine import SearchLimits
 from dsa.ground_system import ground
 from dsa.machine import Machine

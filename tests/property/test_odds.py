@@ -12,7 +12,7 @@ from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 from sample_sizes import sample_size
 
-from dsa.checks.mutation import row_mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.odds.chain_solver import DecisionChain
 from dsa.checks.odds.retry_target import limit, varied_parameter
 from dsa.checks.odds.run_odds import odds, question

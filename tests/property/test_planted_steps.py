@@ -175,7 +175,7 @@ FAULTS = {
     "what was outstanding stays": ("_move", "pool.setdefault(after, after)", "(*outstanding, *after)"),
     "no effect is asked for": ("_move", "effects=effects", "effects=()"),
     "effects in another order": ("_move", "effects=effects", "effects=effects[::-1]"),
-    "no effect begins": ("_move", "starts=_starts(machine, row, target)", "starts=()"),
+    "no effect begins": ("_move", "starts=starts,", "starts=(),"),
     "timers stay": ("_move", "timers=timers,", "timers=(),"),
     "the order of timers stays": (
         "_move", "precedence_after(machine, here.precedence, timers, target)", "here.precedence"),

@@ -10,7 +10,7 @@ from property.test_driver import BUSY_MACHINES, SLOW
 from property.test_recovery import LIVES, lived
 from sample_sizes import sample_size
 
-from dsa.checks.mutation import row_mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.scenarios import run_scenarios
 from dsa.cli.command_line import CommandExit
 from dsa.cli.ledger_view import story

@@ -5,7 +5,7 @@ from each_row import each_row
 
 from dsa import system as systems
 from dsa.checks.explanation import why
-from dsa.checks.mutation import mutants
+from dsa.checks.mutants import mutants
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.lang import dumps, loads

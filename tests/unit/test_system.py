@@ -4,7 +4,7 @@ import pytest
 from each_row import each_row
 from repository import all_machines
 
-from dsa.checks.mutation import mutants
+from dsa.checks.mutants import mutants
 from dsa.machine import Machine
 from dsa.system import closed_system
 

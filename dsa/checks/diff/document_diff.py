@@ -9,10 +9,11 @@ same control; of *claims* when only what is claimed of the machine changes. Whet
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import attrs
 
+from dsa.checks.places import at_instance
 from dsa.declarations import (
     EFFECT_COLUMNS,
     STAY,
@@ -25,6 +26,7 @@ from dsa.declarations import (
     StepRow,
     Transition,
     show,
+    written_row,
 )
 from dsa.errors import Span
 from dsa.expr import (
@@ -47,6 +49,7 @@ from dsa.machine import Machine, spelled_like
 from dsa.semantics import Occurrence
 from dsa.trace import show_occurrence, show_values, state_kind, transition_cells
 
+T = TypeVar("T")
 Aspect = Literal["control", "content", "claims"]
 Kind = Literal["added", "removed", "changed"]
 
@@ -407,13 +410,25 @@ def _row_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     pairs: list[tuple[_Row, _Row]] = []
     for match in (_same_place, _is_move):
         pairs += _take_pairs(old_rows, new_rows, match)
-    yield from (
-        _row_change(one, other) for one, other in sorted(pairs, key=lambda pair: line_at(pair[0].row.span) or 0)
-    )
-    for row in (each.row for each in old_rows):
-        yield DocumentChange("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
-    for row in (each.row for each in new_rows):
-        yield DocumentChange("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
+    pairs.sort(key=lambda pair: line_at(pair[0].row.span) or 0)
+    for one, other in _by_written_row(pairs, lambda pair: (written_row(pair[0].row), written_row(pair[1].row))):
+        yield _row_change(one, other)
+    for row in _by_written_row([each.row for each in old_rows], written_row):
+        yield DocumentChange("control", "transition", "removed", _name(row), line_at(row.span), None, _cells(row, None))
+    for row in _by_written_row([each.row for each in new_rows], written_row):
+        yield DocumentChange("control", "transition", "added", _name(row), None, line_at(row.span), _cells(None, row))
+
+
+def _by_written_row(items: Iterable[T], key: Callable[[T], object]) -> Iterator[T]:
+    """Yield the first of those that stand in the same rows as written."""
+    firsts: dict[object, T] = {}
+    for item in items:
+        firsts.setdefault(key(item), item)
+    return iter(firsts.values())
+
+
+def _name(row: Transition) -> str:
+    return f"{row}{at_instance(row)}"
 
 
 def _without_same(ones: list[_Row], others: list[_Row]) -> list[_Row]:
@@ -455,7 +470,7 @@ def _row_change(one: _Row, other: _Row) -> DocumentChange:
     }:  # the same parent enters another child
         column_details = (*column_details, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
     old_line, new_line = line_at(one.row.span), line_at(other.row.span)
-    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, column_details)
+    return DocumentChange("control", "transition", "changed", _name(one.row), old_line, new_line, column_details)
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:

@@ -7,7 +7,8 @@ import pytest
 
 from dsa.checks.diff.document_diff import changes
 from dsa.checks.diff.equivalence import Pair, compare
-from dsa.checks.mutation import mutants, mutate, prover
+from dsa.checks.mutants import mutants
+from dsa.checks.mutation import mutate, prover
 from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.run_odds import odds
 from dsa.checks.proof.prover import prove

@@ -1,5 +1,7 @@
 """What two documents have otherwise: rows and declarations by what they mean, each change with its lines."""
 
+from pathlib import Path
+
 import pytest
 from attrs import evolve
 from each_row import each_row
@@ -281,3 +283,23 @@ def test_another_result_is_content_of_the_document():
     text = "# m\n## Steps\n| step | guard |\n| - | - |\n| a | syntax |\n| b | syntax |\n"
     (change,) = changes(loads(text), loads(f"{text}\nResult: a\n"))
     assert (change.aspect, change.what, change.details) == ("content", "document", (Detail("result", "", "a"),))
+
+
+FAMILIES = (Path(__file__).parents[2] / "golden" / "families" / "credit_check.md").read_text(encoding="utf-8")
+
+
+def test_a_row_with_families_that_changed_is_one_change_at_one_instance():
+    rows = [line for line in FAMILIES.splitlines() if line.startswith("| checking | good[b]")]
+    other = FAMILIES.replace(rows[1], rows[1].replace("deciding", "declined"))
+    (change,) = changes(loads(FAMILIES), loads(other))
+    assert change.name == "checking | good[equifax] | deciding (at b = equifax)"
+    assert change.details == (Detail("target", "deciding", "declined"),)
+    (removed,) = changes(loads(FAMILIES), loads(FAMILIES.replace(f"{rows[0]}\n", "")))
+    assert (removed.kind, removed.name) == ("removed", "checking | good[equifax] | = (at b = equifax)")
+
+
+def test_an_index_that_is_left_out_is_named_in_what_goes_with_it():
+    found = changes(loads(FAMILIES), loads(FAMILIES, families={"b": "{equifax, experian}"}))
+    names = [change.name for change in found if change.what == "transition" and change.kind == "removed"]
+    assert len(names) == 6
+    assert all(name.endswith("(at b = transunion)") for name in names)

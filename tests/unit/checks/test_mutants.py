@@ -1,11 +1,14 @@
 """The faults that are made are small, said in words, and each a difference where they are one."""
 
 from collections import Counter
+from pathlib import Path
 
 from each_row import each_row
 from repository import shipped_machines
 
-from dsa.checks.mutation import differences, row_mutants
+from dsa.checks.mutants import mutants, row_mutants
+from dsa.checks.mutation import differences
+from dsa.declarations import Transition
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -92,3 +95,34 @@ def test_starting_a_timer_anew_is_a_difference() -> None:
 @each_row("machine", shipped_machines().values(), ids=lambda machine: machine.name)
 def test_a_machine_does_not_differ_from_itself(machine: Machine) -> None:
     assert not differ(machine, machine)
+
+
+CREDIT_CHECK = Path(__file__).parents[2] / "golden" / "families" / "credit_check.md"
+
+
+def test_a_mutant_of_a_row_with_families_changes_all_that_it_stands_for() -> None:
+    machine = loads(CREDIT_CHECK.read_text(encoding="utf-8"))
+    every = [*mutants(machine)]
+    of_row = [each for each in every if isinstance(each.at, Transition) and each.at.event == "good[equifax]"]
+    assert {each.place for each in of_row} == {
+        "checking | good[equifax] | = (at b = equifax)",
+        "checking | good[equifax] | deciding (at b = equifax)",
+    }
+    deleted = next(each.machine for each in of_row if each.what == "row deleted")
+    assert len(machine.transitions) - len(deleted.transitions) == 3
+    forgetful = next(each.machine for each in of_row if each.what == "update of report[equifax] dropped")
+    assert [row.event for row in forgetful.transitions if not row.updates and row.event.startswith("good")] == [
+        "good[equifax]",
+        "good[experian]",
+        "good[transunion]",
+    ]
+    assert not [each for each in every if isinstance(each.at, Transition) and each.at.event == "good[experian]"]
+    assert not [each.what for each in every if "swapped" in each.what]  # `all b: look[b]` has one order
+
+
+def test_a_mutant_of_a_declaration_with_families_changes_all_that_it_stands_for() -> None:
+    machine = loads(CREDIT_CHECK.read_text(encoding="utf-8"))
+    initial = next(each for each in mutants(machine) if each.what == "initial good instead of none")
+    assert initial.place == "variable report"
+    assert [*initial.machine.initial_values] == ["good", "good", "good"]
+    assert len([each for each in mutants(machine) if each.what == "time limit dropped"]) == 2

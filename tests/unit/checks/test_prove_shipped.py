@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.checks.mutation import row_mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.proof.induction import Inductive, RankEvidence
 from dsa.checks.proof.prover import ProofReport, judge_at, prove
 from dsa.edge.document_files import load

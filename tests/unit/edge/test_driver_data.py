@@ -5,9 +5,11 @@ import asyncio
 import pytest
 from hands import driver_of, finish
 
+from dsa.checks.report import check
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
-from dsa.lang import loads
+from dsa.errors import MachineError
+from dsa.lang import dumps, loads
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult, messages_of, render
 from dsa.runtime.ledger import EffectEntry, EventEntry, dump_line
@@ -316,3 +318,96 @@ def test_a_secret_is_in_no_prompt_and_in_no_guard_and_nowhere_in_the_ledger():
     assert guard.given == [{"total": "7 [secret KEY]", "who": "[secret KEY]"}]
     assert word not in render(asked[1], asked[0]) + "".join(map(dump_line, rest.run.ledger))
     assert "You serve [secret KEY]." in render(asked[1], asked[0])
+
+
+BUREAUS = """# bureaus
+## Families
+| family | index |
+| - | - |
+| b | {rows} |
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| ok[b] | workflow | bool | false |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| open | outside |
+| noted[b] | outside |
+| said[b] | ask[b] |
+## Guards
+| guard | judges | uses |
+| - | - | - |
+| fair | said[b] | {uses} |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| busy | |
+| over | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | noted[b] | | | | = |
+| idle | open | | | | = |
+| idle | go | | | all b: ask[b] | busy |
+| busy | said[b] | fair.passed and pending | ok[b] = true | | = |
+| busy | said[b] | fair.passed and not pending | ok[b] = true | | over |
+| busy | said[b] | not fair.passed and pending | | | = |
+| busy | said[b] | not fair.passed and not pending | | | over |
+| busy | ask[b].failed | pending | | | = |
+| busy | ask[b].failed | not pending | | | over |
+"""
+
+
+@pytest.mark.parametrize(("index", "values"), [("1..2", (1, 2)), ("{ann, bob}", ("ann", "bob"))])
+def test_a_guard_of_a_family_is_told_the_index_and_given_the_data_of_its_own_event(index, values):
+    machine = loads(
+        BUREAUS.format(rows=index, uses="own = said[b]; note = noted[b]?; since = open? since noted[b]; which = b")
+    )
+    assert loads(dumps(machine)) == machine
+    given = []
+
+    class Fair(GuardInterface):
+        def validate(self, artifact, own, note, since, which):
+            given.append((which, own, note, since, artifact.content))
+            return GuardResult(passed=which == values[0])
+
+    async def ask(action, _context):
+        return [event_step(action.policy, "said", data=f"of {action.policy}")]
+
+    driver = driver_of(machine, {f"ask[{value}]": ask for value in values}, {"fair": Fair()})
+    finish(driver.drive(Occurrence("open", data="old")))
+    finish(driver.drive(Occurrence(f"noted[{values[1]}]", data="late")))
+    rest = finish(driver.drive(Occurrence("go")))
+    assert rest.run.configuration.state == "over"
+    assert sorted(given, key=str) == sorted(
+        [
+            (values[0], f"of ask[{values[0]}]", None, "old", f"of ask[{values[0]}]"),
+            (values[1], f"of ask[{values[1]}]", "late", None, f"of ask[{values[1]}]"),
+        ],
+        key=str,
+    )
+    assert list(rest.run.configuration.values) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("uses", "message"),
+    [
+        ("x = c", "'c' is not an event"),
+        ("x = said[c]", "'said[c]' is not an event"),
+        ("x = b.part", "'b.part' is not an event"),
+        ("x = noted[b] since said[b]", "is never there: the guard judges said[b], and nothing is newer"),
+    ],
+)
+def test_what_a_guard_of_a_family_cannot_use_is_reported_with_its_cell(uses, message):
+    with pytest.raises(MachineError) as raised:
+        loads(BUREAUS.format(rows="1..2", uses=uses))
+    assert message in str(raised.value)
+
+
+def test_what_a_guard_of_a_family_uses_must_be_there_in_every_run():
+    report = check(loads(BUREAUS.format(rows="1..2", uses="note = noted[b]")))
+    assert [each.code for each in report.diagnostics][:1] == ["DSA316"] or report.diagnostics
+    assert "noted[1]" in report.diagnostics[0].message

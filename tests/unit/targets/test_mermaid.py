@@ -11,7 +11,7 @@ import dsa.targets.picture as picture_module
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.machine import Machine
 from dsa.targets.mermaid import mermaid
-from dsa.targets.picture import label_text
+from dsa.targets.picture import label_text, row_texts
 from dsa.testing.strategies import machines
 
 # The part of Mermaid's grammar that we use. A label must not hold `:` or `;`: Mermaid ends it there.
@@ -83,7 +83,9 @@ def test_a_folded_diagram_lists_every_row_in_comments(review):
     with patch.object(picture_module, "MOST_ROWS", 0):
         text = mermaid(review)
     listed = re.findall(r"%% (\d+) (?:stays|to .*?): (.*)", text)
-    assert [label_text(review.transitions[int(number) - 1]) for number, _ in listed] == [said for _, said in listed]
+    assert [label_text(row_texts(review.transitions[int(number) - 1])) for number, _ in listed] == [
+        said for _, said in listed
+    ]
     assert sorted(int(number) for number, _ in listed) == list(range(1, len(review.transitions) + 1))
     whole = mermaid(review)
     assert "%%" not in whole

@@ -1,5 +1,6 @@
 """What every diagram shows."""
 
+from pathlib import Path
 from unittest.mock import patch
 
 import attrs
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import dsa.semantics as semantics_module
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.expr import And, Compare, Integer, Name, Not, Or, Verdict
-from dsa.lang import loads
+from dsa.lang import loads, spell_out
 from dsa.machine import Machine
 from dsa.semantics import Taken, may_be_outstanding, start, step
 from dsa.targets import dot, mermaid
@@ -22,11 +23,14 @@ from dsa.targets.picture import (
     label_text,
     outcome_of,
     picture,
+    picture_rows,
+    row_texts,
     sets_workflow,
     wrap_text,
 )
 from dsa.testing.strategies import machines, occurrences
 
+FAMILIES = Path(__file__).parents[2] / "golden" / "families"
 PASSED, FAILED = Verdict("g", "passed"), Verdict("g", "failed")
 LOW = Compare(Name("retries", "variable"), (("<", Integer(3)),))
 
@@ -98,9 +102,9 @@ def test_a_folded_picture_has_every_row_once_and_the_list_says_what_each_says():
     assert sorted(each.number for each in shown) == list(range(1, 41))
     assert all(machine.transitions[each.number - 1] is each.row for each in shown)
     listed = folded_list(machine)
-    assert [row.number for row in listed["a"]] == list(range(1, 41))
+    assert [row.row.number for row in listed["a"]] == list(range(1, 41))
     assert (listed["a"][3].leads, listed["a"][4].leads) == ("stays", "to b")
-    assert [row.text for row in listed["a"]] == [label_text(row) for row in machine.transitions]
+    assert [row.text for row in listed["a"]] == [label_text(row_texts(row)) for row in machine.transitions]
 
 
 def test_a_folded_label_has_each_event_once_with_the_numbers_of_its_rows():
@@ -164,7 +168,7 @@ def test_whatever_a_run_waits_for_is_in_the_estimate(most_sets, data):
 def test_a_label_breaks_between_operands_and_effects():
     condition = And((PASSED, LOW, LOW, LOW))
     effects = tuple(Emit(name) for name in ("refine_context", "query_llm", "reply"))
-    lines = label_lines(Transition("a", "verdict", "b", condition, effects=effects), width=30)
+    lines = label_lines(row_texts(Transition("a", "verdict", "b", condition, effects=effects)), width=30)
     assert [line.text for line in lines] == [
         "verdict",
         "[g.passed and retries < 3",
@@ -176,7 +180,7 @@ def test_a_label_breaks_between_operands_and_effects():
 
 
 def test_a_label_on_one_line(dual_state):
-    assert label_text(dual_state.transitions[2]) == (
+    assert label_text(row_texts(dual_state.transitions[2])) == (
         "verdict [g.passed] / satisfied = true, retries = 0, advance_state, reply_to_user"
     )
 
@@ -228,3 +232,36 @@ def test_an_end_is_in_the_box_of_its_state():
     assert wrap_text(other.end) == ()
     assert "s_ready : end when done == 3 and signed or done < 0 and not signed\n" in mermaid(machine)
     assert "<B>or done &lt; 0 and not signed</B>" in dot(machine)
+
+
+def test_a_row_with_families_is_one_arrow_with_the_texts_that_it_was_written_with():
+    machine = loads((FAMILIES / "credit_check.md").read_text(encoding="utf-8"))
+    rows = picture_rows(machine)
+    assert [each.number for each in rows] == [*range(1, 11)]
+    assert [label_text(each.texts) for each in rows][:3] == [
+        "submit / all b: look[b]",
+        "good[b] [pending] / report[b] = good",
+        "good[b] [not pending] / report[b] = good, decide",
+    ]
+    drawn = picture(machine)
+    assert sum(len(arrow.rows) for arrow in drawn.arrows) == 7
+    assert "good[b]<BR" not in mermaid(machine)
+    assert "submit<br/>/ all b∶ look[b]" in mermaid(machine)  # a colon would end the label
+    spelled = picture_rows(spell_out(machine))
+    assert len(spelled) == len(machine.transitions)
+    assert label_text(spelled[0].texts) == "submit / look[equifax], look[experian], look[transunion]"
+
+
+def test_a_list_of_events_with_families_is_one_arrow_for_each_of_them():
+    text = (FAMILIES / "credit_check.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith(("| checking | good[b]", "| checking | poor[b]"))]
+    for row in rows[2:]:
+        text = text.replace(f"{row}\n", "")
+    machine = loads(text.replace("| good[b]        |", "| good[ b ] , poor[b] |"))
+    assert [each.texts.event for each in picture_rows(machine)][:5] == [
+        "submit",
+        "good[b]",
+        "poor[b]",
+        "good[b]",
+        "poor[b]",
+    ]

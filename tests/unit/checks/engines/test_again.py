@@ -6,7 +6,7 @@ import attrs
 import pytest
 from repository import all_machines
 
-from dsa.checks.mutation import mutants
+from dsa.checks.mutants import mutants
 from dsa.checks.search import python_engine
 from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.checks.search.incremental_search import IncrementalEngine
