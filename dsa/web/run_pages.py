@@ -1,30 +1,30 @@
-"""The pages of runs: the list, and each run with its timeline, its questions, and what a person can do about it.
+"""The pages of a run: its timeline, its questions, what a person can do about it, and its attempts with their texts.
 
 Nothing here replays a ledger: the status comes from the run's summary, which is sealed with each commit. A `RunFeed` reads the entries of one run once for
 all pages that show it. Answers, decisions and starts go to `dsa.runs`, which judges them.
 """
 
 import asyncio
+import difflib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from dsa.errors import DsaError, MachineError, ParameterError
-from dsa.expr import Value, read_value, show_value
+from dsa.expr import show_value
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import text_of
 from dsa.runs.runs import Resumption, Runs
-from dsa.runs.setup import Options
 from dsa.runtime import ledger
+from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
 from dsa.runtime.json_text import data_of
-from dsa.runtime.ledger import Handling, Intents
+from dsa.runtime.ledger import Handling, Intents, part_in
 from dsa.runtime.ledger_story import (
     due_text,
     entry_text,
@@ -39,14 +39,15 @@ from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import plural, shorten
-from dsa.web.machine_page import WatchedDocument, diagram, event, picture_marks
+from dsa.web.machine_page import diagram, event, picture_marks
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, message_page, page, post_form, tag
 
 #: The time between two reads of a run that a page shows, in seconds.
 _POLL_S = 0.02
-_RUNS_A_PAGE, _MOMENTS_A_PAGE, _MOMENTS_AT_ONCE = 50, 200, 500
+_MOMENTS_A_PAGE, _MOMENTS_AT_ONCE = 200, 500
 _MOST_JSON = 20_000
-_STATUSES = ("under way", "waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished", "damaged")
+#: The most attempts on a page, the most characters of one, and the most lines of texts that are compared.
+_ATTEMPTS_A_PAGE, _MOST_TEXT, _MOST_COMPARED = 20, 20_000, 2_000
 _SECOND_MS = 1_000
 #: The decisions about an effect in doubt, as forms send them.
 _HANDLINGS: dict[str, Handling] = {"retry": "retry", "fail": "fail", "done": "done"}
@@ -71,7 +72,7 @@ class RunFeed:
         self.states: dict[str, None] = {}
         self.machine: Machine | None = None
         self.picture: Markup = EMPTY
-        self.watchers = 0
+        self.attempts, self.watchers = 0, 0
         self._next = asyncio.Event()
         self._text = ""
         self.summary = self._summary_now()
@@ -129,6 +130,8 @@ class RunFeed:
                     self.lines[entry.line] = None
             elif isinstance(entry, ledger.ResultEntry) and is_question(entry):
                 self.questions[entry.key] = question_of(entry)
+            elif isinstance(entry, ledger.ArtifactEntry):
+                self.attempts += 1
             elif isinstance(entry, ledger.ChangeEntry):
                 changes = True
                 self.lines.clear()  # those of the document before
@@ -179,7 +182,9 @@ def _moment(feed: RunFeed, number: int, entry: ledger.Entry) -> Markup:
         text = entry_text(entry, feed.id, feed.intents)
     since = f"{(at_ms - feed.first.at_ms) / _SECOND_MS:.1f} s" if at_ms and feed.first.at_ms else ""
     whole = json.dumps(ledger.to_json(entry), ensure_ascii=False, indent=1, default=str)
-    details = tag("details", tag("summary", text), tag("pre", whole[:_MOST_JSON]))
+    part = part_in(entry) if isinstance(entry, ledger.ResultEntry) else None
+    child = tag("p", tag("a", part.run, href=run_address(part.run))) if part is not None else None
+    details = tag("details", tag("summary", text), child, tag("pre", whole[:_MOST_JSON]))
     cells = (tag("td", number), tag("td", since), tag("td", kind), tag("td", details))
     return tag("tr", cells, id=f"moment{number}", class_=kind)
 
@@ -207,7 +212,9 @@ def _status(feed: RunFeed) -> Markup:
     go_on = (
         post_form(run_address(feed.id, "/resume"), hidden_field("run", feed.id), label="Resume") if can_resume else None
     )
-    return join(words, tag("dl", facts_shown), stop, go_on)
+    count = plural(feed.attempts, "attempt")
+    attempts = tag("p", tag("a", count, href=run_address(feed.id, "/attempts"))) if feed.attempts else None
+    return join(words, tag("dl", facts_shown), attempts, stop, go_on)
 
 
 def show_values_of(first: ledger.MachineEntry) -> str:
@@ -233,14 +240,15 @@ def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
         tag("p", question, class_="question") if question else None,
         hidden_field("event", name),
         hidden_field("place", place),
-        tag("details", tag("summary", f"Data of {name}"), _data_field("Text or JSON; empty: no data")),
+        tag("details", tag("summary", f"Data of {name}"), data_field("Text or JSON; empty: no data")),
         label=f"Send {name}",
         class_="card",
         data_keep=f"{name}@{place}",
     )
 
 
-def _data_field(label: str, value: str = "") -> Markup:
+def data_field(label: str, value: str = "") -> Markup:
+    """Return the fields for data of an event: the data, and how to read it."""
     kinds = tag(
         "select",
         tag("option", "JSON if it is JSON, else text", value="auto"),
@@ -264,7 +272,7 @@ def _doubt_form(feed: RunFeed, key: str, name: str) -> Markup:
         for value, text in choices
     ]
     legend = tag("legend", f"{name} {key} was under way when the run was cut off. What happened?")
-    data = _data_field("Data of the answer, if it gave one") if answers else None
+    data = data_field("Data of the answer, if it gave one") if answers else None
     fields = tag("fieldset", legend, radios, data)
     return post_form(
         run_address(feed.id, "/resume"),
@@ -378,15 +386,15 @@ class RunFeeds:
 # -- what people do --------------------------------------------------------------------------------------------------------
 
 
-async def _form(request: Request) -> Form:
+async def form_fields(request: Request) -> Form:
     """Return the fields of a posted form; line ends are those of texts."""
     body = (await request.body()).decode("utf-8", "replace")
     pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=200)
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
-def _data(form: Form) -> object:
-    """Return the data of a form; None if it is empty. Raises ValueError."""
+def typed_data(form: Form) -> object:
+    """Return the data that a person typed into a form; None if it is empty. Raises ValueError."""
     text = form.get("data", "")
     if not text.strip():
         return None
@@ -418,12 +426,12 @@ def _in_words(handler: Handler) -> Handler:
 @_in_words
 async def _answer(request: Request) -> Response:
     """Send a run an event that answers the question of one place."""
-    run_id, form = request.path_params["run"], await _form(request)
+    run_id, form = request.path_params["run"], await form_fields(request)
     runs: Runs = request.app.state.runs
     name, place = form.get("event", ""), form.get("place", "")
     if not place:
         raise ValueError("an answer names the place that it answers: send it from the page of the run")
-    outcome = await runs.send(run_id, name, _data(form), at=place)
+    outcome = await runs.send(run_id, name, typed_data(form), at=place)
     why = ""
     if isinstance(outcome, Refusal):
         why = f"{outcome.reason}: {outcome.message}"
@@ -441,14 +449,14 @@ async def _answer(request: Request) -> Response:
 @_in_words
 async def _resume(request: Request) -> Response:
     """Resume a run, with a decision about an effect in doubt if the form has one."""
-    run_id, form = request.path_params["run"], await _form(request)
+    run_id, form = request.path_params["run"], await form_fields(request)
     runs: Runs = request.app.state.runs
     decisions, answers = dict[str, Handling](), dict[str, Occurrence]()
     key, decision = form.get("key", ""), form.get("decision", "")
     if decision in _HANDLINGS:
         decisions[key] = _HANDLINGS[decision]
     elif decision.startswith("gave "):
-        answers[key] = Occurrence(decision.removeprefix("gave "), data=_data(form))
+        answers[key] = Occurrence(decision.removeprefix("gave "), data=typed_data(form))
     await runs.resume(run_id, resumption=Resumption(decisions, answers))
     return RedirectResponse(run_address(run_id), 303)
 
@@ -465,171 +473,73 @@ async def _interrupt(request: Request) -> Response:
     return RedirectResponse(run_address(run_id), 303)
 
 
-def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, fault: str = "") -> Markup:
-    """Return the page with the form that starts a run."""
-    choice = [tag("option", each.file, value=place, selected=place == number) for place, each in enumerate(documents)]
-    if not choice:
-        return message_page(
-            "Start a run", "No machine is open here. Start `dsa web FILE..` with the file of the machine."
-        )
-    machine = documents[number].machine if number < len(documents) else None
-    parameters = [
-        tag("label", parameter.name, tag("input", name=f"p.{parameter.name}", value=form.get(f"p.{parameter.name}", show_value(value)), id=f"p.{parameter.name}"))
-        for parameter, value in zip(machine.parameters, machine.constants.values(), strict=False)
-    ] if machine is not None else []  # fmt: skip
-    return page(
-        "Start a run",
-        tag("h1", "Start a run"),
-        tag("p", fault, class_="message", role="alert") if fault else None,
-        tag(
-            "form",
-            tag("label", "Machine", tag("select", choice, name="machine")),
-            tag("button", "Choose", type="submit"),
-            method="get",
-            action="/runs/new",
-        ),
-        post_form(
-            "/runs/new",
-            hidden_field("machine", str(number)),
-            tag("fieldset", tag("legend", "Parameters"), parameters) if parameters else None,
-            _data_field("Data to start with: text or JSON", form.get("data", "")),
-            tag(
-                "label",
-                "Model (empty: the local one)",
-                tag("input", name="model", value=form.get("model", ""), autocomplete="off"),
-            ),
-            label="Start",
-            class_="card",
-        ),
-        here="/runs",
-    )
+# -- attempts --------------------------------------------------------------------------------------------------------------
 
 
-class RunStarter:
-    """The form that starts runs of the open documents, and of no others."""
-
-    def __init__(self, documents: Sequence[WatchedDocument]) -> None:
-        self._documents = documents
-
-    def _number(self, text: str) -> int:
-        is_known = text.isdecimal() and int(text) < len(self._documents)
-        return int(text) if is_known else 0
-
-    async def show(self, request: Request) -> Response:
-        """Answer with the form."""
-        number = self._number(request.query_params.get("machine", ""))
-        if self._documents:
-            self._documents[number].open()
-        return HTMLResponse(_start_form(self._documents, number, {}).html)
-
-    async def start(self, request: Request) -> Response:
-        """Start a run, or show the form again with what is wrong."""
-        form = await _form(request)
-        number = self._number(form.get("machine", ""))
-        if not self._documents:
-            return HTMLResponse(_start_form(self._documents, number, form).html, 409)
-        self._documents[number].open()
-        try:
-            names = {
-                name.removeprefix("p."): value.strip()
-                for name, value in form.items()
-                if name.startswith("p.") and value.strip()
-            }
-            parameters: dict[str, Value] = {name: read_value(value) for name, value in names.items()}
-            options = Options(model=form.get("model", "").strip() or None, parameters=parameters)
-            run = await request.app.state.runs.start(self._documents[number].file, _data(form), options=options)
-        except (DsaError, ValueError, TypeError, OSError) as fault:
-            return HTMLResponse(_start_form(self._documents, number, form, str(fault)).html, 409)
-        return RedirectResponse(run_address(run.id), 303)
+async def _attempts(request: Request) -> Response:
+    """Answer with what a run has generated: each attempt with its verdict, its text, and what it changed."""
+    run_id, before = request.path_params["run"], request.query_params.get("before", "")
+    runs: Runs = request.app.state.runs
+    runs.summary(run_id)  # raises UnknownRunError
+    store = runs.artifacts(run_id)
+    attempts = store.attempts()
+    end = min(int(before), len(attempts)) if before.isdecimal() else len(attempts)
+    first = max(0, end - _ATTEMPTS_A_PAGE)
+    by_id = {each.artifact_id: each for each in attempts}
+    items = [_attempt(each, by_id, store) for each in reversed(attempts[first:end])]
+    older = tag("a", "Older attempts", href=run_address(run_id, f"/attempts?before={first}")) if first else None
+    empty = tag("p", "This run has generated nothing.", class_="message") if not items else None
+    back = tag("p", tag("a", "Back to the run", href=run_address(run_id)))
+    title = f"Attempts of {run_id}"
+    return HTMLResponse(page(title, tag("h1", title), back, empty, items, tag("p", older), here="/runs").html)
 
 
-# -- the list --------------------------------------------------------------------------------------------------------------
-
-
-async def _list(request: Request) -> Response:
-    query, runs = request.query_params, request.app.state.runs
-    every = await runs.list(now_ms=runs.now_ms())
-    filters_now = {name: query.get(name, "").strip() for name in ("status", "machine", "waiting")}
-    is_due = query.get("due") == "1"
-    summaries = [
-        each for each in every
-        if each.matches(filters_now["status"] or None, filters_now["waiting"] or None, filters_now["machine"] or None) and (each.is_due or not is_due)
-    ][::-1]  # fmt: skip
-    number = int(query["page"]) if query.get("page", "").isdecimal() else 1
-    last = max(1, -(-len(summaries) // _RUNS_A_PAGE))
-    number = min(max(1, number), last)
-    selection = summaries[(number - 1) * _RUNS_A_PAGE : number * _RUNS_A_PAGE]
-    machines = sorted({each.summary.machine for each in every})
-    events = sorted({name for each in every for name in each.summary.waits_for})
-    filters = tag(
-        "form",
-        _choice("Status", "status", _STATUSES, filters_now["status"]),
-        _choice("Machine", "machine", machines, filters_now["machine"]),
-        _choice("Waits for", "waiting", events, filters_now["waiting"]),
-        tag("label", tag("input", type="checkbox", name="due", value="1", checked=is_due), "Due", class_="choice"),
-        tag("button", "Filter", type="submit"),
-        method="get", action="/runs", class_="filters",
-    )  # fmt: skip
-    pairs = [*((name, value) for name, value in filters_now.items() if value), *([("due", "1")] if is_due else [])]
-    pages = [
-        tag("a", name, href=f"/runs?{urlencode([*pairs, ('page', str(there))])}")
-        for name, there in (("Newer", number - 1), ("Older", number + 1)) if 1 <= there <= last
-    ]  # fmt: skip
-    counts = f"{plural(len(summaries), 'run')} of {len(every)}; page {number} of {last}"
-    new = tag("p", tag("a", "Start a run", href="/runs/new"))
-    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), _run_table(selection, len(every)),
-                 tag("p", [(each, " ") for each in pages]), here="/runs")  # fmt: skip
-    return HTMLResponse(whole.html)
-
-
-def _choice(label: str, name: str, words: Sequence[str], present: str) -> Markup:
-    words = words if not present or present in words else (*words, present)
-    options = [tag("option", word or "any", value=word, selected=word == present) for word in ("", *words)]
-    return tag("label", label, tag("select", options, name=name))
-
-
-def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
-    if not summaries:
-        empty = "No run is kept here yet. Start one here, or with `dsa run FILE`."
-        return tag("p", "No run matches. Choose other filters." if total else empty, class_="message")
-    heads = tag(
-        "tr", [tag("th", name, scope="col") for name in ("run", "status", "machine", "state", "changed", "about")]
-    )
-    rows = [
-        tag(
-            "tr",
-            tag("td", tag("a", each.run, href=run_address(each.run))),
-            tag("td", badge(each.status, status_text(each))),
-            tag("td", each.summary.machine),
-            tag("td", each.summary.state),
-            tag("td", _time_text(each.summary.changed_ms)),
-            tag("td", each.summary.about),
-        )
-        for each in summaries
+def _attempt(attempt: AttemptRecord, by_id: Mapping[str, AttemptRecord], store: ArtifactStore) -> Markup:
+    text = store.get_artifact(attempt.artifact_id).content
+    verdict = attempt.verdicts[-1] if attempt.verdicts else None
+    feedback = tag("p", verdict.feedback, class_="question") if verdict is not None and verdict.feedback else None
+    uses = ", ".join(f"{by_id[each].step} {by_id[each].version}" for each in attempt.dependency_ids if each in by_id)
+    facts = [
+        ("by", ", ".join(filter(None, (attempt.author, attempt.usage.model if attempt.usage else "")))),
+        ("uses", uses),
+        ("redacted", ", ".join(attempt.redacted)),
     ]
+    parent = by_id.get(attempt.parent_id or "")
+    change = None
+    if parent is not None:
+        summary = tag("summary", f"What it changes of {parent.step} {parent.version}")
+        change = tag("details", summary, _difference(store.get_artifact(parent.artifact_id).content, text))
+    more = f"\n.. {len(text) - _MOST_TEXT:,} more characters" if len(text) > _MOST_TEXT else ""
     return tag(
-        "div",
-        tag("table", tag("thead", heads), tag("tbody", rows)),
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label="Runs",
+        "section",
+        tag("h2", f"{attempt.step} {attempt.version} ", badge(verdict.word if verdict is not None else "no verdict")),
+        feedback,
+        tag("dl", [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]),
+        change,
+        tag("details", tag("summary", "The text"), tag("pre", text[:_MOST_TEXT], more), open=True),
+        class_="card",
+        aria_label=f"{attempt.step} {attempt.version}",
     )
 
 
-def _time_text(at_ms: int | None) -> str:
-    return f"{datetime.fromtimestamp(at_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}" if at_ms else ""
+def _difference(before: str, after: str) -> Markup:
+    """Return the lines of a unified diff, each in its colour."""
+    old, new = before.splitlines(), after.splitlines()
+    if max(len(old), len(new)) > _MOST_COMPARED:
+        return tag("p", f"Texts of more than {_MOST_COMPARED:,} lines are not compared here.", class_="message")
+    lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
+    kinds = {"+": "added", "-": "removed"}
+    spans = [tag("span", f"{line}\n", class_=kinds.get(line[:1])) for line in lines]
+    return tag("pre", spans) if spans else tag("p", "Nothing: the texts are equal.")
 
 
-def run_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
-    """Return the routes of the pages of runs."""
-    feeds, starter = RunFeeds(), RunStarter(documents)
+def run_routes() -> list[Route]:
+    """Return the routes of the pages of a run."""
+    feeds = RunFeeds()
     return [
-        Route("/runs", _list),
-        Route("/runs/new", starter.show, methods=["GET"]),
-        Route("/runs/new", starter.start, methods=["POST"]),
         Route("/runs/{run}", feeds.show),
         Route("/runs/{run}/live", feeds.live),
+        Route("/runs/{run}/attempts", _attempts),
         Route("/runs/{run}/answer", _answer, methods=["POST"]),
         Route("/runs/{run}/resume", _resume, methods=["POST"]),
         Route("/runs/{run}/interrupt", _interrupt, methods=["POST"]),

@@ -29,6 +29,7 @@ from dsa.runtime.run_store import UnknownRunError
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import WatchedDocument, machine_routes
 from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
+from dsa.web.run_list_page import run_list_routes
 from dsa.web.run_pages import run_routes
 
 HOST = "127.0.0.1"
@@ -156,7 +157,8 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         Route("/invitation", invitation, methods=["POST"]),
         *machine_routes(documents),
         *explorer_routes(documents),
-        *run_routes(documents),
+        *run_list_routes(documents),
+        *run_routes(),
         Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
     ]
     handlers: Mapping[Any, Any] = {404: _not_found, UnknownRunError: _unknown, DsaError: _fault, 500: _bug}

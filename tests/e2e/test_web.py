@@ -251,9 +251,38 @@ def test_run_in_doubt_is_decided_in_the_page(tmp_path):
         here.until(f"{run}/live?have=", lambda news: "finished done" in Outline(news["replace"].get("status", "")).text)
 
 
+def test_attempts_are_shown_with_their_texts_and_differences(server, tmp_path):
+    mean = "".join(f"# {text.splitlines()[0]}\n" for text in HOSTILE if "\x00" not in text)
+    replies = [f"```\ndef add(a, b): return a - b\n{mean}```\n", f"```\ndef add(a, b): return a + b\n{mean}```\n"]
+    (tmp_path / "replies.md").write_text("\n".join(replies))
+    command = [
+        sys.executable,
+        "-m",
+        "dsa",
+        "run",
+        "dual_state",
+        "--model",
+        "scripted:replies.md",
+        "--runs",
+        str(tmp_path / ".dsa"),
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    runs = [values.get("href", "") for _, values in server.page("/runs").elements]
+    run = next(address for address in runs if "dual_state" in address)
+    assert f"{run}/attempts" in [values.get("href") for _, values in server.page(run).elements]
+    page = server.page(f"{run}/attempts")
+    assert "+def add(a, b): return a + b" in page.text
+    assert "-def add(a, b): return a - b" in page.text
+    assert "failed" in page.text
+    assert not {"img", "iframe", "object", "base", "style", "svg"} & {tag for tag, _ in page.elements}
+    path = server.start("?")
+    assert "has generated nothing" in server.page(f"{path}/attempts").text
+    assert server.client.get("/runs/nothing/attempts").status_code == 404
+
+
 def test_unknown_run_is_refused_in_words(server):
     answer = server.client.get("/runs/nothing")
-    assert answer.status_code in {404, 409}
+    assert answer.status_code == 404
     assert "nothing" in Outline(answer.text).text
 
 
