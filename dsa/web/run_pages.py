@@ -236,7 +236,7 @@ def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
     question = feed.questions.get(place.rpartition("@")[2])
     return post_form(
         run_address(feed.id, "/answer"),
-        tag("h3", name),
+        tag("h2", name),
         tag("p", question, class_="question") if question else None,
         hidden_field("event", name),
         hidden_field("place", place),

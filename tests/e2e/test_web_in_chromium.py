@@ -1,5 +1,7 @@
 """The web page as a person uses it in Chromium: what they read, press and type, with everything that the browser itself refuses."""
 
+from itertools import pairwise
+
 import pytest
 from pipe_browser import CHROMIUM, browser
 from web_server import LEAVE, Outline, web_server
@@ -64,6 +66,40 @@ def test_page_of_another_site_cannot_post(visit, tmp_path):
     tab.until("document.title.startsWith('Another origin') || document.title.startsWith('Not let in')")
     assert "No run is kept here yet" in " ".join(server.page("/runs").text.split())
     tab.complaints.clear()  # of the refusal itself
+
+
+def unnamed(tab) -> list[str]:
+    """Return the controls without a name for those who hear the page, the ids that are there twice, and the levels that headings skip."""
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "region", "DisclosureTriangle"}
+    faults = [
+        f"{node['role']['value']} without a name"
+        for node in nodes
+        if node.get("role", {}).get("value") in roles and not node.get("name", {}).get("value", "").strip()
+    ]
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
+    levels = tab.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((each) => Number(each.tagName[1]))")
+    faults += [f"id {each} twice" for each in set(ids) if ids.count(each) > 1]
+    return faults + [f"h{low} after h{high}" for high, low in pairwise([0, *levels]) if low > high + 1]
+
+
+@pytest.mark.full
+def test_pages_can_be_heard(visit):
+    server, tab, _ = visit
+    run = server.start("?")
+    for path in (
+        "/",
+        "/machines/0",
+        "/machines/0/explore?do=asked",
+        "/runs",
+        run,
+        f"{run}/attempts",
+        "/runs/new?machine=0",
+    ):
+        tab.visit(f"{server.base}{path}")
+        assert unnamed(tab) == [], path
+        roles = tab.evaluate("[...document.querySelectorAll('header, nav, main')].map((each) => each.tagName)")
+        assert roles == ["HEADER", "NAV", "MAIN"]
 
 
 @pytest.mark.full
