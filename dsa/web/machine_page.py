@@ -49,7 +49,8 @@ class WatchedDocument:
         self.file, self.address = file, f"/machines/{number}"
         self.text, self.document_reading, self.fault = "", _NOTHING, ""
         self.report: CheckReport | None = None
-        self._picture: Markup = EMPTY
+        self._picture, self._table = EMPTY, EMPTY
+        self._parts_shown: tuple[str, str, CheckReport | None] = ("", "", None)
         self._signature: tuple[int, int] | None = None
         self._activity = ""
         self._is_stopped = False
@@ -94,15 +95,12 @@ class WatchedDocument:
 
     def fragments(self) -> Fragments:
         """Return the parts of the page as they are now."""
-        status = self._status()
-        table = self.fault or document_markup(self.text, self.document_reading, self.report, self.address)
-        return Fragments(
-            {
-                "status": status,
-                "table": tag("p", self.fault, class_="message", role="alert") if self.fault else join(table),
-                "diagram": self._picture,
-            }
-        )
+        parts = (self.text, self.fault, self.report)
+        if self._parts_shown != parts:
+            fault = tag("p", self.fault, class_="message", role="alert") if self.fault else None
+            self._table = fault or join(document_markup(self.text, self.document_reading, self.report, self.address))
+            self._parts_shown = parts
+        return Fragments({"status": self._status(), "table": self._table, "diagram": self._picture})
 
     def _status(self) -> Markup:
         """Return what the check is doing or has found; each finding leads to its line."""
