@@ -172,7 +172,7 @@ async def _not_found(_request: Request, _fault: Exception) -> Response:
 
 
 async def _unknown(_request: Request, fault: Exception) -> Response:
-    return refusal(404, "No such run", str(fault))
+    return refusal(404, "No such run", f"{fault}. The page Runs lists those that there are.")
 
 
 async def _fault(_request: Request, fault: Exception) -> Response:
