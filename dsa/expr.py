@@ -8,6 +8,7 @@ for properties, states, events and effects to whether they hold at the moment.
 """
 
 import operator
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -416,6 +417,21 @@ def show_number(number: float) -> str:
 def show_value(value: Value) -> str:
     """Return a value as the text of a cell."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_NUMBER = re.compile(r"-?[0-9]+")
+_MOST_DIGITS = 100
+
+
+def read_value(text: str) -> Value:
+    """Read a value as a person writes it for a parameter: `5`, `true`, `fast`. Raises ValueError for a number of more than 100 digits."""
+    if text in {"true", "false"}:
+        return text == "true"
+    if not _NUMBER.fullmatch(text):
+        return text
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of more than {_MOST_DIGITS} digits is too large")
+    return int(text)
 
 
 FALSE = Boolean(False)  # noqa: FBT003  (a node, not a flag)

@@ -17,6 +17,11 @@ _LONGEST_LINE = 80
 _LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitlines
 #: Characters from here on have no escape of two digits.
 _FIRST_WIDE = 0x80
+#: Control characters except tab and line feed, line separators of Unicode, characters that change the writing direction, invisible characters, and
+#: halves of surrogate pairs.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -75,3 +80,8 @@ def escape_character(character: str) -> str:
 def is_unicode(text: str) -> bool:
     """Return whether a text has no halves of characters, as JSON can write them."""
     return text.isascii() or _HALF.search(text) is None
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes for the characters that would control a terminal; tabs and line feeds stay."""
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

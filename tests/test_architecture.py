@@ -31,9 +31,23 @@ ALLOWED = {
     "docs": CORE | {"lang", "checks", "targets", "edge"},
     "runs": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge"},
     "testing": CORE | {"lang", "checks", "targets", "runtime", "edge", "runs"},
+    "web": CORE | {"lang", "checks", "targets", "runtime", "edge", "runs"},
     "__main__": {"cli"},
     "cli": CORE
-    | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "docs", "runs", "testing", "kernel"},
+    | {
+        "lang",
+        "checks",
+        "targets",
+        "runtime",
+        "guards",
+        "generators",
+        "edge",
+        "docs",
+        "runs",
+        "testing",
+        "kernel",
+        "web",
+    },
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
@@ -80,6 +94,7 @@ BY_NAME = {
     "dsa.runs.place": "git, where no artifact is asked for",
     "dsa.cli.check": "JSON, SARIF, recorded traces, certificates, the C compiler",
     "dsa.cli.main": "the other commands",
+    "dsa.cli.web": "the server, which needs the extra `web`",
     "dsa.runs.bindings": "the user's own modules",
     "dsa.edge.sandbox.inside.warm_process": "what a program that is run in the sandbox wants imported beforehand",
     "dsa.guards.text_guards": "the user's own models",

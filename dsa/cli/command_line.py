@@ -12,7 +12,6 @@ import io
 import json
 import math
 import os
-import re
 import sys
 import threading
 import time
@@ -20,28 +19,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 from types import TracebackType
-from typing import IO, Any, NoReturn, Self, TextIO, cast
+from typing import IO, Any, Self, TextIO, cast
 
 import attrs
 import click
 from click.decorators import FC
 
 from dsa.errors import DsaError
-from dsa.expr import Value
-from dsa.runtime.json_text import canonical_value
-from dsa.text import closest
+from dsa.expr import Value, read_value
+from dsa.runtime.json_text import data_of
+from dsa.text import closest, printable
 
-#: Control characters except tab and line feed, line separators of Unicode, characters that change the writing direction, invisible characters, and
-#: halves of surrogate pairs.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
-)
 _LOST_OUTPUT: list[str] = []
-
-
-def printable(text: str) -> str:
-    """Return a text with escapes for the characters that would control a terminal; tabs and line feeds stay."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def patient(stream: TextIO) -> TextIO:
@@ -348,10 +337,6 @@ def require_folder(path: Path | None, option: str) -> None:
         raise click.UsageError(f"{option} {path}: nothing may be written in it")
 
 
-_NUMBER = re.compile(r"-?[0-9]+")
-_MOST_DIGITS = 100
-
-
 class _Seconds(click.FloatRange):
     """A number of seconds from 0. NaN is refused, because such a limit would never be reached."""
 
@@ -417,18 +402,13 @@ def parse_parameters(texts: Iterable[str], option: str = "--param") -> dict[str,
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise click.UsageError(f"{option} {text}: write NAME=VALUE, such as rmax=5")
-        if _NUMBER.fullmatch(value.strip()) and len(value) > _MOST_DIGITS:
-            raise click.UsageError(f"{option} {name}: a number of more than {_MOST_DIGITS} digits is too large")
         if name.strip() in values:
             raise click.UsageError(f"{option} {name.strip()} is given twice; give it one value")
-        values[name.strip()] = _value(value.strip())
+        try:
+            values[name.strip()] = read_value(value.strip())
+        except ValueError as fault:
+            raise click.UsageError(f"{option} {name}: {fault}") from None
     return values
-
-
-def _value(text: str) -> Value:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if _NUMBER.fullmatch(text) else text
 
 
 def read_data(text: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
@@ -438,40 +418,9 @@ def read_data(text: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
     """
     require_text(text, option)
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_in_range)
-        canonical_value(value)  # refuses deep nesting before the search for secrets
-    except _RangeError as fault:
-        if text.lstrip().startswith(("{", "[")) or text.strip() == fault.text:
-            raise click.UsageError(f"{option}: {fault}") from fault
-        return text
-    except (ValueError, RecursionError) as fault:
-        if text.lstrip().startswith(("{", "[", '"')):
-            why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
-            raise click.UsageError(f"{option} begins like JSON and is not valid: {why}") from fault
-        return text
-    return value
-
-
-class _RangeError(ValueError):
-    """Raised for a number that would be read as infinity."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        excerpt = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}.."
-        super().__init__(
-            f"the number {excerpt} is out of range: the greatest is 1.8e308; write it as a text, in quotes"
-        )
-
-
-def _in_range(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise _RangeError(text)
-    return number
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
+        return data_of(text)
+    except ValueError as fault:
+        raise click.UsageError(f"{option}{fault}") from fault
 
 
 def require_text(text: str, what: str) -> str:

@@ -8,18 +8,15 @@ the module takes long to import.
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import attrs
 from rich.console import Console
 
-from dsa.cli.command_line import patient, printable
+from dsa.cli.command_line import patient
 from dsa.cli.run_options import shell_command
-from dsa.cli.runs import started_at, status_text
 from dsa.data_use import uses
-from dsa.expr import show_value
 from dsa.runs.archive import RunRecord
 from dsa.runs.bindings import calls_of_policy
 from dsa.runs.summary import BY_THE_STORE, summary_of_record
@@ -36,10 +33,22 @@ from dsa.runtime.ledger import (
     Intents,
     ResultEntry,
     ResumedEntry,
-    part_in,
+)
+from dsa.runtime.ledger_story import (
+    HANDLING_TEXTS,
+    SHORT_DIGEST,
+    due_text,
+    entry_text,
+    error_text,
+    event_text,
+    outcome_text,
+    question_of,
+    resumption_text,
+    started_at,
+    status_text,
+    step_text,
 )
 from dsa.runtime.policy.call_tree import POLICY, CallNode, call_key, calls_of
-from dsa.runtime.policy.policies import QUESTION
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import RunSummary
 from dsa.runtime.status import (
@@ -47,16 +56,15 @@ from dsa.runtime.status import (
     answerable_questions,
     doubted_keys,
     handling_of,
-    is_question,
     places,
     questions,
     review_of,
     undecided_calls,
     unfinished_work,
 )
-from dsa.runtime.timeline import EventRecord, Moment, event_records
-from dsa.text import plural, shorten
-from dsa.trace import show_occurrence, show_values
+from dsa.runtime.timeline import Moment, event_records
+from dsa.text import plural, printable, shorten
+from dsa.trace import show_values
 
 _NARROWEST = 20
 
@@ -66,47 +74,6 @@ def terminal() -> Console:
     console = Console(file=patient(sys.stdout))
     console.width = max(console.width, _NARROWEST)
     return console
-
-
-SHORT_DIGEST = 12
-
-
-def step_text(step: Mapping[str, Any]) -> str:
-    """Write a step in one line."""
-    payload: Mapping[str, Any] = step["payload"]
-    if payload.get("error") is True:
-        return f"error {error_text(payload)}"
-    match step["type"]:
-        case "text" if isinstance(payload.get("text"), str):
-            return f"{step['actor']}: {shorten(payload['text'])}"
-        case "action_call":
-            return f"{step['actor']} asks for {payload.get('policy')} {shorten(payload.get('payload'))}"
-        case "approval":
-            word = "approves" if payload.get("approved") is True else "does not approve"
-            return f"{step['actor']} {word} {str(payload.get('digest'))[:SHORT_DIGEST]}"
-        case "event":
-            return f"{step['actor']} answers {payload.get('event')}"
-    return f"gave {shorten(dict(payload))}"
-
-
-def spoken_text(entry: ResultEntry) -> str:
-    """Return the texts among the steps of a result, which are for people."""
-    texts = [step["payload"].get("text") for step in entry.steps if step["type"] == "text"]
-    return "; ".join(text for text in texts if isinstance(text, str))
-
-
-def error_text(payload: Mapping[str, Any]) -> str:
-    """Return the code and the message of an error step in one line."""
-    return f"{shorten(payload.get('code'))}: {shorten(payload.get('message'))}"
-
-
-HANDLING_TEXTS: dict[Handling, str] = {
-    "retry": "it is performed again",
-    "ask": "a person has to decide",
-    "fail": "it counts as failed",
-    "done": "it counts as done",
-    "again": "it is performed again",
-}
 
 
 def tree_lines(calls: Iterable[CallNode]) -> Iterator[str]:
@@ -197,9 +164,7 @@ class CallDisplay:
 _WIDEST = 40
 #: The least number of entries on a page that is not the last one.
 PAGE = 1000
-_WORTH_SAYING_S = 0.05
 _INDENT = "     "
-_DECISION_TEXTS = {"retry": "has not happened", "done": "has happened", "fail": "has failed"}
 
 
 def story(record: RunRecord, root: Path, summary: RunSummary, *, after: int = 0) -> Iterator[str]:
@@ -212,7 +177,7 @@ def story(record: RunRecord, root: Path, summary: RunSummary, *, after: int = 0)
     yield from heading(record.first)
     for entry in record.stored_run.entries if is_policy else ():
         if isinstance(entry, ledger.ResumedEntry):
-            yield _resumption_text(attrs.evolve(entry, effects=()), Intents())
+            yield resumption_text(attrs.evolve(entry, effects=()), Intents())
     yield from ["", *lines] if lines else []
     yield ""
     yield from status_lines(record, root, summary)
@@ -257,136 +222,16 @@ def event_lines(
     """Yield what happened, event by event, each with the seconds since the beginning if `begun_ms` is known (not 0)."""
     entries = tuple(entries)
     records, intents = event_records(entries), Intents((*earlier, *entries))
-    width = min(_WIDEST, max((len(_event(record)) for record in records if record.event), default=0))
+    width = min(_WIDEST, max((len(event_text(record)) for record in records if record.event), default=0))
     for record in records:
         if record.event is not None:
             at_ms = record.event.at_ms
             since = "" if not at_ms or not begun_ms else f"{(at_ms - begun_ms) / 1000:>8.1f} s"
-            yield f"{record.event.seq:>3}{since}  {_event(record):<{width}}  {outcome_text(record.outcome)}"
+            yield f"{record.event.seq:>3}{since}  {event_text(record):<{width}}  {outcome_text(record.outcome)}"
             if record.event.key is None and record.event.data not in (None, ""):
                 yield f"{_INDENT}data: {shorten(record.event.data)}"
         for entry in record.after:
             yield f"{_INDENT}{entry_text(entry, run_id, intents)}"
-
-
-def _event(record: EventRecord) -> str:
-    event = record.event
-    assert event is not None, "the record has an event"
-    answer = "" if event.key is None else f" (of {event.key})"
-    return f"{show_occurrence(record.occurrence)}{answer}"
-
-
-def outcome_text(outcome: ledger.RowEntry | ledger.RefusalEntry | None) -> str:
-    """Return the row that took an event, or why it was refused."""
-    match outcome:
-        case ledger.RowEntry(line=at, source=source, target=target, changed=changes):
-            where = "" if at is None else f"line {at}: "
-            return f"{where}{source} -> {target}{''.join(f', {name} = {show_value(value)}' for name, value in changes)}"
-        case ledger.RefusalEntry():
-            return refusal_text(outcome)
-    return ""
-
-
-def refusal_text(refusal: ledger.RefusalEntry) -> str:
-    """Return why an event was refused, and what was accepted instead."""
-    accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted else "; nothing is accepted there"
-    return f"refused: {refusal.reason} ({refusal.message}){accepted}"
-
-
-def entry_text(entry: ledger.Entry, run_id: str, intents: Intents) -> str:
-    """Return an entry in one line; `intents` are those of the run up to this entry."""
-    match entry:
-        case ledger.ChangeEntry(file=file):
-            where = "another document" if file is None else file
-            return f"goes on under {where}: {entry.name}, {entry.digest[:SHORT_DIGEST]}"
-        case ledger.EffectEntry(key=key, effect=effect):
-            return f"asks for {effect} {key}"
-        case ledger.ResultEntry():
-            return _result(entry, intents.effect(entry.key))
-        case ledger.ArtifactEntry():
-            return _artifact(entry, run_id)
-        case ledger.VerdictEntry():
-            return _verdict(entry)
-        case ledger.ResumedEntry():
-            return _resumption_text(entry, intents)
-        case ledger.DecidedEntry(key=key, path=path, handling=handling):
-            call = f"call {path} of " if path else ""
-            return f"decided: {call}{intents.effect(key)} {key} {_DECISION_TEXTS[handling]}"
-        case ledger.CallEntry(key=key, path=path, policy=policy, payload=payload):
-            request = f"{policy}, a turn" if payload is None else f"{policy} {shorten(payload)}"
-            return f"  {key} calls {path} {request}  {entry.digest[:SHORT_DIGEST]}"
-        case ledger.CallResultEntry(key=key, path=path):
-            return f"  {key} call {path}: {_call_result_text(entry)}"
-    return type(entry).__name__
-
-
-def _resumption_text(entry: ledger.ResumedEntry, intents: Intents) -> str:
-    """Return who resumed a run, with what, and what happens to the effects that were under way."""
-    by = f" by {entry.by}" if entry.by else ""
-    how = {"model": entry.model, "module": entry.module, "budget": ", ".join(entry.budget)}
-    settings = " and ".join(f"{name} {value}" for name, value in how.items() if value)
-    effects = [
-        f"{intents.effect(key)} {key}, which {'was not done' if handling == 'again' else 'was under way'}: {HANDLING_TEXTS[handling]}"
-        for key, handling in entry.effects
-    ]
-    return f"resumed{by}{f' with {settings}' if settings else ''}{': ' if effects else ''}{'; '.join(effects)}"
-
-
-def _call_result_text(entry: ledger.CallResultEntry) -> str:
-    """Return the steps of a call in one line, without the steps of calls below it."""
-    own = [step for step in entry.steps if step["id"].rpartition("/")[0] == entry.path]
-    if own:
-        return "; ".join(map(step_text, own))
-    return "passed on the results of calls below it" if entry.steps else "gave nothing"
-
-
-def _result(entry: ledger.ResultEntry, effect: str) -> str:
-    name = f"{effect} {entry.key}"
-    if is_question(entry):
-        return f"{name} asks people: {shorten(question_of(entry))}"
-    part = part_in(entry)
-    if part is not None:
-        return f"{name} waits for {part.run}"
-    for step in entry.steps:
-        payload = step["payload"]
-        if payload.get("error") is True:
-            return f"{name} failed: {error_text(payload)}"
-    events = [step["payload"].get("event") for step in entry.steps if step["type"] == "event"]
-    took = f", {entry.seconds:.1f} s" if entry.seconds >= _WORTH_SAYING_S else ""
-    text = spoken_text(entry)
-    completion = f"{name} done{took}{f': {shorten(text)}' if text else ''}"
-    return f"{name} answered {events[0]}{took}{_retry_text(entry)}" if len(events) == 1 else completion
-
-
-def _retry_text(entry: ledger.ResultEntry) -> str:
-    """Return how many tries of a generator failed before it answered, and why."""
-    reasons = [str(reason) for step in entry.steps for reason in step["payload"].get("retried") or ()]
-    if not reasons:
-        return ""
-    return f", after {len(reasons)} failed {'try' if len(reasons) == 1 else 'tries'}: {', '.join(reasons)}"
-
-
-def _artifact(entry: ledger.ArtifactEntry, run_id: str) -> str:
-    by = ", ".join(filter(None, (entry.author, entry.model)))
-    author = f" by {by}" if by else ""
-    flag = f", redacted: {', '.join(entry.redacted)}" if entry.redacted else ""
-    name = short_id(entry.artifact_id, run_id)
-    description = f"artifact {name}{author}, {entry.seconds:.1f} s{flag}"
-    return f"{entry.step} attempt {entry.attempt}: {description}"
-
-
-def _verdict(entry: ledger.VerdictEntry) -> str:
-    guards = ", ".join(f"{verdict.guard}.{verdict.label}" for verdict in entry.judgements)
-    feedback = f": {shorten(entry.feedback)}" if entry.feedback else ""
-    return f"{entry.step} attempt {entry.attempt}: {entry.word} ({guards}){feedback}"
-
-
-def due_text(deadline_ms: int) -> str:
-    """Return the time of a deadline; one beyond the calendar is given in milliseconds."""
-    try:
-        return f"{datetime.fromtimestamp(deadline_ms // 1000, tz=UTC):%Y-%m-%d %H:%M:%S}.{deadline_ms % 1000:03} UTC"
-    except (ValueError, OverflowError, OSError):
-        return f"{deadline_ms} ms after 1970"
 
 
 # -- how it stands ----------------------------------------------------------------------------------------------------
@@ -470,11 +315,6 @@ def send_line(run: Run, directory: Path) -> str:
         return f"{shell_command('send', directory, event, at=next(iter(events_by_place)))} {data}"
     places_text = "; ".join(f"{', '.join(events)}: {place}" for place, events in events_by_place.items())
     return f"{shell_command('send', directory, event, at='PLACE')} [DATA]  ({places_text})"
-
-
-def question_of(entry: ledger.ResultEntry) -> str:
-    """Return the text of a question to people."""
-    return next(str(step["payload"].get("text")) for step in entry.steps if step["type"] == QUESTION)
 
 
 def questions_text(run: Run) -> str | None:

@@ -48,6 +48,7 @@ COMMANDS = {
     "tests": "Make tests of an implementation: a tour, or a complete suite.",
     "undo": "Put back what a coding run has changed.",
     "verify": "Check a certificate with the independent kernel.",
+    "web": "Show machines and runs in a browser on this computer.",
     "why": "Explain why an event is accepted or refused in a state.",
     "work": "Take up runs that are due.",
 }

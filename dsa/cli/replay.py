@@ -19,7 +19,6 @@ from dsa.checks.places import rows_at, show_false, show_row
 from dsa.cli.check import places_of, steps_as_json
 from dsa.cli.command_line import EXIT_UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, print_json, say
 from dsa.cli.draw import place_in, read_record
-from dsa.cli.ledger_view import outcome_text
 from dsa.cli.run_options import exit_on_faults, machine_record, recorded_run, replay_record, runs_option
 from dsa.edge.document_files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
@@ -30,6 +29,7 @@ from dsa.runs.bindings import replay_policy
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime import ledger
+from dsa.runtime.ledger_story import outcome_text
 from dsa.runtime.policy.call_tree import POLICY
 from dsa.runtime.policy.invocation import LedgerEnds, ReplayReport
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, StopEffect, rederive

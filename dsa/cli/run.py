@@ -24,8 +24,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from dsa.cli.command_line import note_run, printable, read_data, require_text, say
-from dsa.cli.ledger_view import CallDisplay, due_text, terminal
+from dsa.cli.command_line import note_run, read_data, require_text, say
+from dsa.cli.ledger_view import CallDisplay, terminal
 from dsa.cli.run_options import RunOptions, RunWatchers, exit_on_faults, run_options, runs_option, watching_options
 from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, print_result
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
@@ -45,9 +45,11 @@ from dsa.runs.setup import MachineDocument, Options, first_event, takes_specific
 from dsa.runtime import ledger
 from dsa.runtime.content import placeholders
 from dsa.runtime.ledger import Intents, part_in
+from dsa.runtime.ledger_story import due_text
 from dsa.runtime.policy.call_tree import POLICY
 from dsa.runtime.timeline import Moment
 from dsa.semantics import accepted_events
+from dsa.text import printable
 
 _STYLES = {"passed": "green", "rejected": "yellow", "review": "bold yellow", "fatal": "bold red", "error": "bold red"}
 _VERDICT_WIDTH = 9

@@ -22,14 +22,12 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, printable, silence
+from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, silence
 from dsa.cli.ledger_view import (
     doubt_lines,
     doubt_text,
     questions_text,
     send_line,
-    spoken_text,
-    step_text,
     tokens_and_cost,
 )
 from dsa.cli.run_options import machine_record, open_run_folder, shell_command
@@ -47,6 +45,7 @@ from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
 from dsa.runtime.ledger import ArtifactEntry, Entry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
+from dsa.runtime.ledger_story import spoken_text, step_text
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
@@ -64,7 +63,7 @@ from dsa.runtime.status import (
 from dsa.runtime.timeline import Moment, RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.targets import emit
-from dsa.text import plural, shorten
+from dsa.text import plural, printable, shorten
 from dsa.trace import show_occurrence
 
 

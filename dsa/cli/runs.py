@@ -8,7 +8,7 @@ import importlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,15 @@ from dsa.declarations import parse_duration
 from dsa.runs.archive import OtherMachineError, RunArchive
 from dsa.runs.place import DEFAULT_RUNS, open_place
 from dsa.runs.summary import summary_of_record
+from dsa.runtime.ledger_story import started_at, status_and_text
 from dsa.runtime.run import ReplayError
 from dsa.runtime.run_store import DamageError, RunSummary, StoreError
-from dsa.text import closest, shorten
+from dsa.text import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
 #: The words of `--status`.
 _STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
-#: The length of the start time in a run's id.
-_STAMP_LENGTH = len("20260131T120000")
 
 
 @attrs.frozen
@@ -217,7 +216,7 @@ def _say_table(lines: list[RunLine]) -> None:
 
 def line_of_summary(run_summary: RunSummary) -> RunLine:
     """Return a run's line from its summary."""
-    kind, how = _status_and_text(run_summary)
+    kind, how = status_and_text(run_summary)
     if kind == "damaged":
         return RunLine(run_summary.run, kind, how)
     summary = run_summary.summary
@@ -235,40 +234,6 @@ def line_of_summary(run_summary: RunSummary) -> RunLine:
         tuple(summary.in_doubt) if kind == "in doubt" else (),
         summary.about or None,
     )
-
-
-def status_text(run_summary: RunSummary) -> str:
-    """Return the status of a run in a few words."""
-    return _status_and_text(run_summary)[1]
-
-
-def _status_and_text(run_summary: RunSummary) -> tuple[str, str]:
-    summary, status = run_summary.summary, run_summary.status
-    match status:
-        case "damaged":
-            return status, f"damaged: run {run_summary.run}: {run_summary.damage}"
-        case "under way":
-            return status, f"under way, held by {run_summary.holder}"
-        case "finished":
-            return status, f"finished: {summary.outcome}"
-        case "in doubt":
-            return status, f"in doubt: {', '.join(f'{name} {key}' for key, name in summary.in_doubt.items())}"
-        case "stopped":
-            return status, f"stopped: {shorten(summary.failure)}"
-    if status in {"cut off", "interrupted"}:
-        return status, status
-    if status == "due":
-        return status, f"due: {'a message is in its inbox' if run_summary.messages else ', '.join(summary.timers)}"
-    return status, f"waiting for: {', '.join((*summary.waits_for, *summary.timers)) or 'nothing that can happen'}"
-
-
-def started_at(run_id: str) -> str:
-    """Return the start time in a run's id; "" for an id without one."""
-    stamp = run_id.partition("-")[0]
-    if len(stamp) == _STAMP_LENGTH:
-        with suppress(ValueError):
-            return f"{datetime.fromisoformat(stamp).isoformat(' ')} UTC"
-    return ""
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,7 @@ import attrs
 import click
 
 from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, read_data, require_text, say
-from dsa.cli.ledger_view import question_of, refusal_text, terminal
+from dsa.cli.ledger_view import terminal
 from dsa.cli.resume import Manner, RunInput, go_on
 from dsa.cli.run_options import (
     RunOptions,
@@ -30,6 +30,7 @@ from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
 from dsa.runs.runs import calls_in_doubt
 from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
+from dsa.runtime.ledger_story import question_of, refusal_text
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
 from dsa.runtime.status import answerable_questions, person_effects, places

@@ -20,13 +20,13 @@ from dsa.checks.places import line_of
 from dsa.checks.table_faults import require_sound
 from dsa.cli.command_line import family_option, param_option, parse_families, parse_parameters, say, show_line
 from dsa.cli.export import warn_of_errors
-from dsa.cli.ledger_view import entry_text, outcome_text
 from dsa.cli.run import machine_document
 from dsa.edge.document_files import load, locate, read_text
 from dsa.errors import DocumentError
 from dsa.lang import dumps
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import EventEntry, Intents, MachineEntry, RefusalEntry, RowEntry, to_json
+from dsa.runtime.ledger_story import entry_text, outcome_text
 from dsa.semantics import Occurrence
 from dsa.testing.explored_graph import row_label
 from dsa.testing.simulation.faults import FAULTS, Triple

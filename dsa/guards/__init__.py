@@ -2,8 +2,7 @@
 
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import ForbiddenGuard, SyntaxGuard, extract_code
-from dsa.guards.composition import AllOf, Combination
-from dsa.guards.guard_kinds import build_guard, register
+from dsa.guards.guard_kinds import AllOf, Combination, build_guard, register
 from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard, TestGuard
 from dsa.guards.text_guards import JudgeGuard, PydanticGuard, RegexGuard, ReviewGuard, SchemaGuard
 from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard, ToolFailedError, ToolMissingError

@@ -8,9 +8,9 @@ function that converts them (`AsJson`). The module knows none of these classes.
 import json
 import json.encoder
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import isfinite, isinf
 from types import NoneType, UnionType
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -24,6 +24,8 @@ _read = json.JSONDecoder().raw_decode
 
 #: The deepest nesting of a payload.
 _DEEPEST = 200
+#: The most digits of a number that is quoted in a message.
+_MOST_DIGITS = 100
 _CONTAINERS = (dict, list, tuple)
 _TEXT = frozenset({str})
 #: The types of values that are neither objects nor lists.
@@ -202,3 +204,45 @@ def _default(field: "attrs.Attribute[Any]") -> Any:  # noqa: ANN401  (a field's)
     """Return a field's default."""
     default: Any = field.default
     return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]  # a class, whatever its stub says
+
+
+def data_of(text: str) -> Any:  # noqa: ANN401  (JSON)
+    """Read the data of an event as a person wrote it: JSON, or a text. A text that begins like an object, a list or a string of JSON must be valid JSON.
+
+    Raises ValueError if it is not; the message goes on behind the name of what was read.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_in_range)
+        canonical_value(value)  # refuses deep nesting before the search for secrets
+    except _RangeError as fault:
+        if text.lstrip().startswith(("{", "[")) or text.strip() == fault.text:
+            raise ValueError(f": {fault}") from fault
+        return text
+    except (ValueError, RecursionError) as fault:
+        if text.lstrip().startswith(("{", "[", '"')):
+            why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
+            raise ValueError(f" begins like JSON and is not valid: {why}") from fault
+        return text
+    return value
+
+
+class _RangeError(ValueError):
+    """Raised for a number that would be read as infinity."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        excerpt = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}.."
+        super().__init__(
+            f"the number {excerpt} is out of range: the greatest is 1.8e308; write it as a text, in quotes"
+        )
+
+
+def _in_range(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise _RangeError(text)
+    return number
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

@@ -23,6 +23,9 @@ from dsa.targets.picture import (
     Picture,
     PictureArrow,
     PictureRow,
+    StepArrow,
+    StepBox,
+    StepRelation,
     WaitingEffects,
     caption,
     folded_lines,
@@ -31,12 +34,13 @@ from dsa.targets.picture import (
     label_text,
     outcome_of,
     picture,
+    reached_steps,
     sets_workflow,
     source_caption,
+    step_picture,
     waiting_lines,
     wrap_text,
 )
-from dsa.targets.step_picture import StepArrow, StepBox, StepRelation, reached_steps, step_picture
 
 #: For each verdict: colour, style and width of the line, and its name in the legend.
 _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {

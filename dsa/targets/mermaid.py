@@ -14,6 +14,7 @@ from dsa.targets.picture import (
     Frame,
     Picture,
     PictureRow,
+    StepRelation,
     WaitingEffects,
     caption,
     folded_lines,
@@ -23,8 +24,8 @@ from dsa.targets.picture import (
     label_text,
     picture,
     source_caption,
+    step_picture,
 )
-from dsa.targets.step_picture import StepRelation, step_picture
 
 Direction = Literal["LR", "RL", "TB", "BT"]
 

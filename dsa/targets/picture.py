@@ -8,16 +8,20 @@ arrow. A row of a parent or of `*` starts at a box that stands for the states it
 
 `text_width` has the widths of Adobe's font metrics (AFM) for Helvetica and Helvetica-Bold, in thousandths of the font's size, from the space to the
 tilde: texts fit the boxes that Graphviz makes for them. Arial and Liberation Sans have the same; DejaVu Sans and Verdana are wider by a sixth.
+
+The step picture of a Steps machine has a box for each step, and arrows for what leads from one step to another. For the rows behind the steps, draw
+`dsa.lang.spell_out(machine)`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import attrs
 
-from dsa.declarations import STAR, STAY, Transition, without_index, written_row
-from dsa.expr import Count, Not, Outcome, Verdict, unparse, walk
+from dsa.data_use import DEFAULT_GENERATOR
+from dsa.declarations import STAR, STAY, StepRow, Transition, without_index, written_row
+from dsa.expr import Count, Not, Outcome, Verdict, names, unparse, walk
 from dsa.machine import Machine
 from dsa.semantics import may_be_outstanding
 from dsa.trace import condition_text, effect_texts, update_texts
@@ -346,3 +350,88 @@ def outcome_of(row: Transition) -> Outcome | None:
     if len(outcomes) != 1 or any(isinstance(node, Not | Count) for node in nodes):
         return None
     return next(iter(outcomes))
+
+
+#: The relation of an earlier step: it must have passed; its artifact is used; it only comes before, as the steps run one after the other.
+StepRelation = Literal["requires", "uses", "then"]
+
+
+@attrs.frozen
+class StepBox:
+    """A step: its name, and one line for each entry of its row."""
+
+    name: str
+    lines: tuple[str, ...]
+    is_optional: bool
+    is_result: bool = False
+
+
+@attrs.frozen
+class StepArrow:
+    """An arrow from an earlier step to a later one; `names` are those under which the later step uses its artifact."""
+
+    source: str
+    target: str
+    relation: StepRelation
+    names: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class StepPicture:
+    """The boxes, the arrows by their targets in table order, and the goal (empty: every step that is not optional)."""
+
+    boxes: tuple[StepBox, ...]
+    arrows: tuple[StepArrow, ...]
+    goal: str
+
+
+def step_picture(machine: Machine) -> StepPicture:
+    """Return the picture of a Steps machine."""
+    before: dict[str, str] = {}
+    if _is_in_a_row(machine):
+        before = {later.name: step.name for step, later in zip(machine.steps, machine.steps[1:], strict=False)}
+    return StepPicture(
+        tuple(_step_box(step, machine) for step in machine.steps),
+        tuple(arrow for step in machine.steps for arrow in _arrows(step, before.get(step.name))),
+        "" if machine.goal is None else unparse(machine.goal),
+    )
+
+
+def reached_steps(machine: Machine, trace: Collection[int | Transition]) -> frozenset[str]:
+    """Return the steps that a trace begins; `trace` holds rows, or the line numbers of steps."""
+    targets = {row.target.removeprefix("generating.") for row in trace if isinstance(row, Transition)}
+    return frozenset(
+        step.name for step in machine.steps if step.name in targets or (step.span and step.span.line in trace)
+    )
+
+
+def _is_in_a_row(machine: Machine) -> bool:
+    """Return whether the steps run in table order, with no state in which the next one is chosen."""
+    return "choosing" not in machine.state_named
+
+
+def _step_box(step: StepRow, machine: Machine) -> StepBox:
+    texts = [] if step.generator == DEFAULT_GENERATOR else [f"generator {step.generator}"]
+    texts += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
+    texts += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
+    texts += ["optional"] if step.optional else []
+    is_result = step.name == machine.result
+    texts += ["result"] if is_result else []
+    return StepBox(step.name, tuple(line for text in texts for line in wrap_text(text)), step.optional, is_result)
+
+
+def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:
+    """Return the arrows to a step, one from each step that it requires or uses."""
+    requirements = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
+    names_by_source: dict[str, tuple[str, ...]] = {}
+    for name, source in step.uses:
+        names_by_source[source] = (*names_by_source.get(source, ()), name)
+    arrows = [StepArrow(source, step.name, "requires", names_by_source.get(source, ())) for source in requirements]
+    arrows += [
+        StepArrow(source, step.name, "uses", use_names)
+        for source, use_names in names_by_source.items()
+        if source not in requirements
+    ]
+    if before is not None and before not in requirements and before not in names_by_source:
+        arrows.append(StepArrow(before, step.name, "then"))
+    return arrows

@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dsa.cli.command_line import printable
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
-from dsa.text import on_one_line
+from dsa.text import on_one_line, printable
 from machines.chat.chat_resources import FILES_FOLDER
 from machines.chat.conversation import (
     DONE_EVENTS,

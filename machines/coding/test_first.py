@@ -18,7 +18,7 @@ import attrs
 
 from dsa.generators.model_options import run_blocking
 from dsa.guards.code import SyntaxGuard, extract_code
-from dsa.guards.composition import AllOf
+from dsa.guards.guard_kinds import AllOf
 from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard
 from dsa.runtime.content import (
     Artifact,

@@ -13,7 +13,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.command_line import printable
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.runs.handle import RunHandle
@@ -24,6 +23,7 @@ from dsa.runtime.run import Run
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
+from dsa.text import printable
 
 
 class Lines:

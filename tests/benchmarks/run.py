@@ -24,6 +24,7 @@ import sandboxed
 import simulation
 import streams
 import waiting
+import web_page
 import working
 from documents import slowest
 from markdown_it import MarkdownIt
@@ -173,6 +174,7 @@ BENCHES = (
     *chatting.BENCHES,
     *waiting.BENCHES,
     *working.BENCHES,
+    *web_page.BENCHES,
 )
 
 

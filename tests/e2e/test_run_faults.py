@@ -10,10 +10,11 @@ import pytest
 from forked import DSA
 from kept_runs import ledger_of
 
-from dsa.cli.command_line import parse_parameters, printable
+from dsa.cli.command_line import parse_parameters
 from dsa.edge.document_files import load, locate, read_text
 from dsa.lang import digest, loads
 from dsa.runtime.run import replay
+from dsa.text import printable
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 GOOD = "```python\ndef add(a, b):\n    return a + b\n```\n"

@@ -20,7 +20,7 @@ from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.composition import AllOf
+from dsa.guards.guard_kinds import AllOf
 from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult

@@ -13,7 +13,7 @@ from property.test_real_agent import COUNTS, PERSON, SLOW, WORLDS, NoSystem, pap
 from dsa.edge.binding import Bindings
 from dsa.edge.stores.memory_store import MemoryStore
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.composition import AllOf
+from dsa.guards.guard_kinds import AllOf
 from dsa.runs.place import RunPlace
 from dsa.runs.runs import Resumption, Runs
 from dsa.runs.setup import Options, document_of

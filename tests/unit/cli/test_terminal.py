@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 from each_row import each_row
 
-from dsa.cli.command_line import ColouredWord, printable, say, write
+from dsa.cli.command_line import ColouredWord, say, write
 from dsa.cli.main import program
+from dsa.text import printable
 
 STEERING = (
     "\x1b]0;PWNED\x07\x1b[2J\x1b[H\x1b[32mx.md: 0 errors\x1b[0m\u202eevil\u2066\u200b\u200f\ufeff\u2028\x9b31m\x7f\r\b"

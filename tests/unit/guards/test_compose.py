@@ -3,7 +3,7 @@ import threading
 import attrs
 import pytest
 
-from dsa.guards.composition import AllOf, Combination
+from dsa.guards.guard_kinds import AllOf, Combination
 from dsa.guards.text_guards import ReviewGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 

@@ -7,7 +7,7 @@ from repository import all_machines
 
 from dsa.lang import loads, spell_out
 from dsa.targets import dot, mermaid
-from dsa.targets.step_picture import StepArrow, reached_steps, step_picture
+from dsa.targets.picture import StepArrow, reached_steps, step_picture
 
 
 def steps(*rows: str, goal: str = "") -> str:

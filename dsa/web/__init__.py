@@ -1,0 +1,1 @@
+"""The web page: machines with their verdicts, and runs, in a browser on this computer (`dsa web`, extra `web`)."""

@@ -1,0 +1,192 @@
+"""The list of runs with its filters, and the form that starts a run of an open document.
+
+The list comes from the summaries of the runs; no ledger is read. The filters are in the address.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from dsa.errors import DsaError
+from dsa.expr import Value, read_value, show_value
+from dsa.runs.setup import Options
+from dsa.runtime.ledger_story import status_text
+from dsa.runtime.run_store import RunSummary
+from dsa.text import plural
+from dsa.web.machine_page import WatchedDocument
+from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
+from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data
+
+_RUNS_A_PAGE = 50
+_STATUSES = ("under way", "waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished", "damaged")
+_SECOND_MS = 1_000
+
+
+def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, fault: str = "") -> Markup:
+    """Return the page with the form that starts a run."""
+    choice = [tag("option", each.file, value=place, selected=place == number) for place, each in enumerate(documents)]
+    if not choice:
+        return message_page(
+            "Start a run", "No machine is open here. Start `dsa web FILE..` with the file of the machine."
+        )
+    machine = documents[number].machine if number < len(documents) else None
+    parameters = [
+        tag("label", parameter.name, tag("input", name=f"p.{parameter.name}", value=form.get(f"p.{parameter.name}", show_value(value)), id=f"p.{parameter.name}"))
+        for parameter, value in zip(machine.parameters, machine.constants.values(), strict=False)
+    ] if machine is not None else []  # fmt: skip
+    return page(
+        "Start a run",
+        tag("h1", "Start a run"),
+        tag("p", fault, class_="message", role="alert") if fault else None,
+        tag(
+            "form",
+            tag("label", "Machine", tag("select", choice, name="machine")),
+            tag("button", "Choose", type="submit"),
+            method="get",
+            action="/runs/new",
+        ),
+        post_form(
+            "/runs/new",
+            hidden_field("machine", str(number)),
+            tag("fieldset", tag("legend", "Parameters"), parameters) if parameters else None,
+            data_field("Data to start with: text or JSON", form.get("data", "")),
+            tag(
+                "label",
+                "Model (empty: the local one)",
+                tag("input", name="model", value=form.get("model", ""), autocomplete="off"),
+            ),
+            label="Start",
+            class_="card",
+        ),
+        here="/runs",
+    )
+
+
+class RunStarter:
+    """The form that starts runs of the open documents, and of no others."""
+
+    def __init__(self, documents: Sequence[WatchedDocument]) -> None:
+        self._documents = documents
+
+    def _number(self, text: str) -> int:
+        is_known = text.isdecimal() and int(text) < len(self._documents)
+        return int(text) if is_known else 0
+
+    async def show(self, request: Request) -> Response:
+        """Answer with the form."""
+        number = self._number(request.query_params.get("machine", ""))
+        if self._documents:
+            self._documents[number].open()
+        return HTMLResponse(_start_form(self._documents, number, {}).html)
+
+    async def start(self, request: Request) -> Response:
+        """Start a run, or show the form again with what is wrong."""
+        form = await form_fields(request)
+        number = self._number(form.get("machine", ""))
+        if not self._documents:
+            return HTMLResponse(_start_form(self._documents, number, form).html, 409)
+        self._documents[number].open()
+        try:
+            names = {
+                name.removeprefix("p."): value.strip()
+                for name, value in form.items()
+                if name.startswith("p.") and value.strip()
+            }
+            parameters: dict[str, Value] = {name: read_value(value) for name, value in names.items()}
+            options = Options(model=form.get("model", "").strip() or None, parameters=parameters)
+            run = await request.app.state.runs.start(self._documents[number].file, typed_data(form), options=options)
+        except (DsaError, ValueError, TypeError, OSError) as fault:
+            return HTMLResponse(_start_form(self._documents, number, form, str(fault)).html, 409)
+        return RedirectResponse(run_address(run.id), 303)
+
+
+# -- the list --------------------------------------------------------------------------------------------------------------
+
+
+async def _list(request: Request) -> Response:
+    query, runs = request.query_params, request.app.state.runs
+    every = await runs.list(now_ms=runs.now_ms())
+    filters_now = {name: query.get(name, "").strip() for name in ("status", "machine", "waiting")}
+    is_due = query.get("due") == "1"
+    summaries = [
+        each for each in every
+        if each.matches(filters_now["status"] or None, filters_now["waiting"] or None, filters_now["machine"] or None) and (each.is_due or not is_due)
+    ][::-1]  # fmt: skip
+    number = int(query["page"]) if query.get("page", "").isdecimal() else 1
+    last = max(1, -(-len(summaries) // _RUNS_A_PAGE))
+    number = min(max(1, number), last)
+    selection = summaries[(number - 1) * _RUNS_A_PAGE : number * _RUNS_A_PAGE]
+    machines = sorted({each.summary.machine for each in every})
+    events = sorted({name for each in every for name in each.summary.waits_for})
+    filters = tag(
+        "form",
+        _choice("Status", "status", _STATUSES, filters_now["status"]),
+        _choice("Machine", "machine", machines, filters_now["machine"]),
+        _choice("Waits for", "waiting", events, filters_now["waiting"]),
+        tag("label", tag("input", type="checkbox", name="due", value="1", checked=is_due), "Due", class_="choice"),
+        tag("button", "Filter", type="submit"),
+        method="get", action="/runs", class_="filters",
+    )  # fmt: skip
+    pairs = [*((name, value) for name, value in filters_now.items() if value), *([("due", "1")] if is_due else [])]
+    pages = [
+        tag("a", name, href=f"/runs?{urlencode([*pairs, ('page', str(there))])}")
+        for name, there in (("Newer", number - 1), ("Older", number + 1)) if 1 <= there <= last
+    ]  # fmt: skip
+    counts = f"{plural(len(summaries), 'run')} of {len(every)}; page {number} of {last}"
+    new = tag("p", tag("a", "Start a run", href="/runs/new"))
+    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), _run_table(selection, len(every)),
+                 tag("p", [(each, " ") for each in pages]), here="/runs")  # fmt: skip
+    return HTMLResponse(whole.html)
+
+
+def _choice(label: str, name: str, words: Sequence[str], present: str) -> Markup:
+    words = words if not present or present in words else (*words, present)
+    options = [tag("option", word or "any", value=word, selected=word == present) for word in ("", *words)]
+    return tag("label", label, tag("select", options, name=name))
+
+
+def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
+    if not summaries:
+        empty = "No run is kept here yet. Start one here, or with `dsa run FILE`."
+        return tag("p", "No run matches. Choose other filters." if total else empty, class_="message")
+    heads = tag(
+        "tr", [tag("th", name, scope="col") for name in ("run", "status", "machine", "state", "changed", "about")]
+    )
+    rows = [
+        tag(
+            "tr",
+            tag("td", tag("a", each.run, href=run_address(each.run))),
+            tag("td", badge(each.status, status_text(each))),
+            tag("td", each.summary.machine),
+            tag("td", each.summary.state),
+            tag("td", _time_text(each.summary.changed_ms)),
+            tag("td", each.summary.about),
+        )
+        for each in summaries
+    ]
+    return tag(
+        "div",
+        tag("table", tag("thead", heads), tag("tbody", rows)),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label="Runs",
+    )
+
+
+def _time_text(at_ms: int | None) -> str:
+    return f"{datetime.fromtimestamp(at_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}" if at_ms else ""
+
+
+def run_list_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
+    """Return the routes of the list, and of the form that starts a run."""
+    starter = RunStarter(documents)
+    return [
+        Route("/runs", _list),
+        Route("/runs/new", starter.show, methods=["GET"]),
+        Route("/runs/new", starter.start, methods=["POST"]),
+    ]

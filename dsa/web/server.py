@@ -1,0 +1,228 @@
+"""The server: it lets only the person in who started it, and hands requests to the pages.
+
+It listens on this computer alone. The address that it prints has a token that is good for one visit; the visit gets a cookie. A request is refused unless
+its Host is this server and, when it changes something, its Origin too: a page of another site cannot post here, and no other name leads here.
+"""
+
+import asyncio
+import hmac
+import secrets
+import socket
+import webbrowser
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dsa.edge.document_files import locate
+from dsa.errors import DsaError
+from dsa.runs.runs import Runs
+from dsa.runtime.run_store import UnknownRunError
+from dsa.web.explorer_page import explorer_routes
+from dsa.web.machine_page import WatchedDocument, machine_routes
+from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
+from dsa.web.run_list_page import run_list_routes
+from dsa.web.run_pages import run_routes
+
+HOST = "127.0.0.1"
+#: The seconds that open streams get when the server ends.
+_GRACE_S = 1
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # no other site gets one; with no-referrer, a browser would post forms with the Origin null
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_MOST_BODY = 2 * 2**20
+_SAFE = {"GET", "HEAD"}
+
+
+class Gate:
+    """The gate in front of the pages. `port` is the server's; a token lets one browser in, and `secret` is the cookie of those that are in."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
+        self._secret = secrets.token_urlsafe(32)
+        self._tokens: set[str] = set()
+        self._app: ASGIApp | None = None
+
+    def around(self, app: ASGIApp) -> "Gate":
+        """Stand in front of this application."""
+        self._app = app
+        return self
+
+    @property
+    def cookie(self) -> str:
+        """The cookie's name: cookies do not tell ports apart."""
+        return f"dsa_{self.port}"
+
+    def address(self) -> str:
+        """Return a new address that lets one browser in."""
+        token = secrets.token_urlsafe(24)
+        self._tokens.add(token)
+        return f"http://{HOST}:{self.port}/?token={token}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer why not."""
+        assert self._app is not None, "it stands in front of an application"
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Any) -> None:  # noqa: ANN401  (ASGI's message)
+            if message["type"] == "http.response.start":
+                own = {name for name, _ in message["headers"]}
+                more = [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in own]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        answer = self._answer(Request(scope))
+        await (self._app if answer is None else answer)(scope, receive, send_guarded)
+
+    def _answer(self, request: Request) -> Response | None:
+        """Return the answer to a request that is not let in; None for one that is."""
+        host = request.headers.get("host", "")
+        if host not in self.hosts:
+            return refusal(403, "Wrong host", f"This server answers to {', '.join(sorted(self.hosts))} only.")
+        origin = request.headers.get("origin")
+        if origin is None and request.method not in _SAFE:
+            return refusal(
+                403, "Unknown origin", "A form of these pages says where it comes from; this request does not."
+            )
+        if origin is not None and origin != f"http://{host}":
+            return refusal(403, "Another origin", "A page of another site cannot act here.")
+        if not request.headers.get("content-length", "0").isdecimal() or "transfer-encoding" in request.headers:
+            return refusal(411, "No length", "A request must say how long it is.")
+        if int(request.headers.get("content-length", "0")) > _MOST_BODY:
+            return refusal(413, "Too much", f"A form may have {_MOST_BODY:,} bytes; keep larger data in a file.")
+        return self._admission(request)
+
+    def _admission(self, request: Request) -> Response | None:
+        """Exchange a token for the cookie, or require the cookie."""
+        token = request.query_params.get("token")
+        if token is not None and request.url.path == "/" and request.method in _SAFE and token in self._tokens:
+            self._tokens.discard(token)
+            answer: Response = RedirectResponse("/", 303)
+            answer.set_cookie(self.cookie, self._secret, httponly=True, samesite="strict", path="/")
+            return answer
+        if request.url.path.startswith("/static/"):
+            return None  # nothing of anybody: it makes refusals readable
+        present = request.cookies.get(self.cookie, "")
+        if hmac.compare_digest(present.encode(), self._secret.encode()):
+            return RedirectResponse("/", 303) if token is not None else None
+        how = "Open the address that `dsa web` has printed. It is good for one browser; to let in another one, use the link at the end of the list of machines."
+        return refusal(401, "Not let in", how)
+
+
+def refusal(status: int, title: str, text: str) -> Response:
+    """Return a page that says why a request is refused."""
+    return HTMLResponse(message_page(title, text).html, status)
+
+
+def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
+    """Return the application for documents and runs, behind its gate."""
+    documents = tuple(WatchedDocument(number, file) for number, file in enumerate(files))
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        for document in documents:
+            document.stop()
+
+    async def machines(_request: Request) -> Response:
+        return HTMLResponse(_machines_page(documents).html)
+
+    async def invitation(_request: Request) -> Response:
+        address = tag("input", value=gate.address(), readonly=True, aria_label="Address", class_="wide")
+        text = "Open this address in the other browser of this computer. It is good for one browser."
+        return HTMLResponse(page("Another browser", tag("h1", "Another browser"), tag("p", text), address).html)
+
+    routes = [
+        Route("/", machines),
+        Route("/invitation", invitation, methods=["POST"]),
+        *machine_routes(documents),
+        *explorer_routes(documents),
+        *run_list_routes(documents),
+        *run_routes(),
+        Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
+    ]
+    handlers: Mapping[Any, Any] = {404: _not_found, UnknownRunError: _unknown, DsaError: _fault, 500: _bug}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.state.documents, app.state.runs = documents, runs
+    return gate.around(app)
+
+
+async def _not_found(_request: Request, _fault: Exception) -> Response:
+    return refusal(404, "No such page", "There is nothing at this address. Choose a page above.")
+
+
+async def _unknown(_request: Request, fault: Exception) -> Response:
+    return refusal(404, "No such run", f"{fault}. The page Runs lists those that there are.")
+
+
+async def _fault(_request: Request, fault: Exception) -> Response:
+    return refusal(409, "This cannot be done", str(fault))
+
+
+async def _bug(_request: Request, _fault: Exception) -> Response:
+    return refusal(500, "A bug of dsa", "The terminal in which `dsa web` runs shows the traceback.")
+
+
+def _machines_page(documents: tuple[WatchedDocument, ...]) -> Any:  # noqa: ANN401  (Markup)
+    items = [tag("li", tag("a", each.file, href=each.address), " ", badge(each.word)) for each in documents]
+    empty = tag(
+        "p", "No machine is open here. Start `dsa web FILE..` with the files of your machines.", class_="message"
+    )
+    invitation = post_form("/invitation", hidden_field("again", "1"), label="Let in another browser", class_="quiet")
+    return page(
+        "Machines", tag("h1", "Machines"), tag("ul", items, class_="plain") if items else empty, invitation, here="/"
+    )
+
+
+def serve(
+    files: tuple[str, ...], open_place: Callable[[], Runs], *, port: int, opens: bool, say: Callable[[str], None]
+) -> None:
+    """Serve the pages until the process is interrupted; `say` prints the address. With port 0 the system chooses one.
+
+    Raises DocumentError for a file that is not there, DsaError where runs cannot be kept or the port is in use.
+    """
+    for file in files:
+        locate(file)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as fault:
+            raise DsaError(f"port {port} cannot be used: {fault.strerror}; choose another with --port") from fault
+        asyncio.run(_serve(files, open_place, listener, opens=opens, say=say))
+
+
+async def _serve(
+    files: tuple[str, ...], open_place: Callable[[], Runs], listener: socket.socket, *, opens: bool, say: Callable[[str], None]
+) -> None:  # fmt: skip
+    gate = Gate(listener.getsockname()[1])
+    async with open_place() as runs:
+        listener.listen()  # a browser that is faster than the server waits
+        config = uvicorn.Config(
+            application(files, runs, gate), log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE_S, lifespan="on", server_header=False, ws="none"
+        )  # fmt: skip
+        address = gate.address()
+        say(f"{address}\n(Ctrl-C ends the server; runs that it drives can be resumed)")
+        if opens:
+            webbrowser.open(address)
+        await uvicorn.Server(config).serve(sockets=[listener])

@@ -1,0 +1,346 @@
+"""The web page over real HTTP: who is let in, what is shown, what people do there, and texts that must stay texts."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
+
+import httpx
+import pytest
+from web_server import LEAVE, Outline, events, web_server
+
+
+@pytest.fixture
+def server(tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE)
+    with web_server(tmp_path, "leave.md", "dual_state") as here:
+        assert here.client.get(here.address).status_code == 200
+        yield here
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+def test_token_lets_one_browser_in(tmp_path):
+    with web_server(tmp_path) as here:
+        assert here.client.get("/").status_code == 401
+        assert here.client.get("/?token=guess").status_code == 401
+        with httpx.Client() as other:
+            answer = other.get(here.address)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/")
+            cookie = answer.headers["set-cookie"].lower()
+            assert "httponly" in cookie
+            assert "samesite=strict" in cookie
+        assert here.client.get(here.address).status_code == 401  # the token is spent
+        assert here.client.get("/runs").status_code == 401
+        assert here.client.get("/static/page.css").status_code == 200  # so that a refusal can be read
+
+
+def test_invitation_lets_in_another_browser(server):
+    address = next(
+        values["value"] for tag, values in Outline(server.client.post("/invitation").text).elements if tag == "input"
+    )
+    with httpx.Client(follow_redirects=True) as other:
+        assert other.get(address).status_code == 200
+        assert other.get(f"{server.base}/runs").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example:80"])
+def test_other_host_is_refused(server, host):
+    assert server.client.get("/", headers={"host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1"])
+def test_post_from_another_origin_is_refused(server, origin):
+    answer = server.client.post("/runs/new", data={"machine": "0"}, headers={"origin": origin})
+    assert answer.status_code == 403
+    assert "No run is kept here yet" in server.page("/runs").text
+
+
+def test_post_without_origin_is_refused(server):
+    cookies = {cookie.name: cookie.value for cookie in server.client.cookies.jar}
+    with httpx.Client(base_url=server.base, cookies=cookies) as plain:
+        assert plain.get("/runs").status_code == 200
+        assert plain.post("/runs/new", data={"machine": "0"}).status_code == 403
+
+
+def test_every_answer_forbids_inline_code_and_other_hosts(server):
+    for path in ("/", "/machines/0", "/runs", "/static/page.js", "/nowhere", "/machines/0/explore"):
+        headers = server.client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "same-origin")
+
+
+def test_file_outside_the_static_folder_is_not_served(server):
+    for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/%2e%2e%2f%2e%2e%2fcli/main.py"):
+        assert server.client.get(path).status_code == 404
+
+
+def test_missing_extra_is_named(tmp_path):
+    code = "import sys; sys.modules['starlette'] = None; import dsa.cli.main as m; m.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "web"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install '.[web]'" in done.stderr
+
+
+# -- machines ----------------------------------------------------------------------------------------------------------
+
+
+def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
+    page = server.page("/machines/0")
+    assert "asks < days" in page.text
+    live = "/machines/0/live?have="
+    news = server.until(live, lambda news: "VIOLATED" in news["replace"].get("table", ""))
+    assert "Counterexample: 4 steps" in Outline(news["replace"]["table"]).text
+    assert "1 of 2 properties HOLD" in Outline(news["replace"]["status"]).text
+    with server.client.stream("GET", live, headers={"last-event-id": news["id"]}) as answer:
+        coming = events(answer)
+        (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
+        found = next(news for _, news in coming if "2 of 2 properties HOLD" in news["replace"].get("status", ""))
+    assert found["replace"].keys() <= {"status", "table", "diagram"}
+
+
+def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE.replace("| idle   | asked ", "| idle   | axed  "))
+    page = server.page("/machines/0")
+    assert "not a machine" in page.text
+    assert "axed" in page.text
+    (tmp_path / "leave.md").unlink()
+    assert "there is no such file" in server.page("/machines/0").text
+
+
+def test_long_check_can_be_stopped(server, tmp_path):
+    wide = LEAVE.replace("| asks     | workflow | 0..days | 0       |", "\n".join(
+        ["| asks     | workflow | 0..days | 0 |", *(f"| n{number} | workflow | 0..9 | 0 |" for number in range(9))]
+    )).replace("| asking | approved |", "\n".join(
+        [*(f"| asking | e{number} | n{number} < 9 | n{number} += 1 | asking |" for number in range(9)), "| asking | approved |"]
+    )).replace("| asked    | outside |", "\n".join(["| asked    | outside |", *(f"| e{number} | outside |" for number in range(9))]))  # fmt: skip
+    (tmp_path / "leave.md").write_text(wide)
+    server.page("/machines/0")
+    live = "/machines/0/live?have="
+    server.until(live, lambda news: "configurations, " in news["replace"].get("status", ""))
+    assert server.client.post("/machines/0/stop").status_code == 200
+    news = server.until(live, lambda news: "Check again" in news["replace"].get("status", ""))
+    assert "stopped at the time limit" in Outline(news["replace"]["status"]).text
+
+
+def test_explorer_walks_by_addresses(server):
+    here = server.page("/machines/0/explore?do=asked&do=again&p.days=1")
+    text = " ".join(here.text.split())
+    assert "asks = 1" in text
+    assert "Refused" in text
+    assert "false: asks < days" in text
+    choices = [values["href"] for tag, values in here.elements if tag == "a" and values.get("class") == "choice"]
+    assert choices == ["/machines/0/explore?p.days=1&do=asked&do=again&do=approved"]
+    assert "A run ends here" in server.page(choices[0]).text
+    back = next(values["href"] for tag, values in here.elements if values.get("id") == "back")
+    assert "asks = 0" in server.page(back).text
+    assert "leads no further" in server.page("/machines/0/explore?do=approved").text
+    assert server.client.get("/machines/0/explore?p.days=77").status_code == 409
+
+
+def test_explorer_offers_each_verdict(server):
+    here = server.page("/machines/1/explore?do=specification&do=artifact")
+    choices = [values["href"] for tag, values in here.elements if tag == "a" and values.get("class") == "choice"]
+    assert {each.rpartition("do=")[2] for each in choices} == {
+        "verdict+g.passed",
+        "verdict+g.failed",
+        "verdict+g.fatal",
+    }
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_run_is_started_answered_and_listed(server):
+    path = server.start("Two days in May?", **{"p.days": "2"})
+    page = server.page(path)
+    assert "leave at days = 2" in page.text
+    assert "Two days in May?" in page.text
+    place = page.fields("place")[0]
+    with server.client.stream("GET", f"{path}/live?have=&after=3") as answer:
+        coming = events(answer)
+        done = server.client.post(f"{path}/answer", data={"event": "approved", "place": place, "data": '{"by": "ann"}'})
+        assert done.status_code == 200
+        text = ""
+        for _, news in coming:
+            text += Outline(news.get("append", {}).get("moments", "")).text
+            if "finished" in news["replace"].get("status", ""):
+                break
+    assert "approved" in text
+    assert "asking -> granted" in text
+    assert news["marks"]["granted"] == "now"
+    assert "finished granted" in server.page("/runs?status=finished&machine=leave").text
+    assert "No run matches" in server.page("/runs?status=waiting").text
+
+
+def test_late_answer_is_refused_in_words(server):
+    path = server.start("?")
+    place = server.page(path).fields("place")[0]
+    assert server.client.post(f"{path}/answer", data={"event": "again", "place": place}).status_code == 200
+    late = server.client.post(f"{path}/answer", data={"event": "approved", "place": place})
+    assert late.status_code == 409
+    assert "late: approved was sent to place 1, and its place is 2" in Outline(late.text).text
+
+
+def test_two_answers_to_one_place_one_is_taken(server):
+    for _ in range(5):
+        path = server.start("?")
+        place = server.page(path).fields("place")[0]
+
+        def answer(event: str, path=path, place=place) -> int:
+            return server.client.post(f"{path}/answer", data={"event": event, "place": place}).status_code
+
+        with ThreadPoolExecutor(2) as pool:
+            codes = sorted(pool.map(answer, ["again", "approved"]))
+        assert codes[0] == 200
+        assert server.page(path).text.count("line 3") == 2  # the row of `asked`, and one more
+
+
+def test_reconnected_page_misses_nothing(server):
+    path = server.start("?")
+    news = server.until(f"{path}/live?have=&after=0", lambda news: news.get("append"))
+    number = int(news["id"].partition(":")[0])
+    place = server.page(path).fields("place")[0]
+    server.client.post(f"{path}/answer", data={"event": "again", "place": place})
+    missed = server.until(
+        f"{path}/live?have=&after=0", lambda news: news.get("append"), **{"last-event-id": news["id"]}
+    )
+    ids = [values["id"] for tag, values in Outline(missed["append"]["moments"]).elements if tag == "tr"]
+    assert ids[0] == f"moment{number + 1}"
+    assert "again" in missed["append"]["moments"]
+
+
+def test_event_of_the_command_line_reaches_the_page(server, tmp_path):
+    path = server.start("?")
+    run = path.rpartition("/")[2]
+    with server.client.stream("GET", f"{path}/live?have=&after=3") as answer:
+        coming = events(answer)
+        sent = [sys.executable, "-m", "dsa", "send", run, "approved", "--runs", str(tmp_path / ".dsa")]
+        subprocess.run(sent, check=True, capture_output=True)
+        assert any("finished" in news["replace"].get("status", "") for _, news in coming)
+
+
+def test_run_in_doubt_is_decided_in_the_page(tmp_path):
+    (tmp_path / "pay.md").write_text(
+        LEAVE.partition("## Parameters")[0]
+        + "## Events\n| event | from |\n| --- | --- |\n| asked | outside |\n| paid | pay |\n\n"
+        + "## Effects\n| effect | kind |\n| --- | --- |\n| pay | actuator |\n\n"
+        + "## States\n| state | kind |\n| --- | --- |\n| idle | initial |\n| paying | |\n| done | final |\n\n"
+        + "## Transitions\n| source | event | effects | target |\n| --- | --- | --- | --- |\n"
+        + "| idle | asked | pay | paying |\n| paying | paid | | done |\n"
+    )
+    (tmp_path / "bindings.py").write_text(
+        "import os, dsa\n\n@dsa.answering('paid')\nasync def pay(action, context):\n    os._exit(9)\n\neffects = {'pay': pay}\n"
+    )
+    command = [sys.executable, "-m", "dsa", "run", "pay.md", "--data", "20", "--runs", str(tmp_path / ".dsa")]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 9
+    with web_server(tmp_path, "pay.md") as here:
+        here.client.get(here.address)
+        run = next(
+            values["href"] for _, values in here.page("/runs").elements if values.get("href", "").startswith("/runs/2")
+        )
+        page = here.page(run)
+        assert "in doubt" in page.text
+        assert set(page.fields("decision")) == {"retry", "fail", "gave paid"}
+        here.client.post(f"{run}/resume", data={"key": page.fields("key")[0], "decision": "gave paid", "data": ""})
+        here.until(f"{run}/live?have=", lambda news: "finished done" in Outline(news["replace"].get("status", "")).text)
+
+
+def test_attempts_are_shown_with_their_texts_and_differences(server, tmp_path):
+    mean = "".join(f"# {text.splitlines()[0]}\n" for text in HOSTILE if "\x00" not in text)
+    replies = [f"```\ndef add(a, b): return a - b\n{mean}```\n", f"```\ndef add(a, b): return a + b\n{mean}```\n"]
+    (tmp_path / "replies.md").write_text("\n".join(replies))
+    command = [
+        sys.executable,
+        "-m",
+        "dsa",
+        "run",
+        "dual_state",
+        "--model",
+        "scripted:replies.md",
+        "--runs",
+        str(tmp_path / ".dsa"),
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    runs = [values.get("href", "") for _, values in server.page("/runs").elements]
+    run = next(address for address in runs if "dual_state" in address)
+    assert f"{run}/attempts" in [values.get("href") for _, values in server.page(run).elements]
+    page = server.page(f"{run}/attempts")
+    assert "+def add(a, b): return a + b" in page.text
+    assert "-def add(a, b): return a - b" in page.text
+    assert "failed" in page.text
+    assert not {"img", "iframe", "object", "base", "style", "svg"} & {tag for tag, _ in page.elements}
+    path = server.start("?")
+    assert "has generated nothing" in server.page(f"{path}/attempts").text
+    assert server.client.get("/runs/nothing/attempts").status_code == 404
+
+
+def test_unknown_run_is_refused_in_words(server):
+    answer = server.client.get("/runs/nothing")
+    assert answer.status_code == 404
+    assert "nothing" in Outline(answer.text).text
+
+
+# -- texts stay texts --------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'><svg onload=alert(1)>", "javascript:alert(1)", "</td></table><script>",
+    "<!--", "-->", "]]>", "<![CDATA[", "&lt;script&gt;", "&#60;script&#62;", "\x00<script>", "<scr\x00ipt>", "\u202eevil\u202c", "\u2066x\u2069",
+    "\x1b[31mred", "</textarea><script>alert(1)</script>", "</title><script>", "</pre><script>", "</script><script>", "<style>*{display:none}</style>",
+    "<a href='javascript:alert(1)'>", "<iframe src=//evil.example>", "<base href=//evil.example>", "<meta http-equiv=refresh content=0>",
+    "<form action=//evil.example>", "<object data=x>", "<link rel=stylesheet href=//evil.example>", "onfocus=alert(1) autofocus=", "` onload=alert(1)",
+    "{{7*7}}", "${7*7}", "%3Cscript%3E", "\u2028<script>\u2029", "\ufeff<script>", "\u00ad<b>", "data:text/html,<script>", "<math><mi//xlink:href=x>",
+    "<details open ontoggle=alert(1)>", "<" * 2000,
+]  # fmt: skip
+
+
+def test_hostile_text_of_a_run_makes_no_element(server):
+    assert len(HOSTILE) == 40
+    plain = server.page(server.start("harmless")).shape
+    for text in HOSTILE:
+        path = server.start(text)
+        page = server.page(path)
+        assert page.shape == plain, text
+        assert not any(each in page.text for each in "\x00\u202e\u2028\u00ad\x1b")
+    runs = server.page("/runs").elements
+    assert [values for tag, values in runs if tag == "script"] == [{"src": "/static/page.js", "defer": None}]
+    assert not {"img", "iframe", "style"} & {tag for tag, _ in runs}
+
+
+def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
+    client = server.client
+    usual = client.post("/runs/new", data={"machine": "0", "p.days": "no", "data": "x", "model": "y"})
+    assert usual.status_code == 409
+    same = dict.fromkeys(("status", "machine", "waiting"), "a")
+    runs, explorer = client.get("/runs", params=same), client.get("/machines/0/explore", params={"do": "a"})
+    for text in HOSTILE:
+        mean = client.post("/runs/new", data={"machine": "0", "p.days": text, "data": text, "model": text})
+        assert Outline(mean.text).shape == Outline(usual.text).shape, text
+        mean = client.get("/runs", params=dict.fromkeys(same, text))
+        assert Outline(mean.text).shape == Outline(runs.text).shape, text
+        mean = client.get("/machines/0/explore", params={"do": text})
+        assert Outline(mean.text).shape == Outline(explorer.text).shape, text
+        lost = Outline(client.get(f"/runs/{quote(text[:200].replace(chr(0), ''), safe='')}").text)
+        assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
+
+
+def test_hostile_document_makes_no_element(tmp_path):
+    rows = "\n".join(f"| {text.replace(chr(0), '').replace('|', '')} | outside |" for text in HOSTILE[:20])
+    name = "<img src=x onerror=alert(1)>.md"
+    (tmp_path / name).write_text(
+        LEAVE.replace("| asked    | outside |", f"| asked    | outside |\n{rows}") + "\n\n".join(HOSTILE)
+    )
+    with web_server(tmp_path, name) as here:
+        here.client.get(here.address)
+        for path in ("/", "/machines/0", "/machines/0/explore", "/runs/new?machine=0"):
+            page = Outline(here.client.get(path).text)
+            assert not {"img", "iframe", "object", "base", "style", "math"} & {tag for tag, _ in page.elements}
+            assert [values for tag, values in page.elements if tag == "script"] == [
+                {"src": "/static/page.js", "defer": None}
+            ]
+            assert not any(key.startswith("on") or key == "style" for _, values in page.elements for key in values)

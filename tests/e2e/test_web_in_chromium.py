@@ -1,0 +1,117 @@
+"""The web page as a person uses it in Chromium: what they read, press and type, with everything that the browser itself refuses."""
+
+from itertools import pairwise
+
+import pytest
+from pipe_browser import CHROMIUM, browser
+from web_server import LEAVE, Outline, web_server
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
+WIDTHS = (1440, 800, 380)
+
+
+@pytest.fixture
+def visit(tmp_path):
+    """A server with a machine, and a browser that was let in."""
+    (tmp_path / "leave.md").write_text(LEAVE)
+    with web_server(tmp_path, "leave.md") as server, browser(tmp_path / "profile") as tab:
+        server.client.get(server.address)
+        tab.visit(Outline(server.client.post("/invitation").text).values("aria-label", "Address")[0])
+        yield server, tab, tmp_path
+        assert tab.complaints == []
+
+
+def test_machine_is_edited_and_checked(visit):
+    _server, tab, folder = visit
+    tab.press("leave.md")
+    tab.until_it_reads("1 VIOLATED")
+    tab.press("Counterexample: 4 steps")
+    assert "asks = 3" in tab.text
+    (folder / "leave.md").write_text(LEAVE.replace("- possible granted", "- possible idle"))
+    tab.until_it_reads("possible idle", "1 VIOLATED")
+    assert "asks = 3" in tab.text, "what was opened stays open"
+    tab.press("Walk through it in the explorer")
+    tab.until_it_reads("The way here: 4 steps")
+    assert tab.evaluate("document.querySelector('g.now').dataset.name") == "asking"
+    tab.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'Backspace', bubbles: true}))")
+    tab.until_it_reads("The way here: 3 steps")
+
+
+def test_run_is_started_watched_and_answered(visit):
+    server, tab, _ = visit
+    tab.visit(f"{server.base}/runs/new?machine=0")
+    tab.evaluate(f"document.querySelector('textarea').value = {HOSTILE!r}")
+    tab.press("Start")
+    tab.until("document.querySelector('g.now')?.dataset.name === 'asking'")
+    assert HOSTILE in tab.text
+    tab.press("Data of approved")
+    tab.evaluate("document.querySelector('form[data-keep^=approved] textarea').value = 'typed'")
+    run = tab.evaluate("location.pathname")
+    place = server.page(run).fields("place")[0]
+    server.client.post(f"{run}/answer", data={"event": "again", "place": place})
+    tab.until_it_reads("asks = 1")  # somebody else was faster, and the page shows it
+    tab.press("Send approved")
+    tab.until("document.querySelector('.badge')?.innerText === 'finished'")
+    assert tab.evaluate("document.querySelector('g.now').dataset.name") == "granted"
+    assert not tab.evaluate("document.title").startswith("1")
+
+
+def test_page_of_another_site_cannot_post(visit, tmp_path):
+    server, tab, _ = visit
+    (tmp_path / "evil.html").write_text(
+        f"<form method=post action='{server.base}/runs/new'><input name=machine value=0><input name=data value=evil></form><script>document.forms[0].submit()</script>"
+    )
+    tab.visit((tmp_path / "evil.html").as_uri())
+    tab.until("document.title.startsWith('Another origin') || document.title.startsWith('Not let in')")
+    assert "No run is kept here yet" in " ".join(server.page("/runs").text.split())
+    tab.complaints.clear()  # of the refusal itself
+
+
+def unnamed(tab) -> list[str]:
+    """Return the controls without a name for those who hear the page, the ids that are there twice, and the levels that headings skip."""
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "region", "DisclosureTriangle"}
+    faults = [
+        f"{node['role']['value']} without a name"
+        for node in nodes
+        if node.get("role", {}).get("value") in roles and not node.get("name", {}).get("value", "").strip()
+    ]
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
+    levels = tab.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((each) => Number(each.tagName[1]))")
+    faults += [f"id {each} twice" for each in set(ids) if ids.count(each) > 1]
+    return faults + [f"h{low} after h{high}" for high, low in pairwise([0, *levels]) if low > high + 1]
+
+
+@pytest.mark.full
+def test_pages_can_be_heard(visit):
+    server, tab, _ = visit
+    run = server.start("?")
+    for path in (
+        "/",
+        "/machines/0",
+        "/machines/0/explore?do=asked",
+        "/runs",
+        run,
+        f"{run}/attempts",
+        "/runs/new?machine=0",
+    ):
+        tab.visit(f"{server.base}{path}")
+        assert unnamed(tab) == [], path
+        roles = tab.evaluate("[...document.querySelectorAll('header, nav, main')].map((each) => each.tagName)")
+        assert roles == ["HEADER", "NAV", "MAIN"]
+
+
+@pytest.mark.full
+def test_pages_fit_every_width_in_both_schemes(visit):
+    server, tab, _ = visit
+    run = server.start("x " * 400)
+    for path in ("/", "/machines/0", "/machines/0/explore?do=asked", "/runs", run, "/runs/new?machine=0", "/nowhere"):
+        for width in WIDTHS:
+            for is_dark in (False, True):
+                tab.show_at(width, is_dark=is_dark)
+                tab.visit(f"{server.base}{path}")
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+                ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+                assert (ground == "rgb(255, 255, 255)") is not is_dark
+    tab.complaints.clear()  # of the page that is not there
