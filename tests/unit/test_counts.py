@@ -561,7 +561,13 @@ def test_a_bound_in_a_count_may_be_infinite(condition, is_ceiling):
 
 
 @each_row(
-    "condition", ["count(retries < rmax, x) >= 1", "count(retries >= rmax, not x) < 2", "1 <= count(retries < rmax, x)"]
+    "condition",
+    [
+        "count(retries < rmax, x, not x) >= 2",
+        "count(retries >= rmax, x, not x) < 2",
+        "2 <= count(retries < rmax, x, not x)",
+        "count(retries < rmax, x) >= 1",
+    ],
 )
 def test_success_after_a_bound_in_a_count_is_no_ceiling(condition):
     text = BOUND.replace("CONDITION", condition).replace("| failed    | final   |", "| failed    |         |")
