@@ -14,6 +14,7 @@ from dsa.checks.explanation import why
 from dsa.checks.mutants import row_mutants
 from dsa.checks.odds.retry_target import limit
 from dsa.checks.proof.prover import prove
+from dsa.checks.report import check
 from dsa.errors import MachineError, UndecidedError
 from dsa.expr import (
     COMPARISONS,
@@ -442,6 +443,62 @@ def test_steps_may_require_some_of_others():
     assert loads(dumps(machine)) == machine
 
 
+CHANCE = """# chance
+
+## Families
+| family | index |
+| ------ | ----- |
+| f      | 1..3  |
+
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| x[f]     | bool   | false   |
+| n        | 0..3   | 0       |
+
+## Events
+| event   | from    |
+| ------- | ------- |
+| go      | outside |
+| came[f] | ask[f]  |
+| added   | add     |
+
+## Guards
+| guard | judges  | verdicts       | pass |
+| ----- | ------- | -------------- | ---- |
+| g     | came[f] | passed, failed | 0.5  |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| asking    |         |
+| succeeded | final   |
+| failed    | final   |
+
+## Transitions
+| source | event   | if                        | update                       | effects  | target    |
+| ------ | ------- | ------------------------- | ---------------------------- | -------- | --------- |
+| idle   | go      |                           |                              | ask[1]   | asking    |
+| asking | came[f] | g.passed and f != 3       | x[f] = true                  | ask[f+1] | =         |
+| asking | came[f] | g.failed and f != 3       |                              | ask[f+1] | =         |
+| asking | came[f] | g.passed and f == 3       | x[f] = true; n = count(x[1], x[2]) + 1 | add | =        |
+| asking | came[f] | g.failed and f == 3       | n = (count f: x[f])          | add      | =         |
+| asking | added   | (count f: x[f]) == n >= 2 |                              |          | succeeded |
+| asking | added   | else                      |                              |          | failed    |
+
+## Properties
+- succeeded with probability >= 0.5
+- succeeded with probability <= 0.5
+- n == 3 with probability >= 0.125
+- n == 3 with probability <= 0.125
+"""
+
+
+def test_counts_have_their_odds():
+    assert [claim.verdict for claim in check(loads(CHANCE)).properties] == ["HOLDS"] * 4
+
+
 BOUND = """# bound
 
 ## Parameters
@@ -501,6 +558,21 @@ def test_a_bound_in_a_count_may_be_infinite(condition, is_ceiling):
     assert found.is_ceiling == is_ceiling
     states = {found.system.locations[command.target].state for command in found.system.commands}
     assert "failed" not in states or "x" in condition
+
+
+@each_row(
+    "condition",
+    [
+        "count(retries < rmax, x, not x) >= 2",
+        "count(retries >= rmax, x, not x) < 2",
+        "2 <= count(retries < rmax, x, not x)",
+        "count(retries < rmax, x) >= 1",
+    ],
+)
+def test_success_after_a_bound_in_a_count_is_no_ceiling(condition):
+    text = BOUND.replace("CONDITION", condition).replace("| failed    | final   |", "| failed    |         |")
+    machine = loads(text + "| failed | after 1s | | | | succeeded |\n")
+    assert not limit(closed_system(machine), ["rmax"], ["succeeded"]).is_ceiling
 
 
 @each_row(

@@ -44,6 +44,10 @@ def read(text: str):
         ("huge + 5 == 99 or huge - 7 < -8", True),
         ("long > 7 and long < 9 and y > 2", False),
         ("8 < long - 3 and long - 3 < 10", True),
+        ("count(huge > 10, huge > 12) == 1 and huge < 12", True),
+        ("count(huge > 10, huge > 12, up) == 2 and huge < 12", True),
+        ("count(huge > 10, huge > 12, up) == 3 and huge < 13", False),
+        ("count(x > 2, y > 0, up) > x", True),
         ("8 < 3 + long and long + 3 < 10", True),
     ],
 )
@@ -105,7 +109,8 @@ PARTS = st.sampled_from(
     ]
 )
 TEXTS = st.recursive(PARTS, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner)
-                     | st.builds("not ({})".format, inner), max_leaves=8)  # fmt: skip
+                     | st.builds("not ({})".format, inner)
+                     | st.builds("count({}, {}, {}) {} {}".format, inner, inner, inner, st.sampled_from(["<", "==", ">="]), st.sampled_from(["1", "2", "y"])), max_leaves=8)  # fmt: skip
 
 
 @settings(max_examples=sample_size(60, full=150), deadline=None)
