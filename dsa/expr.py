@@ -519,3 +519,51 @@ def _arithmetic(sign: str, left: Expr, right: Expr) -> Expr:
     if sign == "*" and one in (left, right):
         return right if left == one else left
     return Arithmetic(sign, left, right)  # type: ignore[arg-type]  # one of the three signs
+
+
+#: The least and the greatest number that a comparison allows; None for unbounded.
+Bounds = tuple[int | None, int | None]
+
+
+@attrs.frozen
+class ConjunctFacts:
+    """Facts from the conjuncts of a condition that compare an expression with a constant: its bounds, or its value of an enumeration."""
+
+    bounds: Mapping[Expr, Bounds]
+    values: Mapping[Expr, str]
+
+    def exclude(self, other: "ConjunctFacts") -> bool:
+        """Return whether these facts show that two conditions are never true together. False means only that they do not show it."""
+        if any(value != other.values.get(left, value) for left, value in self.values.items()):
+            return True
+        pairs = ((mine, other.bounds[left]) for left, mine in self.bounds.items() if left in other.bounds)
+        return any(_before(one, two) or _before(two, one) for one, two in pairs)
+
+
+def facts(condition: Expr) -> ConjunctFacts:
+    """Return the facts that the form of a condition shows."""
+    numbers: dict[Expr, Bounds] = {}
+    values: dict[Expr, str] = {}
+    for part in conjuncts(condition):
+        match part:
+            case Compare(left, (("==", Symbol(value)),)):
+                values[left] = value
+            case Compare(left, ((sign, Integer(number)),)) if sign != "!=":
+                numbers[left] = _narrow(numbers.get(left, (None, None)), sign, number)
+    return ConjunctFacts(numbers, values)
+
+
+def _narrow(bounds: Bounds, sign: str, number: int) -> Bounds:
+    low, high = bounds
+    if sign in {"==", ">=", ">"}:
+        least = number + (sign == ">")
+        low = least if low is None else max(low, least)
+    if sign in {"==", "<=", "<"}:
+        most = number - (sign == "<")
+        high = most if high is None else min(high, most)
+    return low, high
+
+
+def _before(one: Bounds, two: Bounds) -> bool:
+    """Return whether all numbers of the first are less than all of the second."""
+    return one[1] is not None and two[0] is not None and one[1] < two[0]

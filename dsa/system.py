@@ -11,9 +11,10 @@ Few effects side by side are faster in locations, as names alone then decide wha
 (specs/semantics.md, "What properties mean"), as an expression over variables and parameters.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, Assign, Cancel, Emit, Transition, Variable
 from dsa.expr import (
     FALSE,
+    Bounds,
     Expr,
     Leaf,
     Name,
@@ -32,6 +34,7 @@ from dsa.expr import (
     any_of,
     comparison,
     constant,
+    facts,
     negation,
     simplify,
     substitute,
@@ -48,54 +51,6 @@ from dsa.machine import (
     timers_before,
 )
 from dsa.semantics import Configuration, Occurrence, Reason, after_effects, may_be_outstanding
-
-#: The least and the greatest number that a comparison allows; None for unbounded.
-_Bounds = tuple[int | None, int | None]
-
-
-@attrs.frozen
-class ConjunctFacts:
-    """Facts from the conjuncts of a condition that compare an expression with a constant: its bounds, or its value of an enumeration."""
-
-    bounds: Mapping[expr.Expr, _Bounds]
-    values: Mapping[expr.Expr, str]
-
-    def exclude(self, other: "ConjunctFacts") -> bool:
-        """Return whether these facts show that two conditions are never true together. False means only that they do not show it."""
-        if any(value != other.values.get(left, value) for left, value in self.values.items()):
-            return True
-        pairs = ((mine, other.bounds[left]) for left, mine in self.bounds.items() if left in other.bounds)
-        return any(_before(one, two) or _before(two, one) for one, two in pairs)
-
-
-def facts(condition: expr.Expr) -> ConjunctFacts:
-    """Return the facts that the form of a condition shows."""
-    numbers: dict[expr.Expr, _Bounds] = {}
-    values: dict[expr.Expr, str] = {}
-    for part in expr.conjuncts(condition):
-        match part:
-            case expr.Compare(left, (("==", expr.Symbol(value)),)):
-                values[left] = value
-            case expr.Compare(left, ((sign, expr.Integer(number)),)) if sign != "!=":
-                numbers[left] = _narrow(numbers.get(left, (None, None)), sign, number)
-    return ConjunctFacts(numbers, values)
-
-
-def _narrow(bounds: _Bounds, sign: str, number: int) -> _Bounds:
-    low, high = bounds
-    if sign in {"==", ">=", ">"}:
-        least = number + (sign == ">")
-        low = least if low is None else max(low, least)
-    if sign in {"==", "<=", "<"}:
-        most = number - (sign == "<")
-        high = most if high is None else min(high, most)
-    return low, high
-
-
-def _before(one: _Bounds, two: _Bounds) -> bool:
-    """Return whether all numbers of the first are less than all of the second."""
-    return one[1] is not None and two[0] is not None and one[1] < two[0]
-
 
 #: The most combinations of state, outstanding effects and order of timers in a system.
 MAX_LOCATIONS = 50_000
@@ -141,7 +96,7 @@ class GuardedCommand:
     effects: tuple[str, ...]
     endings: frozenset[Promise]
 
-    @property
+    @cached_property
     def condition(self) -> expr.Expr:
         """When the row is taken."""
         return all_of([self.enabled_when, self.safe, *map(negation, self.rivals)])
@@ -172,7 +127,7 @@ class System:
 
     `variables` are the machine's, the counters, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what is
     missing because it was too much: then the absence of something proves nothing. `silent` are effects without a promise of an answer.
-    `counted_effects` are those whose number is a variable, and `counted_at` has for each leaf which of them may be outstanding there.
+    `counted_effects` are those whose number is a variable, and `counted_at` has for each location which of them may be outstanding there.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -183,7 +138,7 @@ class System:
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     counted_effects: tuple[str, ...] = ()
-    counted_at: Mapping[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
+    counted_at: tuple[frozenset[str], ...] = attrs.field(default=(), repr=False)
     #: A cache for results about conditions; systems made of one another share it.
     memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
@@ -210,18 +165,22 @@ class System:
         here = self.locations[location]
         if not effect:
             return any_of(self.is_outstanding(location, each) for each in self.machine.effects_with_answers)
-        if effect in self.counted_at.get(here.state, ()):
+        if effect in self.counted_at[location]:
             return comparison(counter(effect), ">", expr.Integer(0))
         return constant(effect in here.outstanding)
 
-    def promises(self, location: int) -> dict[Promise, expr.Expr]:
+    def promises(self, location: int) -> Mapping[Promise, expr.Expr]:
         """Return what must end some time (S12), the outstanding effects and the armed timers, each with when it is there."""
-        here = self.locations[location]
-        effects = here.outstanding | self.counted_at.get(here.state, frozenset())
-        promises: dict[Promise, expr.Expr] = {
-            effect: self.is_outstanding(location, effect) for effect in sorted(effects - self.silent)
-        }
-        return promises | dict.fromkeys(self.machine.armed_timers(here.state), expr.TRUE)
+        return self._promises_at[location]
+
+    @cached_property
+    def _promises_at(self) -> tuple[dict[Promise, expr.Expr], ...]:
+        promises: list[dict[Promise, expr.Expr]] = []
+        for place, here in enumerate(self.locations):
+            effects = sorted((here.outstanding | self.counted_at[place]) - self.silent)
+            timers = dict.fromkeys(self.machine.armed_timers(here.state), expr.TRUE)
+            promises.append({effect: self.is_outstanding(place, effect) for effect in effects} | timers)
+        return tuple(promises)
 
     def is_final(self, location: int) -> bool:
         """Return whether the location's state is final."""
@@ -256,7 +215,8 @@ def closed_system(
 ) -> System:
     """Return the system of a machine: every location that names alone allow, and what can happen there (S1 to S7, S11).
 
-    It does not check which conditions can be true, so there may be locations that no run reaches. Any outside event with rows
+    It hardly checks which conditions can be true, so there may be locations that no run reaches: of conditions it knows only which counted effects are not
+    outstanding where they are true. Any outside event with rows
     here may come, any answer of an outstanding effect (`E.failed` if some row names it, S7), and any armed timer. Once `is_late` says that the
     time is over, the rest is left out. Results are shared with the system `like`, which has rows in common. Counted are effects of which several may be
     outstanding, and `counted_effects`: by default those that `like` counts; without one all, if otherwise there were more than `MOST_SETS` sets of
@@ -297,141 +257,15 @@ _Pending = tuple[tuple[str, expr.Expr], ...]
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
-class _SystemLayout:
-    def __init__(
-        self,
-        machine: Machine,
-        is_late: Callable[[], bool],
-        memo: dict[Hashable, Any],
-        counted_effects: Collection[str],
-    ) -> None:
+class _RowCases:
+    """Decides which rows can be enabled on an occurrence. This is the same wherever what they read is outstanding under the same conditions."""
+
+    def __init__(self, machine: Machine, is_late: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
         self._machine, self._is_late, self._memo = machine, is_late, memo
-        self._counted_effects = tuple(effect for effect in machine.effects_with_answers if effect in counted_effects)
-        everywhere = may_be_outstanding(machine) if counted_effects else {}
-        self._counted_at = {leaf: effects.intersection(counted_effects) for leaf, effects in everywhere.items()}
-        self._sets: set[frozenset[str]] = set()
-        self._changes: dict[tuple[int, str], _NumberChanges] = {}
-        self._index: dict[Location, int] = {}
-        self._locations: list[Location] = []
-        self._commands: list[GuardedCommand] = []
-        self._faults: list[SystemFault] = []
-        self._left_out: list[str] = []
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         self._domains = {variable.name: variable for variable in machine.variables}
-        self._answers: dict[tuple[object, ...], _Answer] = {}
 
-    def is_filled(self, most_sets: int = MAX_LOCATIONS) -> bool:
-        """Find all locations and what can happen there. Return whether there are at most `most_sets` sets of outstanding effects."""
-        machine = self._machine
-        state = machine.entry_leaf(machine.initial)
-        self._place(Location(state, frozenset(), precedence_at_start(machine, state)))
-        for place, location in enumerate(self._locations):  # grows while it is walked
-            if place >= MAX_LOCATIONS:
-                self._left_out.append(
-                    f"more than {MAX_LOCATIONS} combinations of state, outstanding effects and order of timers"
-                )
-                break
-            if self._is_late():
-                break
-            if len(self._sets) > most_sets:
-                return False
-            for occurrence, rows in self._possible(location):
-                self._happens(place, occurrence, rows)
-        if self._is_late():
-            self._left_out.append(f"the time limit was met while the rows of {place + 1} locations were compared")
-        return True
-
-    def system(self) -> System:
-        """Return what was found."""
-        machine = self._machine
-        del self._locations[MAX_LOCATIONS:]
-        last = len(self._locations)
-        commands = tuple(command for command in self._commands if command.target < last)
-        return System(
-            machine,
-            tuple(self._locations),
-            (*machine.variables, *(_counter_variable(machine, effect) for effect in self._counted_effects)),
-            commands,
-            tuple(self._faults),
-            tuple(dict.fromkeys(self._left_out)),
-            counted_effects=self._counted_effects,
-            counted_at=self._counted_at,
-            memo=self._memo,
-        )
-
-    def _place(self, location: Location) -> int:
-        if location not in self._index:
-            self._index[location] = len(self._locations)
-            self._locations.append(location)
-            self._sets.add(location.outstanding)
-        return self._index[location]
-
-    def _possible(self, location: Location) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
-        """Yield every occurrence that can come, with its candidate rows."""
-        machine, state = self._machine, location.state
-        if state in machine.final_states:
-            return
-        for event in machine.events:
-            if event.origin == OUTSIDE and (rows := machine.rows_for(state, event.name)):
-                yield from self._with_verdicts(event.name, rows)
-        for effect, answers in machine.answers.items():
-            if effect in location.outstanding or effect in self._counted_at.get(state, ()):
-                failed = (f"{effect}.failed",) if effect in machine.failures_handled else ()
-                for answer in (*answers, *failed):
-                    yield from self._with_verdicts(answer, machine.rows_for(state, answer))
-        for source, timer in machine.armed_timers(state):
-            if not timers_before(location.precedence, (source, timer)):
-                yield from self._with_verdicts(timer, machine.rows_from[source, timer], source)
-
-    def _with_verdicts(
-        self, event: str, rows: tuple[Transition, ...], source: str | None = None
-    ) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
-        """Yield an event with each combination of the verdicts that its rows read (S2)."""
-        guards = read_guards(rows)
-        choices = [self._machine.guard_named[guard].outcomes for guard in guards]
-        if prod(map(len, choices)) > MAX_COMBINATIONS:
-            self._left_out.append(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
-            return
-        for outcomes in product(*choices):
-            yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source), rows
-
-    def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
-        """Add the results of one occurrence: a command for each row that can be enabled, a fault for each refusal."""
-        pending = self._pending(self._locations[place], occurrence, rows)
-        key = (*map(id, rows), occurrence.verdicts, pending)
-        if key not in self._answers:
-            self._answers[key] = self._known_answer(occurrence, rows, pending)
-        nothing, cases = self._answers[key]
-        comes = self._comes_when(occurrence)
-        self._fault(place, occurrence, "invalid_state", (), all_of([comes, nothing]))
-        for case in cases:
-            for other, condition in case.overlaps:
-                self._fault(place, occurrence, "ambiguous", (case.number, other), all_of([comes, condition]))
-            self._row(place, occurrence, case, comes)
-
-    def _comes_when(self, occurrence: Occurrence) -> expr.Expr:
-        """Return when an occurrence can come at a location where names do not forbid it: of a counted effect, some must be outstanding."""
-        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
-        return comparison(counter(origin), ">", expr.Integer(0)) if origin in self._counted_effects else expr.TRUE
-
-    def _pending(self, location: Location, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Pending":
-        """Return when the effects are outstanding that the rows read, once the answer has discharged its own (S3)."""
-        effects = sorted({effect for row in rows for effect in expr.pending_effects(row.condition)})
-        every = self._machine.effects_with_answers
-        numbers = {
-            name: self._number_before(location, occurrence, name) for name in (every if "" in effects else effects)
-        }
-        whole = any_of(numbers.values())
-        return tuple((effect, numbers[effect] if effect else whole) for effect in effects)
-
-    def _number_before(self, location: Location, occurrence: Occurrence, effect: str) -> expr.Expr:
-        """Return when an effect is outstanding once the answer has discharged its own."""
-        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
-        if effect not in self._counted_at.get(location.state, ()):
-            return constant(effect != origin and effect in location.outstanding)
-        return comparison(counter(effect), ">", expr.Integer(1 if effect == origin else 0))
-
-    def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: "_Pending") -> "_Answer":
+    def answer(self, occurrence: Occurrence, rows: tuple[Transition, ...], pending: "_Pending") -> "_Answer":
         """Return the result of `_answer`, which is computed once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
@@ -495,11 +329,164 @@ class _SystemLayout:
         others = [(row, all_of([otherwise, substitute(row.condition, decide)])) for row in rows if row.is_else]
         return ((row, when) for row, when in (*plain, *others) if when != FALSE)
 
+    def _new_value(self, update: object) -> expr.Expr:
+        if isinstance(update, Assign):
+            return simplify(update.value)
+        return simplify(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
+
+
+class _SystemLayout:
+    def __init__(
+        self,
+        machine: Machine,
+        is_late: Callable[[], bool],
+        memo: dict[Hashable, Any],
+        counted_effects: Collection[str],
+    ) -> None:
+        self._machine, self._is_late, self._memo = machine, is_late, memo
+        self._counted_effects = tuple(effect for effect in machine.effects_with_answers if effect in counted_effects)
+        self._counted_in = may_be_outstanding(machine) if counted_effects else {}
+        #: By location: the counted effects that may be outstanding there, the commands, and the faults.
+        self._counted_at: list[frozenset[str]] = []
+        self._commands: list[list[GuardedCommand]] = []
+        self._faults: list[list[SystemFault]] = []
+        self._todo: deque[int] = deque()
+        self._sets: set[frozenset[str]] = set()
+        self._changes: dict[tuple[int, str, frozenset[str]], _NumberChanges] = {}
+        self._absences: dict[expr.Expr, Mapping[expr.Expr, Bounds]] = {}
+        self._index: dict[Location, int] = {}
+        self._locations: list[Location] = []
+        self._left_out: list[str] = []
+        self._cases = _RowCases(machine, is_late, memo)
+        self._answers: dict[tuple[object, ...], _Answer] = {}
+
+    def is_filled(self, most_sets: int = MAX_LOCATIONS) -> bool:
+        """Find all locations and what can happen there. Return whether there are at most `most_sets` sets of outstanding effects."""
+        machine = self._machine
+        state = machine.entry_leaf(machine.initial)
+        self._place(Location(state, frozenset(), precedence_at_start(machine, state)), frozenset())
+        while self._todo:  # a location comes again when more may be outstanding there than was known
+            place = self._todo.popleft()
+            self._commands[place], self._faults[place] = [], []
+            if place >= MAX_LOCATIONS:
+                self._left_out.append(
+                    f"more than {MAX_LOCATIONS} combinations of state, outstanding effects and order of timers"
+                )
+                break
+            if self._is_late():
+                break
+            if len(self._sets) > most_sets:
+                return False
+            for occurrence, rows in self._possible(place):
+                self._happens(place, occurrence, rows)
+        if self._is_late():
+            number = len(self._locations) - len(self._todo)
+            self._left_out.append(f"the time limit was met while the rows of {number} locations were compared")
+        return True
+
+    def system(self) -> System:
+        """Return what was found."""
+        machine = self._machine
+        del self._locations[MAX_LOCATIONS:]
+        last = len(self._locations)
+        commands = tuple(command for here in self._commands for command in here if command.target < last)
+        return System(
+            machine,
+            tuple(self._locations),
+            (*machine.variables, *(_counter_variable(machine, effect) for effect in self._counted_effects)),
+            commands,
+            tuple(chain.from_iterable(self._faults)),
+            tuple(dict.fromkeys(self._left_out)),
+            counted_effects=self._counted_effects,
+            counted_at=tuple(self._counted_at[:last]),
+            memo=self._memo,
+        )
+
+    def _place(self, location: Location, counted_effects: frozenset[str]) -> int:
+        """Return the place of a location, at which these effects may be outstanding too."""
+        place = self._index.setdefault(location, len(self._locations))
+        if place == len(self._locations):
+            self._locations.append(location)
+            self._counted_at.append(counted_effects)
+            self._commands.append([])
+            self._faults.append([])
+            self._sets.add(location.outstanding)
+            self._todo.append(place)
+        elif not counted_effects <= self._counted_at[place]:
+            self._counted_at[place] |= counted_effects
+            if place not in self._todo:
+                self._todo.append(place)
+        return place
+
+    def _possible(self, place: int) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
+        """Yield every occurrence that can come, with its candidate rows."""
+        machine, location, counted_effects = self._machine, self._locations[place], self._counted_at[place]
+        state = location.state
+        if state in machine.final_states:
+            return
+        for event in machine.events:
+            if event.origin == OUTSIDE and (rows := machine.rows_for(state, event.name)):
+                yield from self._with_verdicts(event.name, rows)
+        for effect, answers in machine.answers.items():
+            if effect in location.outstanding or effect in counted_effects:
+                failed = (f"{effect}.failed",) if effect in machine.failures_handled else ()
+                for answer in (*answers, *failed):
+                    yield from self._with_verdicts(answer, machine.rows_for(state, answer))
+        for source, timer in machine.armed_timers(state):
+            if not timers_before(location.precedence, (source, timer)):
+                yield from self._with_verdicts(timer, machine.rows_from[source, timer], source)
+
+    def _with_verdicts(
+        self, event: str, rows: tuple[Transition, ...], source: str | None = None
+    ) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
+        """Yield an event with each combination of the verdicts that its rows read (S2)."""
+        guards = read_guards(rows)
+        choices = [self._machine.guard_named[guard].outcomes for guard in guards]
+        if prod(map(len, choices)) > MAX_COMBINATIONS:
+            self._left_out.append(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
+            return
+        for outcomes in product(*choices):
+            yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source), rows
+
+    def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
+        """Add the results of one occurrence: a command for each row that can be enabled, a fault for each refusal."""
+        pending = self._pending(place, occurrence, rows)
+        key = (*map(id, rows), occurrence.verdicts, pending)
+        if key not in self._answers:
+            self._answers[key] = self._cases.answer(occurrence, rows, pending)
+        nothing, cases = self._answers[key]
+        comes = self._comes_when(occurrence)
+        self._fault(place, occurrence, "invalid_state", (), all_of([comes, nothing]))
+        for case in cases:
+            for other, condition in case.overlaps:
+                self._fault(place, occurrence, "ambiguous", (case.number, other), all_of([comes, condition]))
+            self._row(place, occurrence, case, comes)
+
+    def _comes_when(self, occurrence: Occurrence) -> expr.Expr:
+        """Return when an occurrence can come at a location where names do not forbid it: of a counted effect, some must be outstanding."""
+        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
+        return comparison(counter(origin), ">", expr.Integer(0)) if origin in self._counted_effects else expr.TRUE
+
+    def _pending(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Pending":
+        """Return when the effects are outstanding that the rows read, once the answer has discharged its own (S3)."""
+        effects = sorted({effect for row in rows for effect in expr.pending_effects(row.condition)})
+        every = self._machine.effects_with_answers
+        numbers = {name: self._number_before(place, occurrence, name) for name in (every if "" in effects else effects)}
+        whole = any_of(numbers.values())
+        return tuple((effect, numbers[effect] if effect else whole) for effect in effects)
+
+    def _number_before(self, place: int, occurrence: Occurrence, effect: str) -> expr.Expr:
+        """Return when an effect is outstanding once the answer has discharged its own."""
+        origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
+        if effect not in self._counted_at[place]:
+            return constant(effect != origin and effect in self._locations[place].outstanding)
+        return comparison(counter(effect), ">", expr.Integer(1 if effect == origin else 0))
+
     def _row(self, place: int, occurrence: Occurrence, case: "_Case", comes: expr.Expr) -> None:
         machine, location, row = self._machine, self._locations[place], case.row
         self._fault(place, occurrence, "out_of_domain", (case.number,), all_of([comes, case.unsafe]))
         state = location.state if row.target == STAY else machine.entry_leaf(row.target)
-        changes = self._changes_of(row, case.number, state)
+        changes = self._changes_of(row, case.number, state, self._counted_at[place])
         outstanding, cancelled, twice = after_effects(machine, tuple(location.outstanding), changes.located_row, state)
         too_many = expr.TRUE if twice is not None else changes.too_many
         self._fault(place, occurrence, "emitted_twice", (case.number,), all_of([comes, case.may_take, too_many]))
@@ -507,37 +494,57 @@ class _SystemLayout:
             return
         timers = timers_after(machine, location.state, row, state)
         precedence = precedence_after(machine, location.precedence, timers, state)
-        target = self._place(Location(state, frozenset(outstanding), precedence))
-        effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
-        endings = self._endings(location, occurrence, row, state, (*cancelled, *changes.cancelled))
         enabled_when, safe = all_of([comes, case.enabled_when]), all_of([case.safe, negation(too_many)])
+        counted_effects = self._counted_after(changes, enabled_when) & self._counted_in.get(state, frozenset())
+        target = self._place(Location(state, frozenset(outstanding), precedence), counted_effects)
+        effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
+        endings = self._endings(place, occurrence, row, state, (*cancelled, *changes.cancelled))
         what = (enabled_when, safe, case.rivals, (*case.updates, *changes.updates))
-        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, effects, endings))
+        self._commands[place].append(GuardedCommand(place, target, occurrence, case.number, *what, effects, endings))
 
-    def _changes_of(self, row: Transition, number: int, state: str) -> "_NumberChanges":
-        """Return the changes of a row that leads to a state to the numbers of counted effects."""
-        key = number, state
+    def _changes_of(
+        self, row: Transition, number: int, state: str, counted_effects: frozenset[str]
+    ) -> "_NumberChanges":
+        """Return the changes of a row that leads to a state to the numbers of counted effects, of which these may be outstanding before."""
+        key = number, state, counted_effects
         if key not in self._changes:
-            self._changes[key] = _number_changes(self._machine, self._counted_effects, row, state)
+            numbers: dict[str, expr.Expr] = {
+                effect: counter(effect) if effect in counted_effects else expr.Integer(0)
+                for effect in self._counted_effects
+            }
+            self._changes[key] = _number_changes(self._machine, numbers, row, state)
         return self._changes[key]
 
-    def _new_value(self, update: object) -> expr.Expr:
-        if isinstance(update, Assign):
-            return simplify(update.value)
-        return simplify(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
+    def _counted_after(self, changes: "_NumberChanges", condition: expr.Expr) -> frozenset[str]:
+        """Return the counted effects that may be outstanding after a row that is taken under a condition, as far as its conjuncts tell."""
+        if condition not in self._absences:
+            self._absences[condition] = facts(condition).bounds
+        bounds = self._absences[condition]
+
+        def may_be_left(effect: str, number: expr.Expr) -> bool:
+            most = bounds.get(counter(effect), (None, None))[1]
+            if most is None and effect not in self._machine.numbered_effects:
+                most = 1
+            if number == counter(effect):
+                return most is None or most > 0
+            if isinstance(number, expr.Arithmetic) and number.operator == "-":
+                return most is None or most > 1
+            return number != expr.Integer(0)
+
+        return frozenset(effect for effect, number in changes.numbers.items() if may_be_left(effect, number))
 
     def _fault(
         self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: expr.Expr
     ) -> None:
         if when != FALSE:
-            self._faults.append(SystemFault(place, occurrence, reason, rows, when))
+            self._faults[place].append(SystemFault(place, occurrence, reason, rows, when))
 
     def _endings(
-        self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
+        self, place: int, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
     ) -> frozenset[Promise]:
         """Return the promises that end with this step, if they are there: answered, cancelled, fired, or their source left (S7, S11)."""
-        machine = self._machine
-        outstanding = before.outstanding | self._counted_at.get(before.state, frozenset())
+        machine, before = self._machine, self._locations[place]
+        outstanding = before.outstanding | self._counted_at[place]
         endings: set[Promise] = {effect for effect in cancelled if effect in outstanding}
         if occurrence.source is not None:
             endings.add((occurrence.source, occurrence.event))
@@ -554,20 +561,23 @@ class _NumberChanges:
     """What a row does to the numbers outstanding of counted effects; `located_row` has its other effects alone.
 
     `updates` are the new numbers that differ from the old ones. The row is refused when `too_many` would be outstanding. `cancelled` are the effects of which
-    all are cancelled, if there are any.
+    all are cancelled, if there are any. `numbers` are all numbers afterwards.
     """
 
     located_row: Transition
     updates: tuple[tuple[str, expr.Expr], ...]
     too_many: expr.Expr
     cancelled: tuple[str, ...]
+    numbers: Mapping[str, expr.Expr]
 
 
-def _number_changes(machine: Machine, counted_effects: Collection[str], row: Transition, state: str) -> _NumberChanges:
+def _number_changes(
+    machine: Machine, numbers_before: Mapping[str, expr.Expr], row: Transition, state: str
+) -> _NumberChanges:
     """Return the changes of a row that leads to a state (S7): one less for an answer, then the effects in the order written."""
-    if not counted_effects:
-        return _NumberChanges(row, (), FALSE, ())
-    numbers: dict[str, expr.Expr] = {effect: counter(effect) for effect in counted_effects}
+    if not numbers_before:
+        return _NumberChanges(row, (), FALSE, (), {})
+    counted_effects, numbers = tuple(numbers_before), dict(numbers_before)
     cancelled: dict[str, None] = {}
     excesses = []
     origin = OUTSIDE if row.is_timer else machine.event_named[row.event].origin
@@ -584,13 +594,14 @@ def _number_changes(machine: Machine, counted_effects: Collection[str], row: Tra
             numbers[item.effect] = simplify(expr.Arithmetic("+", numbers[item.effect], expr.Integer(1)))
     if state in machine.final_states:
         numbers = dict.fromkeys(counted_effects, expr.Integer(0))
-    updates = ((counter(effect), number) for effect, number in numbers.items())
+    updates = ((counter(effect).name, number) for effect, number in numbers.items() if number != numbers_before[effect])
     located_effects = (item for item in row.effects if item.effect is None or item.effect not in counted_effects)
     return _NumberChanges(
         attrs.evolve(row, effects=tuple(located_effects)),
-        tuple((name.name, number) for name, number in updates if number != name),
+        tuple(updates),
         any_of(excesses),
         tuple(cancelled),
+        numbers,
     )
 
 

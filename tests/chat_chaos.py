@@ -125,10 +125,11 @@ def _plan(chat, tally, rng):
 
 
 def _kill_reader(chat):
-    """Kill the process that reads the data, as a system does that is out of memory."""
-    child = chat.resources.database._child  # noqa: SLF001  (a fault from outside)
-    if child is not None and not child.is_over():
-        os.kill(child._process.pid, signal.SIGKILL)  # noqa: SLF001
+    """Kill a process that reads the data, as a system does that is out of memory."""
+    database = chat.resources.database
+    for child in (*database._busy, *database._idle)[:1]:  # noqa: SLF001  (a fault from outside)
+        if not child.is_over():
+            os.kill(child._process.pid, signal.SIGKILL)  # noqa: SLF001
 
 
 def numbered(chat):

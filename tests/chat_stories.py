@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 import attrs
 from chat_server import Said, playing
 from chats import CARS, CSV, SQL, python, sql
-from row_stories import HANGS, Hanging, as_text, lived, with_faults
+from row_stories import HANGS, Hanging, InOrder, as_text, lived, with_faults
 
 import machines.chat.chat_resources as resources_module
 from dsa.edge.document_files import load, locate
@@ -43,6 +43,7 @@ def calls(*pairs):
 SQL_CALL, PYTHON_CALL, NO_CALL = ("run_sql", {"sql": SQL}), ("run_python", {"code": "1"}), ("run_nothing", {})
 BAD_SQL, BAD_PYTHON = ("run_sql", {"sql": "SELEC"}), ("run_python", {"code": ""})
 OTHER_SQL = SQL.replace("ORDER BY Origin", "ORDER BY 1")
+COUNT = ("run_sql", {"sql": "SELECT count(*) AS n FROM cars"})
 DONE = Said("Done.")
 STORIES = {
     "an answer at once": Story((DONE, DONE), ("message", "message", "ended")),
@@ -87,12 +88,23 @@ STORIES = {
     "too much code": Story((calls(PYTHON_CALL, ("run_python", {"code": "2"})), DONE), bounds=(("max_calls", 1),)),
     "a query, and a call of nothing": Story((calls(SQL_CALL, NO_CALL), DONE), bounds=(("max_calls", 1),)),
     "the user ends it in the middle": Story((sql(), HANGS), stopped="ended"),
+    "calls side by side": Story((calls(SQL_CALL, COUNT, PYTHON_CALL, COUNT, ("run_python", {"code": "2"})), DONE)),
+    "the same query twice at once": Story((calls(SQL_CALL, ("run_sql", {"sql": f"{SQL} -- again"}), PYTHON_CALL), DONE)),
+    "one of two queries fails by itself": Story((calls(SQL_CALL, COUNT),), broken=frozenset({"run_sql"})),
+    "no refusal left while a query runs": Story((calls(SQL_CALL, BAD_SQL),), bounds=(("max_refusals", 0),)),
+    "no refusal left while code runs": Story((calls(PYTHON_CALL, ("run_python", {"code": "2"}), NO_CALL),), bounds=(("max_refusals", 0),)),
+    "no call left after a refused one, SQL": Story((calls(NO_CALL, SQL_CALL), DONE), bounds=(("max_calls", 1),)),
+    "no call left after a refused one, Python": Story((calls(NO_CALL, PYTHON_CALL), DONE), bounds=(("max_calls", 1),)),
+    "no call left after a refused one, of nothing": Story((calls(NO_CALL, NO_CALL), DONE), bounds=(("max_calls", 1),)),
+    "a query waits for code": Story((calls(PYTHON_CALL, SQL_CALL, NO_CALL), DONE)),
+    "one call at a time": Story((calls(SQL_CALL, COUNT), calls(PYTHON_CALL, ("run_python", {"code": "2"})), DONE), bounds=(("side", 1),)),
 }  # fmt: skip
 
 #: The same in another phase: rows of `working` that stay where they are do so everywhere.
 IN_ANOTHER_PHASE = (
     "the same again", "calls that cannot be made", "one call too many, SQL", "one call too many, Python", "one call too many, of nothing",
-    "an answer that breaks off", "an answer at once",
+    "an answer that breaks off", "an answer at once", "no call left after a refused one, SQL", "no call left after a refused one, Python",
+    "no call left after a refused one, of nothing",
 )  # fmt: skip
 
 
@@ -130,11 +142,13 @@ def play(machine, told, folder):
         binding = with_faults(
             bind(machine, path=locate("chat"), model=played.model, seed=0, config=config), told.broken
         )
+        order = InOrder(("run_sql", "run_python"), "next_call")
+        binding = order.bound(binding)
         chat = resources_in(binding.config, "r")
         chat.close = lambda: None
         does = [Occurrence(event, data={"text": told.text} if event == "message" else None) for event in told.does]
         try:
-            return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
+            return asyncio.run(lived(machine, binding, does, player, told.stopped, order)), played
         finally:
             RESOURCES.release(chat)
 

@@ -71,11 +71,47 @@ def with_faults(binding, broken, wrong=()):
     return attrs.evolve(binding, effects={**binding.effects, **failing})
 
 
-async def lived(machine, binding, does, player, stopped=""):
+class InOrder:
+    """Lets effects that run side by side be performed one by one, in order, once no next one is looked for: a story is the same each time."""
+
+    def __init__(self, effects, dispenser):
+        self._effects, self._dispenser = effects, dispenser
+        self._waiting = []
+        self.handle = None
+
+    def bound(self, binding):
+        """Return the bindings with effects that wait for their turn."""
+        waiting = {
+            name: attrs.evolve(binding.effects[name], policy=self._in_turn(name, binding)) for name in self._effects
+        }
+        return attrs.evolve(binding, effects={**binding.effects, **waiting})
+
+    def _in_turn(self, name, binding):
+        async def perform(action, context):
+            turn = object()
+            self._waiting.append(turn)
+            try:
+                while not self._may_go_on(turn):  # noqa: ASYNC110  (the run that it waits for tells nobody)
+                    await asyncio.sleep(0.001)
+                return await binding.effects[name](action, context)
+            finally:
+                self._waiting.remove(turn)
+
+        return perform
+
+    def _may_go_on(self, turn):
+        outstanding = self.handle.run.configuration.outstanding
+        are_heard = sum(effect in self._effects for effect in outstanding) <= len(self._waiting)
+        return self._waiting[0] is turn and are_heard and self._dispenser not in outstanding
+
+
+async def lived(machine, binding, does, player, stopped="", order=None):
     """Drive a run through events from outside; when the model hangs, it is `stopped` by an event, or by `late`, its time limit."""
     clock = AlarmClock()
     async with dsa.open_runs("memory:", clock=clock) as runs:
         handle = runs.begin(RunSetup(machine, binding), run_id="r")
+        if order is not None:
+            order.handle = handle
 
         async def stop():
             while not player.hung:  # noqa: ASYNC110  (what it waits for tells nobody)

@@ -247,20 +247,29 @@ def _fault_of(action: Action, context: PolicyContext) -> str:
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
     """Answer the waiting calls, which are not made."""
     _, conversation = _resources(context)
-    results = _fault_results(conversation, LEFT_OUT, "this turn allows no more calls; answer with what you have")
+    why = "this turn allows no more calls; answer with what you have"
+    results = [fault_result(call_id, LEFT_OUT, why) for call_id in conversation.transcript.waiting_ids()]
     return _notice(action, LEFT_OUT, f"{plural(len(results), 'call')} left out", *results, drops=True)
 
 
-def _fault_results(conversation: ChatConversation, reason: str, why: str) -> list[ToolResult]:
-    return [fault_result(call_id, reason, why) for call_id in conversation.transcript.open_ids()]
+async def hold_call(_action: Action, _context: PolicyContext) -> list[Step]:
+    """Do nothing: the conversation reads from the ledger that the call is first in the queue again."""
+    return []
 
 
 async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     """Report the artifacts that existed already, for people."""
     _, conversation = _resources(context)
     result = read_record(ChatResult, {"result": {}, "call_id": "", **action.payload["data"]})
-    names = [(each.name, each.equal_to) for each in result.artifacts if each.equal_to]
-    text = "; ".join(f"{name} is {equal_id} ({conversation.inventory[equal_id].name})" for name, equal_id in names)
+    inventory, first_names = conversation.inventory, dict[str, str]()
+    texts = []
+    for each in result.artifacts:
+        first = first_names.setdefault(each.digest, each.name)
+        if equal := inventory.equal(each.digest):
+            texts.append(f"{each.name} is {equal.artifact_id} ({equal.name})")
+        elif first != each.name:
+            texts.append(f"{each.name} is {first}")
+    text = "; ".join(texts)
     return _notice(action, "duplicate_artifact_prevented", text)
 
 
@@ -341,13 +350,14 @@ async def report_error(action: Action, context: PolicyContext) -> list[Step]:
 
 def _end_turn(action: Action, context: PolicyContext, reason: str, text: str) -> list[Step]:
     _, conversation = _resources(context)
-    return _notice(action, reason, text, *_fault_results(conversation, "interrupted", text), drops=True)
+    results = [fault_result(call_id, "interrupted", text) for call_id in conversation.transcript.open_ids()]
+    return _notice(action, reason, text, *results, drops=True)
 
 
 notice_effects: dict[str, Policy] = {
     policy.__name__: policy
     for policy in (
-        skip_duplicate, refuse_call, refuse_state, guide_retry, drop_calls, note_duplicate, note_cut_off, remind, note_missing,
+        skip_duplicate, refuse_call, refuse_state, guide_retry, drop_calls, hold_call, note_duplicate, note_cut_off, remind, note_missing,
         note_cancelled, report_time_out, report_limit, report_error,
     )
 } | {"present": present}  # fmt: skip

@@ -12,7 +12,7 @@ from itertools import chain, count, islice
 
 import attrs
 
-from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, ResultEntry, RowEntry
 from machines.chat.sql.query import QueryIntent
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult, fault_result
@@ -219,7 +219,10 @@ class ResultTable:
 
 @attrs.frozen
 class ChatResult:
-    """The result of a call, for the model, and its artifacts. `table` and `intent` are of SQL; `rung` and `features` say how Python was confined."""
+    """The result of a call, for the model, and its artifacts. `table` and `intent` are of SQL; `rung` and `features` say how Python was confined.
+
+    With `dedups` equal content is stored once.
+    """
 
     call_id: str
     result: JsonObject
@@ -228,6 +231,7 @@ class ChatResult:
     artifacts: tuple[NewArtifact, ...] = ()
     rung: str = ""
     features: tuple[str, ...] = ()
+    dedups: bool = True
 
 
 @attrs.frozen
@@ -259,6 +263,8 @@ REASONS: dict[str, str] = {
 ENDS = frozenset({"turn_cancelled", "turn_timed_out", "limit_reached", "turn_failed"})
 #: Events of calls from the queue, and of their results.
 CALL_EVENTS = frozenset({"sql_call", "python_call", "unknown_call"})
+#: Effects that make a call. They run side by side.
+CALL_EFFECTS = frozenset({"run_sql", "run_python"})
 DONE_EVENTS = frozenset({"sql_done", "python_done"})
 FAILURE_EVENTS = frozenset({"sql_failed", "python_failed"})
 RECENT_TURNS = 50
@@ -271,7 +277,7 @@ class DataCall(CallSummary):
     """A call of the conversation.
 
     `artifacts` are the ids of its artifacts, `new_artifacts` the same with the call's own names; `table` and `intent` are the result of SQL. A call that was skipped
-    because of an equal one (`equal_to`) has the results of that one.
+    because of an equal one (`equal_to`) has the results of that one. `source` is the table that code reads: the latest one when the call began.
     """
 
     text: str = ""
@@ -282,6 +288,7 @@ class DataCall(CallSummary):
     table: ResultTable | None = None
     intent: QueryIntent | None = None
     equal_to: str = ""
+    source: ResultTable | None = None
 
 
 @attrs.define
@@ -317,6 +324,11 @@ class ChatConversation:
         self.retry_count = self.retry_successes = 0
         self._last_event: EventEntry | None = None
         self._earlier_calls: dict[str, Earlier] = {}
+        self._running_calls: dict[str, DataCall] = {}
+        #: Results that the model has not read yet, by call, and results of skipped calls that wait for that of an equal call, by the id of that one.
+        self._unread_results: dict[str, tuple[EventEntry, ChatResult]] = {}
+        self._skipped_results: dict[str, list[ToolResult]] = {}
+        self._latest_place = 0, 0
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Read further entries."""
@@ -326,6 +338,8 @@ class ChatConversation:
                 self._last_event = entry
             elif isinstance(entry, RowEntry) and self._last_event is not None:
                 self._take_event(self._last_event)  # a refused event changes nothing
+            elif isinstance(entry, EffectEntry):
+                self._take_effect(entry.effect)
             elif isinstance(entry, ResultEntry):
                 self._take_notices(entry)
 
@@ -334,8 +348,15 @@ class ChatConversation:
         """The current turn, or the last one. Raises IndexError before the first."""
         return self.turns[-1]
 
+    @property
+    def running_calls(self) -> tuple[DataCall, ...]:
+        """The calls that are being made, in the order in which they began."""
+        return tuple(self._running_calls.values())
+
     def earlier(self, digest: str) -> Earlier | None:
-        """Return the last equal call of the recent turns, or None."""
+        """Return the last equal call of the recent turns, also one that is being made, or None."""
+        if running_call := next((call for call in self.running_calls if call.digest == digest), None):
+            return Earlier(running_call.call_id, self.turn.number, ok=True)
         call = self._earlier_calls.get(digest)
         return call if call is not None and self.turn.number - call.turn <= RECENT_TURNS else None
 
@@ -356,10 +377,11 @@ class ChatConversation:
             self._take_answer(event, read_record(ModelAnswer, data))
         elif event in CALL_EVENTS:
             self._take_call(read_record(ChatCall, data))
-        elif event in DONE_EVENTS | FAILURE_EVENTS and self.transcript.current is not None:
-            self._take_result(entry, read_record(ChatResult, data), self.transcript.current)
+        elif event in DONE_EVENTS | FAILURE_EVENTS:
+            self._take_result(entry, read_record(ChatResult, data))
         elif event == "presented":
-            self._keep(entry, read_record(PresentedAnswer, data).artifacts, f"turn-{self.turn.number}", "report")
+            report = ChatResult("", {}, artifacts=read_record(PresentedAnswer, data).artifacts)
+            self._keep(entry, report, f"turn-{self.turn.number}", "report")
 
     def _begin_turn(self, message: UserMessage) -> None:
         self._close_open("interrupted")
@@ -384,24 +406,56 @@ class ChatConversation:
             self.turn.is_retry = False
             self.retry_successes += 1
 
-    def _take_result(self, entry: EventEntry, result: ChatResult, call: DataCall) -> None:
+    def _take_effect(self, effect: str) -> None:
+        """Take an effect of the last event: the call that was taken begins, or goes back into the queue."""
+        call = self.transcript.current
+        if call is None:
+            return
+        if effect in CALL_EFFECTS:
+            call.source = self.latest_table
+            self._running_calls[call.call_id] = call
+            self.transcript.current = None
+        elif effect == "hold_call":
+            self.transcript.rescues.subtract(call.rescues)
+            self.transcript.put_back()
+
+    def _take_result(self, entry: EventEntry, result: ChatResult) -> None:
+        call = self._running_calls.pop(result.call_id, None)
+        if call is None:
+            return
         is_done = entry.event in DONE_EVENTS
         call.status = "done" if is_done else "failed"
         self.tools[f"{call.tool} {call.status}"] += 1
         if call.digest:
             self._earlier_calls[call.digest] = Earlier(call.call_id, self.turn.number, is_done)
         if is_done:
-            call.new_artifacts = self._keep(entry, result.artifacts, call.call_id, call.tool.removeprefix("run_"))
-            call.artifacts = [each.equal_to or "" for each in call.new_artifacts]
             call.table, call.intent = result.table, result.intent
             self._set_latest(call)
-        self.transcript.result(ToolResult(call.call_id, result.result))
-        self.transcript.current = None
+            self._unread_results[call.call_id] = entry, result
+        self._add_result(ToolResult(call.call_id, result.result))
+        for skipped_result in self._skipped_results.pop(call.call_id, ()):
+            self._add_result(attrs.evolve(skipped_result, content={**skipped_result.content, "result": result.result}))
+
+    def _add_result(self, result: ToolResult) -> None:
+        """Add the result of a call. Artifacts are numbered in the order in which the model asked, whichever came first."""
+        for call in self.transcript.result(result):
+            if call.status == "duplicate_tool_call_skipped":
+                self._copy_results(call)
+            elif call.call_id in self._unread_results:
+                entry, chat_result = self._unread_results.pop(call.call_id)
+                call.new_artifacts = self._keep(entry, chat_result, call.call_id, call.tool.removeprefix("run_"))
+                call.artifacts = [each.equal_to or "" for each in call.new_artifacts]
+                self._add_intent(call)
 
     def _set_latest(self, call: DataCall) -> None:
-        """Make a result of SQL the latest, which code reads. A result that becomes the latest again is listed once."""
+        """Let code read a result of SQL, unless that of a later call is there."""
+        place = self.turn.number, next(n for n, each in enumerate(self.turn.calls) if each is call)
+        if call.intent is not None and place >= self._latest_place:
+            self.latest_table, self._latest_place = call.table, place
+
+    def _add_intent(self, call: DataCall) -> None:
+        """List what a result of SQL is about. A result that becomes the latest again is listed once."""
         if call.intent is not None:
-            self.latest_table = call.table
             others = [each for each in self.intents if each is not call.intent]
             self.intents = deque([*others, call.intent], maxlen=self.intents.maxlen)
 
@@ -414,20 +468,23 @@ class ChatConversation:
             for each in call.new_artifacts:
                 self.inventory.alias(each)
             self._set_latest(call)
+            self._add_intent(call)
 
-    def _keep(
-        self, entry: EventEntry, artifacts: Iterable[NewArtifact], source: str, producer: str
-    ) -> list[NewArtifact]:
-        """Add artifacts: all as new when the guard `new` passed, otherwise each content once. Return them with their ids (`equal_to`)."""
+    def _keep(self, entry: EventEntry, result: ChatResult, source: str, producer: str) -> list[NewArtifact]:
+        """Add artifacts: all as new when the guard `new` passed, otherwise each content once. Return them with their ids (`equal_to`).
+
+        The guard did not know of the artifacts of calls that were made at the same time; their contents are stored once too.
+        """
         at = datetime.fromtimestamp((entry.at_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
-        is_new, result = dict(entry.verdicts).get("new") == "passed", []
-        for new in artifacts:
-            if new.equal_to is not None and not is_new:
-                artifact = self.inventory.alias(new)
+        is_new, artifacts = dict(entry.verdicts).get("new") == "passed", []
+        for new in result.artifacts:
+            equal = self.inventory.equal(new.digest)
+            if equal is not None and (not is_new if new.equal_to else result.dedups):
+                artifact = self.inventory.alias(attrs.evolve(new, equal_to=equal.artifact_id))
             else:
                 artifact = self.inventory.add(new, call_id=source, producer=producer, created_at=at)
-            result.append(attrs.evolve(new, equal_to=artifact.artifact_id))
-        return result
+            artifacts.append(attrs.evolve(new, equal_to=artifact.artifact_id))
+        return artifacts
 
     # --- notices ---
 
@@ -452,14 +509,18 @@ class ChatConversation:
         call = self.transcript.open_call(result.call_id)
         if call is not None:
             call.status = reason
-            if reason == "duplicate_tool_call_skipped":
-                self._copy_results(call)
-            self.transcript.result(result)
+            self._running_calls.pop(call.call_id, None)
+            if reason == "duplicate_tool_call_skipped" and call.equal_to in self._running_calls:
+                self._skipped_results.setdefault(call.equal_to, []).append(result)
+                self.transcript.current = None
+            else:
+                self._add_result(result)
 
     def _close_open(self, reason: str) -> None:
         """Add a result for every open call: a provider refuses a conversation with open calls."""
         self.transcript.drop()
         self.transcript.current = None
+        self._skipped_results.clear()
         for call_id in self.transcript.open_ids():
             self.reasons[reason] += 1
             self._skip_call(

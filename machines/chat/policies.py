@@ -7,7 +7,6 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -175,13 +174,14 @@ def _call_in(action: Action) -> ChatCall:
 async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     """Query the data. A fault in the query is a result for the model; only our own faults raise."""
     chat, call = _resources(context), _call_in(action)
+    conversation = chat.conversation(context.run)
     try:
-        result, digest, shared_file = await _query_in_thread(chat, partial(_query, chat, call))
+        result, digest, shared_file = await _query_in_thread(chat, call)
     except SqlError as error:
         return [event_step(action.policy, "sql_failed", data=as_data(ChatResult(call.call_id, _error_result(error))))]
     table = ResultTable(digest, tuple(result.columns), tuple(result.types))
-    artifacts = _table_artifact(result, *shared_file, call.digest, chat.conversation(context.run), dedups=chat.dedups)
-    data = ChatResult(call.call_id, _result_for_model(result), result.intent, table, artifacts)
+    artifacts = _table_artifact(result, *shared_file, call.digest, conversation, dedups=chat.dedups)
+    data = ChatResult(call.call_id, _result_for_model(result), result.intent, table, artifacts, dedups=chat.dedups)
     return [event_step(action.policy, "sql_done", data=as_data(data))]
 
 
@@ -190,17 +190,17 @@ _QueryResult = tuple[SqlResult, str, tuple[str, int]]
 
 def _query(chat: ChatResources, call: ChatCall) -> _QueryResult:
     """Query, and store the rows unchanged and safe for spreadsheets. Return the result, the SHA-256 of the former, and SHA-256 and size of the latter."""
-    result = chat.database.query(call.text, limit=int(str(call.arguments["limit"])))
+    result = chat.database.query(call.text, limit=int(str(call.arguments["limit"])), owner=call.call_id)
     shared_csv = for_spreadsheets(result.csv)
     return result, chat.files.keep(result.csv), (chat.files.keep(shared_csv), len(shared_csv))
 
 
-async def _query_in_thread(chat: ChatResources, query: Callable[[], _QueryResult]) -> _QueryResult:
+async def _query_in_thread(chat: ChatResources, call: ChatCall) -> _QueryResult:
     """Query in a thread; cancelling the caller stops the query."""
     try:
-        return await in_thread(query)
+        return await in_thread(partial(_query, chat, call))
     except asyncio.CancelledError:
-        chat.database.interrupt()
+        chat.database.interrupt(call.call_id)
         raise
 
 
@@ -224,10 +224,11 @@ def _table_artifact(
 
 @answering("python_done", "python_failed", is_eager=True)
 async def run_python(action: Action, context: PolicyContext) -> list[Step]:
-    """Run code in the sandbox on the latest table. A fault in the code is a result for the model; only our own faults raise."""
+    """Run code in the sandbox on the table that was the latest when it began. A fault in the code is a result for the model; only our own faults raise."""
     chat, call = _resources(context), _call_in(action)
     conversation = chat.conversation(context.run)
-    source = conversation.latest_table
+    data_call = conversation.transcript.call(call.call_id)
+    source = None if data_call is None else data_call.source
     table = None if source is None else FrameSource(source.columns, source.types, chat.files.content(source.digest))
     timeout_s = int(str(call.arguments["timeout"]))
     try:
@@ -248,7 +249,8 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     facts = {"output": outcome.output, "value": outcome.value, "files": [file.name for file in outcome.files]}
     result = {name: value for name, value in facts.items() if value}
     artifacts = conversation.inventory.compare(artifacts_made, dedups=chat.dedups)
-    data = ChatResult(call.call_id, result, None, None, artifacts, outcome.rung, tuple(sorted(outcome.features)))
+    features = tuple(sorted(outcome.features))
+    data = ChatResult(call.call_id, result, None, None, artifacts, outcome.rung, features, chat.dedups)
     return [event_step(action.policy, "python_done", data=as_data(data))]
 
 

@@ -148,6 +148,7 @@ class Transcript(Generic[AnyCall]):
     def __init__(self, summary_of: Callable[[ToolCall], AnyCall]) -> None:
         self.exchanges: list[Exchange] = []
         self.queue: deque[ToolCall] = deque()
+        #: The call that was taken from the queue last, until it has a result or runs by itself.
         self.current: AnyCall | None = None
         self.calls: list[AnyCall] = []
         self.rescues: Counter[str] = Counter()
@@ -156,6 +157,8 @@ class Transcript(Generic[AnyCall]):
         self.room: Room | None = None
         self._summary_of = summary_of
         self._open: dict[str, AnyCall] = {}
+        self._results: dict[str, ToolResult] = {}
+        self._taken_call: ToolCall | None = None
         self._ids: set[str] = set()
         self._exchange_of: dict[str, Exchange] = {}
 
@@ -193,7 +196,8 @@ class Transcript(Generic[AnyCall]):
         """Start the first call of the queue and return it; None when the queue is empty. `tool` is the tool's own name."""
         if not self.queue:
             return None
-        summary = self._open[self.queue.popleft().id]
+        self._taken_call = self.queue.popleft()
+        summary = self._open[self._taken_call.id]
         if tool and tool != summary.tool:
             self._exchange_of[summary.call_id].name(summary.call_id, tool)
             summary.tool = tool
@@ -202,15 +206,33 @@ class Transcript(Generic[AnyCall]):
         self.rescues.update(rescues)
         return summary
 
-    def result(self, result: ToolResult) -> None:
-        """Add the result of an open call; one for any other call only ends the current call."""
-        summary = self._open.pop(result.call_id, None)
-        self._exchange_of.pop(result.call_id, None)
-        if summary is not None:
-            summary.result = result.content
-            self._add(ChatMessage("tool", result.as_text(), answers=summary.provider_id))
+    def put_back(self) -> None:
+        """Return the call that was taken last to the front of the queue."""
+        if self.current is not None and self._taken_call is not None:
+            self.current.status, self.current = "waiting", None
+            self.queue.appendleft(self._taken_call)
+
+    def result(self, result: ToolResult) -> list[AnyCall]:
+        """Take the result of an open call; one for any other call only ends the current call.
+
+        The model reads results in the order in which it asked, so a result waits for those before it. Return the calls whose results were added.
+        """
         if self.current is not None and self.current.call_id == result.call_id:
             self.current = None
+        summary = self.open_call(result.call_id)
+        if summary is not None:
+            summary.result = result.content
+            self._results[result.call_id] = result
+        return self._add_results()
+
+    def _add_results(self) -> list[AnyCall]:
+        calls = []
+        while self._open and (call_id := next(iter(self._open))) in self._results:
+            call, result = self._open.pop(call_id), self._results.pop(call_id)
+            self._exchange_of.pop(call_id, None)
+            self._add(ChatMessage("tool", result.as_text(), answers=call.provider_id))
+            calls.append(call)
+        return calls
 
     def drop(self) -> None:
         """Empty the queue of calls."""
@@ -218,11 +240,16 @@ class Transcript(Generic[AnyCall]):
 
     def open_ids(self) -> tuple[str, ...]:
         """Return the ids of the open calls, those without a result, in order."""
-        return tuple(self._open)
+        return tuple(call_id for call_id in self._open if call_id not in self._results)
 
     def open_call(self, call_id: str) -> AnyCall | None:
         """Return the open call of an id, or None."""
-        return self._open.get(call_id)
+        return None if call_id in self._results else self._open.get(call_id)
+
+    def waiting_ids(self) -> tuple[str, ...]:
+        """Return the ids of the current call and of those in the queue, in order."""
+        current = () if self.current is None else (self.current.call_id,)
+        return (*current, *(call.id for call in self.queue))
 
     def call(self, call_id: str) -> AnyCall | None:
         """Return the latest call of an id, or None."""

@@ -321,14 +321,14 @@ def test_the_process_has_no_environment_of_ours(monkeypatch, tmp_path):
     monkeypatch.setenv("API_KEY", SECRET)
     with SqlDatabase([], tmp_path) as opened:
         assert opened.query("SELECT 1").row_count == 1
-        environment = Path(f"/proc/{opened._child._process.pid}/environ").read_bytes()  # noqa: SLF001
+        environment = Path(f"/proc/{opened._idle[0]._process.pid}/environ").read_bytes()  # noqa: SLF001
     assert SECRET.encode() not in environment
 
 
 def test_a_process_whose_owner_is_gone_ends(tmp_path):
     opened = SqlDatabase([], tmp_path)
     opened.query("SELECT 1")
-    process = opened._child._process  # noqa: SLF001
+    process = opened._idle[0]._process  # noqa: SLF001
     process.stdin.close()
     assert process.wait(10) == 0
     opened.close()

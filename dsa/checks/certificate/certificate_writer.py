@@ -232,8 +232,8 @@ def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Induct
 def _with_numbers(system: System, keys: Sequence[str], lemmas: Lemmas) -> Lemmas:
     """Add to the lemmas that effects which names alone do not allow at a location are not outstanding there: the system knows it, the kernel does not."""
     absent = (
-        [e for e in system.counted_effects if e not in system.counted_at.get(place.state, ())]
-        for place in system.locations
+        [effect for effect in system.counted_effects if effect not in counted_effects]
+        for counted_effects in system.counted_at
     )
     pairs = zip(keys, absent, strict=True)
     return {key: [*lemmas[key], *(f"{_NUMBER}{effect} == 0" for effect in effects)] for key, effects in pairs}

@@ -393,9 +393,8 @@ class Obligations:
         by_place = [self._system.promises(place) for place in {self._result.place(position) for position in part}]
         always = frozenset(
             promise
-            for promise in by_place[0]
-            if all(here.get(promise) == TRUE for here in by_place)
-            or (all(promise in here for here in by_place) and all(self._has_promise(at, promise) for at in part))
+            for promise in frozenset.intersection(*map(frozenset, by_place))
+            if all(here[promise] == TRUE for here in by_place) or all(self._has_promise(at, promise) for at in part)
         )
         commands = self._inside(part) if always else ()
         return always.difference(*(self._system.commands[index].endings for index in commands))

@@ -1,7 +1,7 @@
 """The SQL database of a conversation: its data, loaded once and then read-only.
 
-`SqlDatabase` takes data files and a folder. Queries run in a process of their own (`query_process`), which starts at once, and again after a query that
-had to be stopped. The tables are a copy, so results stay the same when a file changes later.
+`SqlDatabase` takes data files and a folder. Queries run in processes of their own (`query_process`). The first one starts at once, a further one when a query
+comes while the others are busy, or after a query that had to be stopped. The tables are a copy, so results stay the same when a file changes later.
 """
 
 import os
@@ -31,6 +31,8 @@ from machines.chat.sql.query import (
 _START = "from machines.chat.sql.query_process import serve; serve"
 _PARSE_S = 10.0
 _PIECE_BYTES = 1 << 20
+#: The number of query processes; a further query waits until one of them is free.
+MOST_PROCESSES = 4
 
 
 @attrs.frozen
@@ -51,7 +53,7 @@ class SqlResult:
 
 
 class SqlDatabase:
-    """Tables from files, for SQL. Any thread may use them; one query runs at a time.
+    """Tables from files, for SQL. Any thread may use them; queries of several threads run side by side.
 
     `folder` is the conversation's own and contains the copy of the data. A copy of the same sources is used unchanged, also when
     `sources` is empty, and even if a source has changed or is missing; `changed_sources` names these. Other sources are loaded. Raises
@@ -64,8 +66,9 @@ class SqlDatabase:
         self.fingerprint: str = copy.digest
         self.changed_sources: tuple[str, ...] = copy.changed_sources
         self._path = copy.path
-        self._one_at_a_time = threading.Lock()
-        self._child: _Child | None = _Child(self._path)  # it starts before the first query needs it
+        self._lock, self._slots = threading.Lock(), threading.BoundedSemaphore(MOST_PROCESSES)
+        self._idle = [_Child(self._path)]  # it starts before the first query needs it
+        self._busy: dict[_Child, object] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -73,9 +76,11 @@ class SqlDatabase:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def query(self, sql: str, *, limit: int = 100, timeout_s: float = 30.0, keep: int = 10_000) -> SqlResult:
-        """Run one query. Raises SqlError; that does not affect the next query."""
-        answer, csv = self._send(SqlRequest("query", sql, timeout_s, max(0, limit), max(0, keep)))
+    def query(
+        self, sql: str, *, limit: int = 100, timeout_s: float = 30.0, keep: int = 10_000, owner: object = None
+    ) -> SqlResult:
+        """Run one query. Raises SqlError; that does not affect other queries. `owner` is a name for `interrupt`."""
+        answer, csv = self._send(SqlRequest("query", sql, timeout_s, max(0, limit), max(0, keep)), owner)
         assert answer.intent is not None, "an answer to `query` has an intent"
         return SqlResult(
             answer.columns, answer.types, answer.preview, answer.row_count, answer.csv_rows, csv, answer.intent
@@ -83,41 +88,53 @@ class SqlDatabase:
 
     def parse(self, sql: str) -> None:
         """Parse a text with DuckDB, without running it. Raises SqlError."""
-        self._send(SqlRequest("parse", sql, _PARSE_S))
+        self._send(SqlRequest("parse", sql, _PARSE_S), None)
 
-    def interrupt(self) -> None:
-        """Stop the running query, if there is one, from another thread: it raises SqlError `sql_interrupted`."""
-        child = self._child
-        if child is not None and self._one_at_a_time.locked():
-            child.end("sql_interrupted", "the query was interrupted")
+    def interrupt(self, owner: object = None) -> None:
+        """Stop the running queries of an owner, or all, from another thread: they raise SqlError `sql_interrupted`."""
+        with self._lock:
+            for child, of in self._busy.items():
+                if owner is None or of == owner:
+                    child.end("sql_interrupted", "the query was interrupted")
 
     def close(self) -> None:
-        """End the query process and a running query. A later query starts it again."""
+        """End the query processes and the running queries. A later query starts a process again."""
         self.interrupt()
-        with self._one_at_a_time:
-            self._stop_child()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.close()
 
-    def _send(self, request: SqlRequest) -> tuple[SqlAnswer, bytes]:
-        with self._one_at_a_time:
-            if self._child is None or self._child.is_over():
-                self._stop_child()
-                self._child = _Child(self._path)
+    def _send(self, request: SqlRequest, owner: object) -> tuple[SqlAnswer, bytes]:
+        with self._slots:
+            child = self._begin(owner)
             try:
-                answer, csv = self._child.answer(request)
-            except (SqlError, RuntimeError):
-                self._stop_child()
-                raise
-            if isinstance(answer, SqlFailure) and answer.ends:
-                self._stop_child()
+                answer, csv = child.answer(request)
+            finally:
+                self._finish(child)
         if isinstance(answer, SqlFailure):
             raise SqlError(answer.code, answer.message)
         return answer, csv
 
-    def _stop_child(self) -> None:
-        if self._child is not None:
-            self._child.end("sql_interrupted", "the data is closed")
-            self._child.wait_closed()
-            self._child = None
+    def _begin(self, owner: object) -> "_Child":
+        """Return a process that waits for a query, or a new one."""
+        with self._lock:
+            child = self._idle.pop() if self._idle else _Child(self._path)
+            if child.is_over():
+                child.close()
+                child = _Child(self._path)
+            self._busy[child] = owner
+        return child
+
+    def _finish(self, child: "_Child") -> None:
+        """Let a process wait for the next query, or end it."""
+        with self._lock:
+            del self._busy[child]
+            is_kept = child.is_ready and not child.is_over()
+            if is_kept:
+                self._idle.append(child)
+        if not is_kept:
+            child.close()
 
 
 class _Child:
@@ -125,12 +142,15 @@ class _Child:
 
     def __init__(self, path: Path) -> None:
         self._why: tuple[str, str] | None = None
+        #: Whether it has answered its last request, and waits for the next one.
+        self.is_ready = True
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # `wait_closed` closes it
         self._process = start_process(f"{_START}({path.name!r})", path.parent, self._complaints)
 
     def answer(self, request: SqlRequest) -> tuple[SqlAnswer | SqlFailure, bytes]:
         """Return the answer. Raises SqlError when the process was killed or has crashed."""
         assert self._process.stdin is not None
+        self.is_ready = False
         deadline = time.monotonic() + request.timeout_s
         try:
             self._process.stdin.write(json_of(request) + b"\n")
@@ -144,6 +164,7 @@ class _Child:
             limit = f"{request.timeout_s:g} s"
             self.end("sql_timeout", f"the query was stopped after {limit}: read less, filter earlier, or join on keys")
             raise SqlError(*self._reason()) from None
+        self.is_ready = not (isinstance(answer, SqlFailure) and answer.ends)
         return answer, csv
 
     def _line(self, deadline: float) -> tuple[bytes, bytes]:
@@ -194,8 +215,9 @@ class _Child:
         self._why = self._why or (code, message)
         self._process.kill()
 
-    def wait_closed(self) -> None:
-        """Wait for the end of the process, and close its pipes."""
+    def close(self) -> None:
+        """End the process, wait for its end, and close its pipes."""
+        self.end("sql_interrupted", "the data is closed")
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._complaints):
             with suppress(BrokenPipeError):  # nobody needs the unwritten rest

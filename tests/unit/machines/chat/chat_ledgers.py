@@ -20,6 +20,7 @@ class Told:
         self.requests = []
         self._seq = 0
         self._read = ChatConversation()
+        self._begun = set()
 
     @property
     def conversation(self):
@@ -71,8 +72,21 @@ class Told:
         call = {"call_id": call_id, "tool": tool, "text": text, "digest": f"d-{text}", **more}
         return self.happens(event, as_recorded(ChatCall, call))
 
+    def begins(self, call_id, tool="run_sql"):
+        """The call that was taken begins."""
+        self._begun.add(call_id)
+        self.entries.append(EffectEntry(f"{self._seq}/1", tool))
+        return self
+
+    def holds(self):
+        """The call that was taken goes back into the queue."""
+        self.entries.append(EffectEntry(f"{self._seq}/1", "hold_call"))
+        return self
+
     def came(self, call_id, event="sql_done", artifacts=(), new="passed", **more):
-        """A call has given something."""
+        """A call has given something; it began right after it was taken, unless it had begun before."""
+        if call_id not in self._begun:
+            self.begins(call_id, f"run_{event.partition('_')[0]}")
         data = {
             "call_id": call_id,
             "result": {"columns": ["n"], "rows": [[1]], "row_count": 1},
@@ -127,6 +141,7 @@ def facts(conversation):
         "names": {name: read.inventory.by_name(name) for name in ("a.csv", "b.png", "c.pdf")},
         "queue": list(said.queue),
         "current": None if said.current is None else attrs.asdict(said.current),
+        "running": [call.call_id for call in read.running_calls],
         "results": (list(read.intents), read.latest_table),
         "counted": tuple(dict(each) if isinstance(each, dict) else each for each in counted),
         "waiting": said.open_ids(),
@@ -166,19 +181,40 @@ def _round(draw, told):
         name = known.transcript.free_id(provider_id, [call[0] for call in calls])
         calls.append((name, draw(st.sampled_from(["run_sql", "run_python", "sing"])), provider_id))
     told.asked(*calls, content=draw(st.sampled_from(["", "Let me see."])))
+    running = []
     for name, tool, _ in calls:
-        _call(draw, told, name, "" if tool == "sing" else tool)
+        if tool == "run_python":  # it waits for all SQL before it
+            while any(each == "run_sql" for _, each in running):
+                if draw(st.booleans()):
+                    told.calls(name, tool, "print(1)", rescues=["fence"]).holds()
+                _result(draw, told, running)
+        if _begin(draw, told, name, "" if tool == "sing" else tool):
+            running.append((name, tool))
+        if running and draw(st.booleans()):
+            _result(draw, told, running)
+    while running:
+        _result(draw, told, running)
     told.happens("no_more_calls").asks()
 
 
-def _call(draw, told, name, tool):
+def _begin(draw, told, name, tool):
+    """Take a call, and return whether it begins."""
     text = draw(st.sampled_from(TEXTS if tool else [""]))
-    told.calls(name, tool, text, rescues=draw(st.sampled_from([[], ["fence"]])))
-    what = draw(st.sampled_from(["done", "failed", "refused"] if tool else ["refused"]))
-    if what == "refused":
-        guided = tool == "run_python" and draw(st.booleans())
-        told.skips(name, "empty_python_payload_retried" if guided else draw(st.sampled_from(_REFUSED)))
-        return
+    earlier = told.so_far.earlier(f"d-{text}")
+    more = {} if earlier is None else {"earlier": attrs.asdict(earlier)}
+    told.calls(name, tool, text, rescues=draw(st.sampled_from([[], ["fence"]])), **more)
+    if tool and draw(st.integers(0, 2)):
+        told.begins(name, tool)
+        return True
+    guided = tool == "run_python" and draw(st.booleans())
+    told.skips(name, "empty_python_payload_retried" if guided else draw(st.sampled_from(_REFUSED)))
+    return False
+
+
+def _result(draw, told, running):
+    """Have one of the running calls end."""
+    name, tool = running.pop(draw(st.integers(0, len(running) - 1)))
+    what = draw(st.sampled_from(["done", "failed"]))
     event = f"{tool.removeprefix('run_')}_{what}"
     if what == "failed":
         told.came(name, event, result=fault_result(name, "sql_error", "no such column").content)

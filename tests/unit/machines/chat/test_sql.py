@@ -262,9 +262,29 @@ def test_interrupt_ends_the_query_that_runs_and_no_other(database):
     assert cell(database, "2") == 2
 
 
+def test_queries_run_side_by_side_and_one_of_them_can_be_interrupted(database):
+    endless = "SELECT count(*) FROM range(1000000000000)"
+    said = {}
+    threads = [
+        threading.Thread(target=lambda owner=owner: said.update({owner: refused(database, endless, owner=owner)}))
+        for owner in ("one", "other")
+    ]
+    for thread in threads:
+        thread.start()
+    assert cell(database, "1") == 1
+    while threads[0].is_alive():
+        database.interrupt("one")
+        threads[0].join(0.01)
+    assert list(said) == ["one"]
+    while threads[1].is_alive():
+        database.close()
+        threads[1].join(0.01)
+    assert said["other"] == ("sql_interrupted", "the query was interrupted")
+
+
 def test_a_process_that_ended_between_two_queries_is_started_again(database):
     assert cell(database, "1") == 1
-    database._child.end("sql_timeout", "too late: the answer was there already")  # noqa: SLF001  # as a clock can
+    database._idle[0].end("sql_timeout", "too late: the answer was there already")  # noqa: SLF001  # as a clock can
     assert cell(database, "2") == 2
 
 
@@ -287,7 +307,7 @@ def test_a_database_without_sources_has_no_tables(tmp_path):
 
 def test_a_closed_database_leaves_no_process_and_can_be_asked_again(database):
     assert cell(database, "1") == 1
-    process = database._child._process  # noqa: SLF001  # what is tested is that it is gone
+    process = database._idle[0]._process  # noqa: SLF001  # what is tested is that it is gone
     database.close()
     assert process.returncode is not None
     assert cell(database, "3") == 3
