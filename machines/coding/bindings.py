@@ -54,6 +54,10 @@ def _has_approval(call: CodingCall) -> Verdict:
     return _BY_LEAVE[call.approval.leave], call.approval.why
 
 
+def _can_run_beside(call: CodingCall) -> Verdict:
+    return verdict_for(call.alone)
+
+
 def _has_evidence(completion: CodingCall) -> Verdict:
     return verdict_for(completion.lacks)
 
@@ -64,6 +68,7 @@ guards: dict[str, GuardInterface] = {
     "command_allowed": FunctionGuard(CodingCall, _has_allowed_command),
     "not_looping": FunctionGuard(CodingCall, _not_looping),
     "approved": FunctionGuard(CodingCall, _has_approval),
+    "beside": FunctionGuard(CodingCall, _can_run_beside),
     "has_evidence": FunctionGuard(CodingCall, _has_evidence),
 }
 #: A budget of the whole run stops only these effects: the calls of an answer are still made, then the work pauses.

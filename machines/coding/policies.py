@@ -21,7 +21,17 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.speech import as_unicode
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import CodingResources, messages_for
-from machines.coding.coding_tools import COMPLETE, CallAction, WorkspaceTool, key_of, reminder_of, round_of, tool_of
+from machines.coding.coding_tools import (
+    COMPLETE,
+    CallAction,
+    Kind,
+    Round,
+    WorkspaceTool,
+    key_of,
+    reminder_of,
+    round_of,
+    tool_of,
+)
 from machines.coding.coding_work import Work, missing_evidence
 from machines.coding.task_plan import (
     DECOMPOSE,
@@ -158,6 +168,7 @@ async def _read_queued(
     is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
     action = CallAction(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
+    judgement, is_certain = _judgement(action, work, agent)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "the call cannot work, and changes nothing")
@@ -169,12 +180,28 @@ async def _read_queued(
         kind=call.tool.kind,
         arguments=call.arguments,
         key=key,
-        round=round_of(action, tuple(work.past), (*work.past_apart, *agent.others())),
+        round=judgement,
         approval=approval,
         polled=is_polling,
+        alone=_why_alone(call.tool.kind, is_certain=is_certain),
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
     )
     return "tool_call", as_data(read_as)
+
+
+def _judgement(action: CallAction, work: Work, agent: CodingResources) -> tuple[Round, bool]:
+    """Return the loop judgement of a call, and whether it is the same whatever comes of the calls before it that run."""
+    others = (*work.past_apart, *agent.others())
+    judgements = [round_of(action, (*work.past, *ends), others) for ends in dict.fromkeys(work.possible_ends())]
+    is_repeated = any(call.key == action.key for call in work.unread_calls)
+    return judgements[0], not is_repeated and len({(each.level, each.why) for each in judgements}) == 1
+
+
+def _why_alone(kind: Kind, *, is_certain: bool) -> str:
+    """Return why a call does not run beside calls that look, or an empty text."""
+    if kind != "looking":
+        return "it does more than look"
+    return "" if is_certain else "whether it repeats a call depends on results that are to come"
 
 
 def key_arguments(call: ToolRequest[WorkspaceTool], look: Look, normal_path: Callable[[str], str]) -> JsonObject:
@@ -219,14 +246,14 @@ def _completion(call: ToolRequest[WorkspaceTool], work: Work) -> CodingCall:
 
 @answering("tool_done", "tool_failed")
 async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
-    """Make the current call. A fault in it is a result for the model; only our own faults raise.
+    """Make the call that the effect is for. A fault in it is a result for the model; only our own faults raise.
 
     A command that was running when the run was interrupted does not run again: its effects are unknown, and the result says so.
     """
     agent, work = resources_and_work(context)
-    call = work.call
-    assert call is not None, "the table runs a tool only for a call"
     effect, _, _ = context.key.rpartition("/")  # the rest is the number of the try
+    call = work.calls_by_key[effect].about
+    assert call is not None, "the table runs a tool only for a call"
     if call.kind == "running" and effect in work.doubts:
         outcome = await _stoppable(lambda stop: agent.toolbox.interrupted_call(call, effect, stop))
     else:
