@@ -79,6 +79,7 @@ def settings_of(seed, model):
         "max_rounds": rng.choice((2, 4, 6)),
         "max_calls": rng.choice((1, 3, 6)),
         "max_refusals": rng.choice((0, 2, 4)),
+        "side": rng.choice((1, 2, 3)),
     }
     room = rng.choice((None, None, 170, 1_700))
     format_ = "report" if rng.random() < 0.1 else "none"
@@ -197,20 +198,23 @@ def follows_the_table(machine, entries):
 
 
 def happened_once(entries):
-    """Each effect has one result at most, after which it is in doubt no more; each result is answered once; each call is taken once."""
-    done, answered, asked = set(), set(), set()
+    """Each effect has one result at most, after which it is in doubt no more; each result is answered once; each call is taken once, or again after it was held."""
+    done, answered, asked, taken = set(), set(), set(), None
     for entry, following in pairwise([*entries, None]):
         if isinstance(entry, ResultEntry):
             assert entry.key not in done, f"{entry.key} was done twice"
             done.add(entry.key)
+        elif isinstance(entry, EffectEntry) and entry.effect == "hold_call":
+            asked.remove(taken)
         elif isinstance(entry, ResumedEntry):
             assert not done & dict(entry.effects).keys(), "an effect was done, and in doubt"
         elif isinstance(entry, EventEntry) and isinstance(following, RowEntry):
             assert entry.key is None or entry.key not in answered
             answered.add(entry.key)
             if entry.event in CALL_EVENTS:
-                assert entry.data["call_id"] not in asked, "a call was taken twice"
-                asked.add(entry.data["call_id"])
+                taken = entry.data["call_id"]
+                assert taken not in asked, "a call was taken twice"
+                asked.add(taken)
 
 
 def counted(entries, conversation, requests, orphans, **more):

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsa.cli.command_line import printable
-from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import on_one_line
 from machines.chat.chat_resources import FILES_FOLDER
@@ -25,6 +25,7 @@ from machines.chat.conversation import (
     ChatCall,
     ChatConversation,
     ChatResult,
+    DataCall,
     UserMessage,
 )
 from machines.chat.sql import TableInfo
@@ -55,7 +56,8 @@ _BADGES = {
 class ChatDisplay(Lines):
     """The display of a conversation. Pass its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
-    `folder` contains the conversation's own folder. With `is_verbose` the display has phases, and the fixes in calls.
+    `folder` contains the conversation's own folder. With `is_verbose` the display has phases, and the fixes in calls. A call has its line
+    when it begins, or when it is refused. Its result is right below that line, or below another one that names the call again.
     """
 
     def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
@@ -65,6 +67,9 @@ class ChatDisplay(Lines):
         self._last_event: EventEntry | None = None
         self._failure = ""
         self._file_count = 0
+        #: The call that was taken, until its effect says whether it begins or waits; and the call that the lines above are about.
+        self._taken_call: ChatCall | None = None
+        self._shown_call_id = ""
 
     def tables(self, tables: Iterable[TableInfo]) -> None:
         """Show the tables that were loaded."""
@@ -91,6 +96,10 @@ class ChatDisplay(Lines):
         elif isinstance(entry, RowEntry) and self._last_event is not None:
             self._take_event(self._last_event, entry)
             self._files(run_id)
+        elif isinstance(entry, EffectEntry) and self._taken_call is not None:
+            if entry.effect != "hold_call":
+                self._show_call(self._taken_call)
+            self._taken_call = None
         elif isinstance(entry, RefusalEntry) and self._last_event is not None and self._last_event.key is None:
             self.line(f"not now: {self._last_event.event} is refused ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
@@ -102,14 +111,28 @@ class ChatDisplay(Lines):
             # another process finished the turn, so this text is new here
             self.listen(read_record(ModelAnswer, event.data).content)
         if event.event in {"sql_call", "python_call"}:
-            call = read_record(ChatCall, event.data)
-            fixes = f" [fixed: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
-            self.line(f"{call.tool}  {one_line(call.text, _LONGEST_CALL)}{fixes}", "cyan")
+            self._taken_call = read_record(ChatCall, event.data)
+        elif event.event == "unknown_call":
+            self._shown_call_id = ""
         if before != after and self._is_verbose:
             self.line(f"{before} -> {after}", "dim")
         if event.event in DONE_EVENTS | FAILURE_EVENTS:
-            self._result(read_record(ChatResult, event.data).result)
+            result = read_record(ChatResult, event.data)
+            self._name_call(result.call_id)
+            self._result(result.result)
         self.has_text = False
+
+    def _show_call(self, call: ChatCall) -> None:
+        fixes = f" [fixed: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
+        self.line(f"{_call_line(call)}{fixes}", "cyan")
+        self._shown_call_id = call.call_id
+
+    def _name_call(self, call_id: str) -> None:
+        """Name a call again, unless the lines above are about it."""
+        call = self._conversation.transcript.call(call_id)
+        if call is not None and call.text and call_id != self._shown_call_id:
+            self.line(f"result of {_call_line(call)}", "cyan")
+            self._shown_call_id = call_id
 
     def _result(self, result: Any) -> None:  # noqa: ANN401  (JSON)
         if "error" in result:
@@ -147,6 +170,8 @@ class ChatDisplay(Lines):
             payload = step["payload"]
             if isinstance(payload, dict) and payload.get("reason") in REASONS and payload.get("text") != self._failure:
                 text = one_line(str(payload.get("text")), _LONGEST_ERROR)
+                if len(payload.get("results") or ()) == 1:
+                    self._name_call(*payload["results"])
                 self.line(f"[{_BADGES[payload['reason']]}] {payload['reason']}: {text}", "yellow")
             if entry.has_failed and isinstance(payload, dict) and payload.get("error") is True:
                 self._failure = str(payload.get("message"))
@@ -154,6 +179,10 @@ class ChatDisplay(Lines):
 
     def rests(self, _directory: Path) -> None:
         """Do nothing: the prompt shows that the conversation waits for a message."""
+
+
+def _call_line(call: ChatCall | DataCall) -> str:
+    return f"{call.tool}  {one_line(call.text, _LONGEST_CALL)}"
 
 
 def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)

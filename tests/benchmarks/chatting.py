@@ -1,9 +1,12 @@
-"""A conversation: what the engine adds to a streamed chunk and to a call, whether turn 500 costs more than turn 5, Python warm and cold.
+"""A conversation: what the engine adds to a streamed chunk and to a call, whether turn 500 costs more than turn 5, Python warm and cold,
+and three queries of one answer over one.
 
 The peer is a loop over bare httpx: it sends its messages, reads the stream line by line, puts calls together by index, calls the same
 `SqlDatabase` or `Interpreter`, and sends what they gave. It keeps nothing and checks nothing. Both ask the same server, a process of its
 own that plays a model (`chatting.py serve`); runs are kept in SQLite on tmpfs. What a chunk and a call add is judged in processor time, which is
 this process's alone, as the limits of runs are; wall time, which is what a user waits and depends on who else is busy, stands beside it.
+Queries side by side are judged by wall time: each waits a second without a processor, as for a distant database, before it is made. What three
+queries take that need a processor each depends on how many there are, and is only printed.
 """
 
 import asyncio
@@ -34,6 +37,7 @@ from machines.chat.sql import SqlDatabase
 ROUNDS, CHUNKS, CALLS = 15, 4_000, 10
 CHUNK_MS, CALL_MS, GROWTH, WARM = 1.0, 5.0, 1.25, 0.4
 EARLY, LATE, TURN_ROUNDS = 5, 500, 11
+BESIDE, BESIDE_ROUNDS, BESIDE_CALLS = 1.3, 5, 3
 FRAME = FrameSource(("Origin", "hp"), ("VARCHAR", "DOUBLE"), b"Origin,hp\nEurope,80.9\nJapan,79.8\nUSA,119.9\n")
 CODE = "print(df.groupby('Origin')['hp'].max().describe())"
 COLD = f"""
@@ -43,6 +47,18 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 df = pd.read_csv(io.StringIO(sys.argv[1]))
 {CODE}
+"""
+WAITING = """
+import asyncio
+from dsa.runtime.policy.policies import answering
+from machines.chat.bindings import effects, guards, run_sql as query, spenders
+
+@answering("sql_done", "sql_failed", is_eager=True)
+async def run_sql(action, context):
+    await asyncio.sleep(1)
+    return await query(action, context)
+
+effects = {**effects, "run_sql": run_sql}
 """
 
 
@@ -54,8 +70,13 @@ def query(number: int) -> str:
     return f"SELECT Origin, count(*) + {number} AS n FROM cars GROUP BY Origin ORDER BY Origin"
 
 
+def heavy_query(number: int) -> str:
+    """A query that keeps a processor busy for about a second."""
+    return f"SELECT {number} AS number, sum(hash(range)) AS hashes FROM range(150000000)"
+
+
 def player(body: dict, _number: int) -> Said:
-    """Do what the user's message says: `text CHUNKS`, `arguments CHUNKS`, `sql CALLS FROM`, `python CALLS FROM`."""
+    """Do what the user's message says: `text CHUNKS`, `arguments CHUNKS`, `sql CALLS FROM`, `python CALLS FROM`, one in an answer; `beside CALLS FROM`, `heavy CALLS FROM`, in one."""
     users = [m["content"] for m in body["messages"] if m["role"] == "user"]
     words = users[-1].rpartition("\n")[2].split()
     what, numbers, at = words[0], [int(word) for word in words[1:]], steps_since_user(body)
@@ -64,7 +85,12 @@ def player(body: dict, _number: int) -> Said:
     if what == "arguments":
         note = "-- " + "x" * (12 * numbers[0])
         return Said("Done.") if at else Said(calls=(("run_sql", {"sql": f"{query(0)} {note}"}),))
-    if at == numbers[0]:
+    if what in {"beside", "heavy"} and not at:
+        asked = (
+            query(number) if what == "beside" else heavy_query(number) for number in range(numbers[1], sum(numbers))
+        )
+        return Said(calls=tuple(("run_sql", {"sql": sql}) for sql in asked))
+    if at == numbers[0] or what in {"beside", "heavy"}:
         return Said("Done.")
     number = numbers[1] + at
     asked = {"sql": query(number)} if what == "sql" else {"code": f"print({number})"}
@@ -278,7 +304,43 @@ def bench_chat_python() -> None:
     print(f"  warm / cold {ratio:.2f}   limit {WARM:g}   {verdict(good=ratio <= WARM)}")
 
 
-BENCHES = (bench_chat_overhead, bench_chat_turns, bench_chat_python)
+def bench_chat_beside() -> None:
+    """Three queries of one answer over one, by wall time."""
+    with server() as model, memory_folder() as folder:
+        (folder / "waiting.py").write_text(WAITING, encoding="utf-8")
+        waiting = ChatStart(model, (CARS,), module=str(folder / "waiting.py"))
+        taken = {
+            what: asyncio.run(beside(settings, folder, what))
+            for what, settings in (("beside", waiting), ("heavy", ChatStart(model, (CARS,))))
+        }
+    print(f"\n{BESIDE_CALLS} queries of one answer / one, wall time of the turn, medians of {BESIDE_ROUNDS} rounds")
+    for what, name in (
+        ("beside", "each waits a second"),
+        ("heavy", f"each keeps one of {os.cpu_count()} processors busy"),
+    ):
+        ratio = statistics.median(three / one for one, three in taken[what])
+        one_ms, three_ms = (statistics.median(times) for times in zip(*taken[what], strict=True))
+        judged = f"   limit {BESIDE:g}   {verdict(good=ratio <= BESIDE)}" if what == "beside" else ""
+        print(f"  {name:<40}{three_ms:.0f} / {one_ms:.0f} ms: {ratio:.2f}{judged}")
+
+
+async def beside(settings: ChatStart, folder: Path, what: str) -> list[tuple[float, float]]:
+    """Return rounds of the wall milliseconds of a turn with one query, and of one with three. The first round starts the processes, and is left out."""
+    taken, number = [], 0
+    with open_runs(folder) as runs, Chat.begin(settings, runs) as chat:
+        for _ in range(1 + BESIDE_ROUNDS):
+            walls = []
+            for count in (1, BESIDE_CALLS):
+                wall_ms, _ = await timed_ms(chat.say, f"{what} {count} {number}")
+                walls.append(wall_ms)
+                number += count
+            taken.append(tuple(walls))
+        statuses = [call.status for turn in chat.conversation.turns for call in turn.calls]
+    assert statuses == ["done"] * number, statuses
+    return taken[1:]
+
+
+BENCHES = (bench_chat_overhead, bench_chat_turns, bench_chat_python, bench_chat_beside)
 
 if __name__ == "__main__" and sys.argv[1:] == ["serve"]:
     serve()

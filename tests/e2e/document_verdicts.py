@@ -30,7 +30,7 @@ DOCUMENTS = (
 )
 #: At their defaults these are too large to be explored for each of some 1,200 mutants.
 BOUNDS = {
-    "specs/chat.md": ("max_rounds=3", "max_calls=3", "max_refusals=2"),
+    "specs/chat.md": ("max_rounds=3", "max_calls=3", "max_refusals=2", "side=2"),
     "specs/coding.md": ("max_rounds=3", "max_turns=2", "max_calls=2"),
 }
 

@@ -158,8 +158,9 @@ def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twi
 
 # -- cut off behind every kind of entry ---------------------------------------------------------------------------------------
 
+COUNT = "SELECT count(*) FROM cars"
 TROUBLE = (
-    Said(calls=(("run_sql", {"sql": SQL}), ("run_sql", {"sql": SQL}), ("run_python", {"code": CSV}), ("run_nothing", {}), ("run_python", {"code": ""}))),
+    Said(calls=(("run_sql", {"sql": SQL}), ("run_sql", {"sql": COUNT}), ("run_sql", {"sql": SQL}), ("run_python", {"code": CSV}), ("run_nothing", {}), ("run_python", {"code": ""}))),
     Said("no", status=400), sql("SELEC"), Said("See a.png."), Said("Done."), *[Said("It", finish="length")] * 4, sql(),
 )  # fmt: skip
 WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry)

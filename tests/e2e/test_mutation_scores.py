@@ -25,9 +25,9 @@ LONG = (
 )
 #: What drives the agents that are shipped is pinned in full: what is declared, and what the driver is told of effects, too.
 AGENTS = ("specs/chat.md", "specs/coding.md")
-#: At their defaults these have 92,005 and 229,661 configurations, which is too much to do for each of some 1,200 mutants.
+#: At their defaults these have 184,165 and 229,661 configurations, which is too much to do for each of some 1,200 mutants.
 BOUNDS = {
-    "specs/chat.md": {"max_rounds": 3, "max_calls": 3, "max_refusals": 2},
+    "specs/chat.md": {"max_rounds": 3, "max_calls": 3, "max_refusals": 2, "side": 2},
     "specs/coding.md": {"max_rounds": 3, "max_turns": 2, "max_calls": 2},
 }
 

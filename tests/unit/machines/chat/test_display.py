@@ -59,14 +59,54 @@ def test_reasons_of_others_are_not_shown():
 
 def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
     told = Told().says("?").asked(("c1", "run_sql")).calls("c1", text="SELECT\n  1", rescues=["fence", "alias"])
+    told.begins("c1")
     assert "run_sql  SELECT 1 [fixed: fence, alias]\n" in displayed(told, is_verbose=True)
     assert "completed -> planning\n" in displayed(told, is_verbose=True)
     assert displayed(told) == "run_sql  SELECT 1\n", "who asks a question is not interested in phases"
 
 
 def test_a_call_without_code_is_shown():
-    told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", text="")
+    told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", text="").begins("c1", "guide_retry")
     assert displayed(told) == "run_python  \n"
+
+
+def side_by_side():
+    """Two queries begin, and code waits for them."""
+    told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_sql"), ("c3", "run_python"))
+    told.calls("c1").begins("c1").calls("c2", text="SELECT 2").begins("c2")
+    return told.calls("c3", "run_python", text="3").holds()
+
+
+def lines(told):
+    """Return the lines about calls and the values that were found."""
+    return [line.strip() for line in displayed(told).splitlines() if line.strip() not in {"n", "━━━"}]
+
+
+def test_calls_are_shown_when_they_begin_and_not_while_they_wait():
+    assert lines(side_by_side()) == ["run_sql  SELECT 1", "run_sql  SELECT 2"]
+    told = side_by_side().came("c2", result=value(2)).came("c1", result=value(1)).calls("c3", "run_python", text="3")
+    assert lines(told.begins("c3", "run_python")).count("run_python  3") == 1
+
+
+def test_a_result_names_its_call_unless_it_stands_right_below_it():
+    told = side_by_side().came("c2", result=value(2)).came("c1", result=value(1))
+    expected = ["run_sql  SELECT 1", "run_sql  SELECT 2", "2", "result of run_sql  SELECT 1", "1"]
+    assert lines(told) == expected
+    told = side_by_side().came("c1", result=value(1)).came("c2", result=value(2))
+    assert lines(told)[2:] == ["result of run_sql  SELECT 1", "1", "result of run_sql  SELECT 2", "2"]
+    told.calls("c3", "run_python", text="3").came("c3", "python_done", result={"value": "3"})
+    assert lines(told)[6:] == ["run_python  3", "3"]
+
+
+def test_why_a_call_was_not_made_names_it_when_something_else_was_shown():
+    told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_sql")).calls("c1").begins("c1")
+    told.calls("c2", text="SELECT 2").begins("c2", "refuse_call").came("c1", result=value(1))
+    told.skips("c2", "invalid_tool_payload")
+    assert lines(told)[1:5] == ["run_sql  SELECT 2", "result of run_sql  SELECT 1", "1", "result of run_sql  SELECT 2"]
+
+
+def value(number):
+    return table(["n"], [[number]])
 
 
 def test_an_effect_that_failed_is_shown():
