@@ -55,7 +55,10 @@ def _has_approval(call: CodingCall) -> Verdict:
 
 
 def _can_run_beside(call: CodingCall) -> Verdict:
-    return verdict_for(call.alone)
+    """Pass a call that only looks, if all others pass it: beside calls that run it is not judged by each of them."""
+    judgements = (judge(call) for judge in (_not_looping, _inside_workspace, _has_allowed_command, _has_approval))
+    against = [why for outcome, why in judgements if outcome != "passed"]
+    return ("failed", against[0]) if against else verdict_for(call.alone)
 
 
 def _has_evidence(completion: CodingCall) -> Verdict:
