@@ -300,27 +300,16 @@ class Work:
         return [path for path, (before, after) in self.changes.items() if after is not None and before != after]
 
     @property
-    def unread_calls(self) -> list[CodingCall]:
-        """The calls that run, or have ended before an earlier one, in the order in which the model asked."""
+    def unread_actions(self) -> tuple[CallAction, ...]:
+        """The calls that run, or have ended before an earlier one, in the order in which the model asked; without their results."""
         begun_ids = {call.call_id for call in self.calls_by_key.values()} | set(self._ends)
-        return [
-            call.about for call in self.transcript.open_calls() if call.call_id in begun_ids and call.about is not None
-        ]
-
-    def possible_ends(self) -> tuple[tuple[CallAction, ...], ...]:
-        """Return how the unread calls may end: all with something new, all failing, or all as they ended last."""
-        last = {action.key: action for action in self.past}
-        new = tuple(
-            CallAction(
-                call.key, tool_of(call.tool, call.argv), call.kind, f"new {at}", at_ms=self._now_ms, answer=self.transcript.answers
-            )
-            for at, call in enumerate(self.unread_calls)
-        )  # fmt: skip
-        failures = tuple(attrs.evolve(action, error="new") for action in new)
-        same = (
-            attrs.evolve(action, result=last[action.key].result) if action.key in last else action for action in new
+        calls = (call.about for call in self.transcript.open_calls() if call.call_id in begun_ids)
+        at_ms, answer = self._now_ms, self.transcript.answers
+        return tuple(
+            CallAction(call.key, tool_of(call.tool, call.argv), call.kind, at_ms=at_ms, answer=answer)
+            for call in calls
+            if call is not None
         )
-        return new, failures, tuple(same)
 
     @property
     def _now_ms(self) -> int:

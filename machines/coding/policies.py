@@ -25,11 +25,10 @@ from machines.coding.coding_tools import (
     COMPLETE,
     CallAction,
     Kind,
-    Round,
     WorkspaceTool,
     key_of,
     reminder_of,
-    round_of,
+    round_beside,
     tool_of,
 )
 from machines.coding.coding_work import Work, missing_evidence
@@ -168,7 +167,8 @@ async def _read_queued(
     is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
     action = CallAction(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
-    judgement, is_certain = _judgement(action, work, agent)
+    others = (*work.past_apart, *agent.others())
+    judgement, is_certain = round_beside(action, tuple(work.past), others, work.unread_actions)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "the call cannot work, and changes nothing")
@@ -187,14 +187,6 @@ async def _read_queued(
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
     )
     return "tool_call", as_data(read_as)
-
-
-def _judgement(action: CallAction, work: Work, agent: CodingResources) -> tuple[Round, bool]:
-    """Return the loop judgement of a call, and whether it is the same whatever comes of the calls before it that run."""
-    others = (*work.past_apart, *agent.others())
-    judgements = [round_of(action, (*work.past, *ends), others) for ends in dict.fromkeys(work.possible_ends())]
-    is_repeated = any(call.key == action.key for call in work.unread_calls)
-    return judgements[0], not is_repeated and len({(each.level, each.why) for each in judgements}) == 1
 
 
 def _why_alone(kind: Kind, *, is_certain: bool) -> str:
