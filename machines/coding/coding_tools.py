@@ -108,8 +108,8 @@ def round_beside(
     new = [attrs.evolve(action, result=f"new {at}") for at, action in enumerate(unread)]
     failures = [attrs.evolve(action, error="new") for action in new]
     same = [attrs.evolve(action, result=last.get(action.key, action.result)) for action in failures]
-    known = tuple(others)
-    judgements = [round_of(call, (*past, *ends), known) for ends in (new, failures, same)[: 3 if unread else 1]]
+    actions = tuple(others)
+    judgements = [round_of(call, (*past, *ends), actions) for ends in (new, failures, same)[: 3 if unread else 1]]
     is_certain = len({(each.level, each.why) for each in judgements}) == 1
     return judgements[0], is_certain and all(each.key != call.key for each in unread)
 
