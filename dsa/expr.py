@@ -210,6 +210,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
+@lru_cache(maxsize=16_384)
 def names(expr: Expr) -> frozenset[str]:
     """Return the names of variables, parameters, states, events and effects that occur."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, Name) and node.name)
