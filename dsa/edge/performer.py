@@ -326,7 +326,7 @@ class Performer:
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
             conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
-            answer, is_over = await self._try_once(intent.key, action, plan, root + number, conclude)
+            answer, is_over = await self.try_once(intent.key, action, plan, root + number, conclude)
             if is_over:
                 break
         return answer
@@ -393,9 +393,9 @@ class Performer:
         """Return how many turns of the event loop pass until a policy has begun: one for the effect's task, another for a time limit's."""
         return 1 if self._limit_of(plan.about) is None else 2
 
-    async def _try_once(
-        self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], Conclusion]
-    ) -> Conclusion:
+    async def try_once(
+        self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], T]
+    ) -> T:
         """Call the policy once and conclude on its steps; any error becomes an error step (S7). Raises ReplayMismatchError.
 
         With a time limit the policy has a task of its own, which also records the outcome, in one commit with what the policy recorded.
@@ -411,7 +411,7 @@ class Performer:
                 meter.ends(name)
             return was_open
 
-        async def attempt() -> Conclusion | None:
+        async def attempt() -> T | None:
             steps = await self._steps(calls, action, plan.policy)
             return conclude(steps) if close() else None
 

@@ -183,7 +183,7 @@ def replay_stored(stored_run: StoredRun, fold: Callable[..., Run] = replay) -> t
 def _required_machine(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Machine:
     """Read the machine that an entry names. Raises OtherMachineError when it reads otherwise now."""
     try:
-        machine, read = _machine_of(text, entry.parameters)
+        machine, read = recorded_machine(text, entry.parameters)
     except (MachineError, ParameterError) as fault:
         raise OtherMachineError(run, entry.digest, "no machine") from fault
     if read != entry.digest:
@@ -204,8 +204,8 @@ def text_of(first_text: str, entries: Iterable[Entry]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
-    """Return a run's machine and its digest; many runs have the same one."""
+def recorded_machine(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
+    """Return a run's machine and its digest; many runs have the same one. Raises MachineError, ParameterError."""
     machine = loads(text, "machine.md").at(dict(parameters))
     return machine, digest(machine)
 

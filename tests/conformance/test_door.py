@@ -1,7 +1,7 @@
 """The door's conformance suite: what every implementation of `Runs` promises, through its public names alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
+from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.errors import BindingError, MachineError, OccurrenceError
@@ -116,14 +117,24 @@ class Desk:
         return run
 
 
-@pytest.fixture(params=["folder", "memory:"])
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    """The addresses of namespaces of a Temporal server, one for each test."""
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server() as addresses:
+        yield iter(addresses)
+
+
+@pytest.fixture(params=["folder", "memory:", "temporal"])
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
     """Run a test in an event loop, with a desk of each implementation."""
+    where = next(request.getfixturevalue("namespaces")) if request.param == "temporal" else request.param
 
     def run(test: Test) -> None:
         async def whole() -> None:
-            where = tmp_path / "runs" if request.param == "folder" else request.param
-            async with dsa.open_runs(where) as runs:
+            where_now = tmp_path / "runs" if where == "folder" else where
+            async with dsa.open_runs(where_now) as runs:
                 await test(Desk(runs, tmp_path))
 
         asyncio.run(asyncio.wait_for(whole(), 30))
