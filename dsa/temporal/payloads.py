@@ -4,15 +4,24 @@ Entries of a ledger and steps of policies have a JSON form already (`dsa.runtime
 others: occurrences, outcomes of events, artifacts, and reasons to rest. Rows are named by their position in the table, which both sides have.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+)
 
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact
 from dsa.runtime.generation import Usage
+from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import Intents
 from dsa.runtime.run import Run
 from dsa.runtime.status import Failure, Rest
@@ -32,6 +41,29 @@ QUEUE = "dsa"
 REFUSAL = "Refusal"
 
 
+class OrderedJsonConverter(JSONPlainPayloadConverter):
+    """JSON as the default converter writes it, but with the members of objects in their own order: prompts show data as it came."""
+
+    def to_payload(self, value: Any) -> Payload | None:  # noqa: ANN401  (of any type)
+        """Write a value as JSON; None for one that is not JSON."""
+        return Payload(
+            metadata={"encoding": self.encoding.encode()}, data=text_of(value).encode("utf-8", "surrogatepass")
+        )
+
+
+class OrderedPayloadConverter(CompositePayloadConverter):
+    """The default converters, with JSON in its own order."""
+
+    def __init__(self) -> None:
+        defaults = DefaultPayloadConverter.default_encoding_payload_converters
+        others = (each for each in defaults if not isinstance(each, JSONPlainPayloadConverter))
+        super().__init__(*others, OrderedJsonConverter())
+
+
+#: What clients and workers use.
+CONVERTER = dataclasses.replace(DataConverter.default, payload_converter_class=OrderedPayloadConverter)
+
+
 @attrs.frozen
 class StartPayload:
     """The start of a run: its id, its document, and how it is bound, as far as the workflow has to know.
@@ -44,7 +76,7 @@ class StartPayload:
     run: str
     text: str
     digest: str
-    parameters: Json
+    parameters: tuple[tuple[str, Any], ...]
     settings: Json
     queue: str
     guards: tuple[str, ...] = ()

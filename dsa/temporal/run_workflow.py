@@ -232,7 +232,7 @@ class RunWorkflow:
         self._start = StartPayload(**start)
         self._queue, self._settings = self._start.queue, self._start.settings
         machine, self._digest = recorded_machine(
-            self._start.text, tuple((name, value) for name, value in self._start.parameters.items())
+            self._start.text, tuple((name, value) for name, value in self._start.parameters)
         )
         self._artifacts = StoredArtifacts()
         self._rest: Rest | None = None

@@ -18,6 +18,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
+from dsa.temporal.payloads import CONVERTER
 
 T = TypeVar("T")
 
@@ -70,7 +71,8 @@ class ServerLink:
             if self._client is None:
                 try:
                     self._client = await asyncio.wait_for(
-                        Client.connect(self.host, namespace=self.namespace), PATIENCE.total_seconds()
+                        Client.connect(self.host, namespace=self.namespace, data_converter=CONVERTER),
+                        PATIENCE.total_seconds(),
                     )
                 except (RuntimeError, RPCError, TimeoutError) as error:
                     raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error

@@ -87,7 +87,7 @@ class TemporalRuns(Runs):
             run_id,
             setup.text,
             setup.digest or digest(setup.machine),
-            dict(setup.machine.constants),
+            tuple(dict(setup.machine.constants).items()),
             binding.secrets.value(dict(setup.settings)),
             self._queue_of(run_id),
             tuple(sorted(binding.guards)),
