@@ -16,7 +16,7 @@ from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine, spelled_like
-from dsa.runs.place import PART_OF, RunPlace
+from dsa.runs.place import MEMORY, PART_OF, RunPlace
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
 from dsa.runtime.run import Run, replay
@@ -43,6 +43,11 @@ class RunArchive:
     def root(self) -> Path | None:
         """The folder where the runs are kept; None in memory."""
         return self._place.root
+
+    @property
+    def where(self) -> Path:
+        """The name of the place, as `--runs` takes it: the folder, `memory:`, or the address of a server as a path."""
+        return self.root or Path(MEMORY)
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order in which they were begun."""

@@ -33,7 +33,7 @@ from dsa.runs.archive import POLL_S, RunArchive, change_machine, replay_stored, 
 from dsa.runs.bindings import require_policy
 from dsa.runs.child_runs import Machines, driving_run, due_runs, target_run
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
-from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, open_place, place_in_memory
+from dsa.runs.place import DEFAULT_RUNS, SERVER, RunPlace, new_run_id, open_place, place_in_memory
 from dsa.runs.setup import (
     MachineDocument,
     Options,
@@ -482,13 +482,9 @@ def open_runs(
     A namespace is `temporal://HOST:PORT/NAMESPACE` (extra `temporal`). Raises DocumentError for a folder that cannot keep runs; with `must_exist`,
     also for one that keeps none.
     """
-    if str(where).startswith(TEMPORAL):
+    if str(where).startswith(SERVER):
         return _temporal_runs(str(where), bindings, clock)
     return Runs(open_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
-
-
-#: The beginning of the address of a Temporal server. A path that was made of it has only one slash.
-TEMPORAL = "temporal:/"
 
 
 def _temporal_runs(where: str, bindings: Source | Mapping[str, Source] | None, clock: Clock | None) -> Runs:

@@ -56,7 +56,7 @@ class TemporalRuns(Runs):
         place = RunPlace(lambda: store, lambda run_id: self.store.reader(run_id).artifacts, close=self.link.close)
         super().__init__(place, bindings=bindings, clock=clock)
         self.clock = clock or MonotonicClock()
-        self.where = where
+        self._address = where
         self._queue = f"{QUEUE}-{token_hex(6)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._known_bindings: dict[str, tuple[Bindings, tuple[BudgetLimit, ...]]] = {}
@@ -65,6 +65,11 @@ class TemporalRuns(Runs):
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
         #: The runs whose effects were performed here lately.
         self.active_runs: dict[str, None] = {}
+
+    @property
+    def where(self) -> Path:
+        """The address of the namespace, as a path."""
+        return Path(self._address)
 
     async def close(self, *, interrupts: bool = False) -> None:
         """Stop the workers of this process, and interrupt the runs that it has begun if a person wants that; then close the link."""

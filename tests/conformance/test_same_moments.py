@@ -257,10 +257,10 @@ def any_event(rest: dsa.Rest, number: int) -> str | None:
     return names[zlib.crc32(f"{number}".encode()) % len(names)] if names else None
 
 
-#: The specs are documents of shipped machines once more.
+#: Those that are compared in every run of the tests; the others take longer, or are specs of the same machines.
+QUICK = ("dual_state", "examples/two_phase_commit", "katas/exhausted", "policy")
 SHIPPED = [
-    pytest.param(name, marks=[pytest.mark.full] if name.startswith("specs/") or name == "chat" else [])
-    for name in sorted(shipped_documents())
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.full]) for name in sorted(shipped_documents())
 ]
 
 
