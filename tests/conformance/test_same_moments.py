@@ -267,3 +267,42 @@ SHIPPED = [
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_machine_has_the_same_moments(name: str, namespaces: Iterator[str]) -> None:
     on_both(name, World, any_event, namespaces)
+
+
+@dsa.answering("found", "unknown")
+async def look_up(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+    return [dsa.event_step("look_up", "found", data={"order": "A17"})]
+
+
+@dsa.answering("sent")
+async def reply(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+    assert context.run.step("names").latest is not None
+    return [dsa.event_step("reply", "sent")]
+
+
+def test_agent_with_a_model_and_a_guard_has_the_same_moments(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Artifacts, verdicts and feedback cross it: the second answer of the script passes, and the first is its parent."""
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "embed.md"
+    document, script = tmp_path / "support.md", tmp_path / "answers.md"
+    document.write_text(guide.read_text().split("```markdown\n")[1].split("```")[0])
+    script.write_text("```\nIt is on its way.\n```\n\n```\nOrder A17 is on its way.\n```\n")
+    bindings = dsa.Bindings({"look_up": look_up, "reply": reply})
+
+    async def one(where: str) -> tuple[list[Any], list[str], list[str]]:
+        async with dsa.open_runs(where) as runs:
+            how: dict[str, Any] = {"bindings": bindings, "model": f"scripted:{script}", "run_id": "agent"}
+            run = await runs.start(document, "Where is my order?", **how)
+            rest = await run.rest()
+            stored_attempts = [each.artifact_id for each in run.artifacts.attempts()]
+            return (
+                [*comparable("agent", list(run.run.ledger))],
+                [each.content for each in rest.accepted],
+                stored_attempts,
+            )
+
+    async def both() -> tuple[Any, Any]:
+        return await one("memory:"), await one(next(namespaces))
+
+    here, there = asyncio.run(asyncio.wait_for(both(), 60))
+    assert there == here
+    assert here[1] == ["Order A17 is on its way.\n"]
