@@ -25,7 +25,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.event_loop import Clock, run_to_end
 from dsa.edge.performer import result_of
 from dsa.edge.telemetry import LedgerLog
-from dsa.errors import BindingError, DocumentError, DsaError, OccurrenceError
+from dsa.errors import BindingError, DocumentError, DsaError, OccurrenceError, install_hint
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.machine import Machine
@@ -494,9 +494,7 @@ def _temporal_runs(where: str, bindings: Source | Mapping[str, Source] | None, c
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "temporalio":
             raise
-        raise DocumentError(
-            where, "runs on Temporal need a package: pip install 'dual-state-agents[temporal]'"
-        ) from error
+        raise DocumentError(where, f"runs on Temporal need a package: {install_hint('temporal')}") from error
     runs: Runs = module.TemporalRuns(where, bindings=bindings, clock=clock)
     return runs
 
