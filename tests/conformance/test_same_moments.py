@@ -178,12 +178,28 @@ async def story(
                     outcomes.append((name, type(outcome).__name__, getattr(outcome, "reason", None)))
         rest = await run.rest()
         await run.interrupt() if rest.kind != "finished" else None
+        if where.startswith("temporal:"):
+            await replay_history(where, run.id)
         return [
             rest.kind,
             str(rest.failure),
             outcomes,
             *comparable(run.id, [each.entry async for each in run.moments()]),
         ]
+
+
+async def replay_history(where: str, run_id: str) -> None:
+    """Replay the history of a run as another worker would: each workflow task has to give the same commands. Raises what differs."""
+    from temporalio.client import Client
+    from temporalio.worker import Replayer
+
+    from dsa.temporal.payloads import CONVERTER
+    from dsa.temporal.run_workflow import RunWorkflow
+
+    host, _, namespace = where.removeprefix("temporal://").partition("/")
+    client = await Client.connect(host, namespace=namespace, data_converter=CONVERTER)
+    history = await client.get_workflow_handle(run_id).fetch_history()
+    await Replayer(workflows=[RunWorkflow], data_converter=CONVERTER).replay_workflow(history)
 
 
 def comparable(run_id: str, entries: list[Entry]) -> Iterator[Any]:
