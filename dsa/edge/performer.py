@@ -246,7 +246,9 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 class Host(Protocol):
     """The owner of the run: the driver."""
 
-    run: Run
+    @property
+    def run(self) -> Run:
+        """The run as it is now."""
 
     def record(self, entry: Record) -> None:
         """Append what a policy did; it is durable when the policy next waits or returns."""
@@ -286,6 +288,11 @@ class Performer:
     _config: Mapping[str, Any] = attrs.field(init=False)
     _plans: "dict[str, EffectPlan]" = attrs.field(init=False, factory=dict)
     _data: EventData = attrs.field(init=False)
+    _run_id: str = attrs.field(init=False)
+
+    @_run_id.default
+    def _id_of_run(self) -> str:
+        return self._host.run.run_id
 
     @_data.default
     def _nothing_read(self) -> EventData:
@@ -467,7 +474,7 @@ class Performer:
                 self._host.keep(records[-1])
         return Calls(
             self._binding.policies,
-            run_id=self._host.run.run_id,
+            run_id=self._run_id,
             key=key,
             root=root,
             entries=records,

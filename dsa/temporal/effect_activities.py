@@ -17,10 +17,10 @@ from temporalio.exceptions import ApplicationError
 from dsa.edge.binding import Bindings, ask_guard, data_readers
 from dsa.edge.event_loop import Clock
 from dsa.edge.performer import Performer, traceback_of
-from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.artifacts import AttemptRecord, MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import BudgetLimit, Meter
-from dsa.runtime.ledger import to_json
+from dsa.runtime.ledger import VerdictEntry, to_json
 from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step
 from dsa.runtime.run import Run
 from dsa.runtime.secrets import Secrets
@@ -33,12 +33,16 @@ _EVERY_S = 1.0
 
 @attrs.frozen
 class RunView:
-    """What a worker has of a run: the run and its artifacts as they were read last, its bindings on this worker, and its budget."""
+    """What a worker has of a run: the run and its artifacts as they were read last, its bindings on this worker, and its budget.
+
+    `read` reads the run anew, and waits for it; it is for the loop of policies.
+    """
 
     run: Run
     artifacts: MemoryArtifacts
     binding: Bindings
     limits: tuple[BudgetLimit, ...]
+    read: Callable[[], Run]
 
 
 class Workplace(Protocol):
@@ -47,7 +51,7 @@ class Workplace(Protocol):
     clock: Clock
 
     async def look_at(self, run_id: str) -> RunView:
-        """Read a run as it is now, in the worker's loop. Raises BindingError."""
+        """Return a run as far as it is known, in the worker's loop; at least its beginning was read. Raises BindingError."""
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop of policies, and wait for it in the worker's."""
@@ -60,15 +64,36 @@ class Workplace(Protocol):
 
 
 class RecordedArtifacts(MemoryArtifacts):
-    """The artifacts of a run as an effect sees them; those that it stores itself are records for the workflow, too."""
+    """The artifacts of a run as an effect sees them, read with the run; those that it stores itself are records for the workflow, too."""
 
-    def __init__(self, artifacts: MemoryArtifacts, records: list[Json]) -> None:
+    def __init__(self, artifacts: MemoryArtifacts, host: "EffectHost") -> None:
         super().__init__()
         self._attempts, self._artifacts = artifacts._attempts, artifacts._artifacts  # noqa: SLF001  (of its own class)
-        self._records = records
+        self._host, self._records = host, host.records
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Return one version. Raises KeyError for an unknown id."""
+        self._host.read()
+        return super().get_artifact(artifact_id)
+
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return all records, without texts, in the order in which they were stored."""
+        self._host.read()
+        return super().attempts()
+
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
+        """Return the records of an artifact and its ancestors, oldest first. Raises KeyError for an unknown artifact."""
+        self._host.read()
+        return super().lineage(artifact_id)
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store a verdict on an artifact. Raises KeyError for an unknown artifact."""
+        self._host.read()
+        super().record_verdict(verdict)
 
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
         """Store one version and return it with its id."""
+        self._host.read()
         count = len(self._artifacts)
         stored_artifact = super().store(artifact, author, run_id)
         if len(self._artifacts) > count:
@@ -77,16 +102,41 @@ class RecordedArtifacts(MemoryArtifacts):
 
 
 class EffectHost:
-    """The host of one try of an effect (`dsa.edge.performer.Host`): the run as it was when the try began, and what was recorded since."""
+    """The host of one try of an effect (`dsa.edge.performer.Host`): the run, and what was recorded since the try began.
 
-    def __init__(self, run: Run, show: Callable[[str, str], None], fault: Callable[[str, str], None]) -> None:
-        self.run = run
+    `run` is what is known of the run until `begin`; then it is read when it is first asked for. Most policies never do, and reading it costs as
+    much as the effect.
+    """
+
+    def __init__(self, view: RunView, show: Callable[[str, str], None], fault: Callable[[str, str], None]) -> None:
+        self._run, self._read = view.run, view.read
+        self._has_begun = self._is_read = False
+        self._entries: list[Any] = []
         self.records: list[Json] = []
         self._show, self._fault = show, fault
 
+    def begin(self) -> None:
+        """From now on, read the run when it is asked for."""
+        self._has_begun = True
+
+    def read(self) -> None:
+        """Read the run, once."""
+        if not self._is_read:
+            self._run, self._is_read = self._read(), True
+
+    @property
+    def run(self) -> Run:
+        """The run, with what was recorded here."""
+        if self._has_begun:
+            self.read()
+        run = self._run
+        for entry in self._entries:
+            run = run.record(entry)
+        return run
+
     def record(self, entry: Any) -> None:  # noqa: ANN401  (a Record)
         """Append what the policy did."""
-        self.run = self.run.record(entry)
+        self._entries.append(entry)
         self.records.append(to_json(entry))
 
     keep = settle = record
@@ -125,14 +175,16 @@ class EffectActivities:
         run_id, workplace, binding = request["run"], self._workplace, view.binding
         text = binding.secrets.text
         host = EffectHost(
-            view.run,
+            view,
             lambda key, piece: workplace.show(run_id, key, piece),
             lambda where, traceback: workplace.fault(run_id, where, text(traceback)),
         )
-        artifacts = RedactingArtifacts(RecordedArtifacts(view.artifacts, host.records), binding.secrets, run_id)
+        artifacts = RedactingArtifacts(RecordedArtifacts(view.artifacts, host), binding.secrets, run_id)
         meter = Meter(view.limits, view.run.machine.answers, binding.spenders)
-        meter.follow(view.run.ledger)
+        if view.limits:
+            meter.follow(view.read().ledger)
         performer = Performer(host, binding, artifacts, workplace.clock, meter)
+        host.begin()
         effect = request["effect"]
         action = Action(effect, request["payload"], frozenset(view.run.machine.answers.get(effect, ())))
         steps = await performer.try_once(request["key"], action, performer.plan(effect), request["root"], list[Step])

@@ -1,6 +1,6 @@
 """Handles of runs on Temporal: what callers have of a run that a workflow drives.
 
-Any number of processes may have a handle of the same run. A handle looks at the run again and again, more and more rarely while nothing happens.
+Any number of processes may have a handle of the same run. A handle looks at the run again and again, at first often.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dsa.temporal.temporal_runs import TemporalRuns
 
 #: The time between two looks at a run, in seconds: the first, and the longest.
-_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.25
 
 
 class TemporalHandle(RunHandle):
@@ -58,7 +58,6 @@ class TemporalHandle(RunHandle):
         self._begin_task: asyncio.Task[None] | None = None
         self._show_task: asyncio.Task[None] | None = None
         self._wait_s = _FIRST_LOOK_S
-        self._count_seen = 0
         self._is_let_go = False
         runs._handles[run_id] = self  # noqa: SLF001  (its own entry point)
 
@@ -127,10 +126,8 @@ class TemporalHandle(RunHandle):
             await self.change()
 
     async def change(self) -> None:
-        """Wait a moment, in which something may happen in the run; longer and longer while nothing does."""
-        count = len(self._runs.store.reader_so_far(self.id).entries)
-        self._wait_s = _FIRST_LOOK_S if count != self._count_seen else min(_LONGEST_LOOK_S, 1.5 * self._wait_s)
-        self._count_seen = count
+        """Wait a moment, in which something may happen in the run; the next time longer, until this handle sends something."""
+        self._wait_s = min(_LONGEST_LOOK_S, 1.5 * self._wait_s)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.watchers.change(), self._wait_s)
 
@@ -234,6 +231,7 @@ class TemporalHandle(RunHandle):
             answer = await self._runs.link.wait(self._runs.store.update(self.id, payloads.SEND, message))
         except ApplicationError as refusal:
             answer = refusal.details[0]
+        self._wait_s = _FIRST_LOOK_S
         self.watchers.wake()
         return payloads.outcome_from(machine, answer)
 

@@ -229,8 +229,10 @@ class TemporalRuns(Runs):
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
     async def look_at(self, run_id: str) -> RunView:
-        """Read a run, in the worker's loop. Raises BindingError for a document or a module that this worker may not read."""
-        reader = await self.store.look_at(run_id)
+        """Return what is known of a run, in the worker's loop. Raises BindingError for a document or a module that this worker may not read."""
+        reader = self.store.reader_so_far(run_id)
+        if not reader.entries:
+            reader = await self.store.look_at(run_id)
         self.active_runs[run_id] = None
         pair = self._known_bindings.get(run_id)
         if pair is None:
@@ -238,7 +240,7 @@ class TemporalRuns(Runs):
             self._require_allowed(first)
             setup = self._setup_again(reader.run, first, reader.text, self._options, even_over=True)
             pair = self._known_bindings[run_id] = setup.binding, setup.limits
-        return RunView(reader.run, reader.artifacts, *pair)
+        return RunView(reader.run, reader.artifacts, *pair, lambda: self.store.reader(run_id).run)
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
