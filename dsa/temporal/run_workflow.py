@@ -309,16 +309,22 @@ class RunWorkflow:
                 non_retryable=True,
             )
         first = [payloads.occurrence_from(each) for each in self._start.first]
-        while not (self._rest is not None and self._rest.kind == "finished"):
-            await workflow.wait_condition(lambda: self._is_called)
+        while True:
+            await workflow.wait_condition(
+                lambda: self._is_called or (self._is_over and workflow.all_handlers_finished())
+            )
+            if not self._is_called:
+                return self._run.outcome
             self._is_called = False
             rest = await self._drive(first)
             self._come_to_rest(rest)
             first = []
-            if rest.kind == "waiting" and self._driver.has_news:  # it came while the driver was ending
+            if rest.kind in {"waiting", "finished"} and self._driver.has_news:  # it came while the driver was ending
                 self._is_called = True
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return self._run.outcome
+
+    @property
+    def _is_over(self) -> bool:
+        return self._rest is not None and self._rest.kind == "finished"
 
     async def _drive(self, occurrences: list[Occurrence]) -> Rest:
         """Drive the run to its next rest, in a task that `interrupt` can cancel."""
@@ -343,7 +349,7 @@ class RunWorkflow:
         with typed_errors():
             if occurrence.event in self._start.reads:
                 occurrence = attrs.evolve(occurrence, data=await self._read(occurrence))
-            if self._task is None and self._rest is not None and self._rest.kind != "waiting":
+            if self._task is None and self._rest is not None and self._rest.kind not in {"waiting", "finished"}:
                 self._renew()
             answer = self._driver.hand(occurrence, at)
             self._is_called = self._is_called or self._task is None

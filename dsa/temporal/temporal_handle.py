@@ -18,6 +18,7 @@ from dsa.edge.processes import environment_secrets
 from dsa.runs.handle import RunHandle, Watchers, require_place
 from dsa.runs.place import accepted_artifacts
 from dsa.runtime.run import Run
+from dsa.runtime.run_store import UnknownRunError
 from dsa.runtime.status import Rest, places
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
@@ -231,6 +232,9 @@ class TemporalHandle(RunHandle):
             answer = await self._runs.link.wait(self._runs.store.update(self.id, payloads.SEND, message))
         except ApplicationError as refusal:
             answer = refusal.details[0]
+        except UnknownRunError:  # its workflow has ended meanwhile
+            reader = await self._look()
+            return _refused_by_end(reader.run, occurrence, at)
         self._wait_s = _FIRST_LOOK_S
         self.watchers.wake()
         return payloads.outcome_from(machine, answer)

@@ -270,6 +270,19 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late(door: Callable[
     door(test)
 
 
+def test_two_people_who_answer_one_question_are_not_both_taken(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        run = await desk.drafted()
+        place = (await run.rest()).waits_for["approved"]
+        answers = (desk.runs.send(run.id, "approved", {"by": name}, at=place) for name in ("ann", "bob", "cid"))
+        outcomes = await asyncio.gather(*answers)
+        assert sum(isinstance(each, dsa.Taken) for each in outcomes) == 1
+        assert {each.reason for each in outcomes if isinstance(each, dsa.Refusal)} <= {"late", "finished"}
+        assert (await run.rest()).outcome == "sent"
+
+    door(test)
+
+
 def test_what_cannot_be_sent_is_an_error_and_changes_nothing(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
