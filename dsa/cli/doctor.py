@@ -46,6 +46,7 @@ _EXTRAS = {
     "lint": "runs the guards ruff and mypy",
     "pydantic": "runs the guard pydantic",
     "otel": "traces runs",
+    "temporal": "keeps runs on a Temporal server",
     "docs": "shows machines in pages of MkDocs and Sphinx",
 }
 _PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (

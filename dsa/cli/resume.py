@@ -49,6 +49,7 @@ from dsa.runtime.policy.call_tree import POLICY
 from dsa.runtime.policy.policies import Step
 from dsa.runtime.run import Run
 from dsa.runtime.status import Rest
+from dsa.runtime.timeline import RefusedEvent, refused_event
 from dsa.semantics import Occurrence
 
 
@@ -140,20 +141,20 @@ def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) ->
             handle.start()
             for event, answer in answers:
                 try:
-                    await handle.outcome_of(event, answer)
+                    refusals.extend(refused_event(event, run_input.at, await handle.outcome_of(event, answer)))
                 except NotTakenError:
                     break  # the rest of the run says why
                 except OccurrenceError as fault:
                     faults.append(fault)
             return handle
 
-        faults: list[OccurrenceError] = []
+        faults, refusals = list[OccurrenceError](), list[RefusedEvent]()
         finished_run = perform(partial(open_runs, root, must_exist=True), begin, options.wait_s)
         if faults:
             raise faults[0]
         progress.rests(directory)
         watchers.close(finished_run.rest)
-        return finished_run
+        return attrs.evolve(finished_run, refusals=tuple(refusals))
 
 
 def _data(each: Occurrence | Step) -> object:

@@ -177,7 +177,13 @@ def watching_options(command: FC) -> FC:
 
 LAST = "last"
 _MOST_NAMED = 3
-runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="The folder of runs.")
+runs_option = click.option(
+    "--runs",
+    "root",
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+)
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
     "`calls` counts each attempt of any effect that returns an answer, not only model calls."

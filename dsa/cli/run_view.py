@@ -69,10 +69,10 @@ from dsa.trace import show_occurrence
 
 @attrs.frozen
 class FinishedRun:
-    """A run that came to rest, with its files, and the seconds that this command drove it.
+    """A run that came to rest, with its files, if it is kept in a folder, and the seconds that this command drove it.
 
     `steps` is the folder with a file for each step that has passed, if there are several steps. `final` is the result, None if the run has not
-    succeeded. `diagram` is None if no renderer is installed.
+    succeeded. `diagram` is None if no renderer is installed. `refusals` are of the events that were sent; a server records none of them.
     """
 
     rest: Rest
@@ -81,6 +81,7 @@ class FinishedRun:
     final: Path | None
     diagram: Path | None
     seconds: float
+    refusals: tuple[RefusedEvent, ...] = ()
 
 
 def perform(
@@ -97,7 +98,8 @@ def perform(
             handle = await begin(runs)
             rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
-            assert handle.folder is not None, "commands keep their runs in a folder"
+            if handle.folder is None:  # a server keeps it, and no files of it are here
+                return FinishedRun(rest, runs.where / handle.id, None, None, None, seconds)
             has_succeeded = rest.kind == "finished" and exit_code(rest) == 0
             result = result_of(rest.run.machine, rest.accepted) if has_succeeded else None
             steps, final, diagram = (
@@ -221,13 +223,12 @@ def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
 
 def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
     """Return the report of a recorded run."""
-    assert runs.root is not None, "commands keep their runs in a folder"
     run, run_status = record.run, record.status
     status = runs.summary(run.run_id).at(runs.now_ms()).status
     return RunReport(
         status if status in BY_THE_STORE else run_status.kind,
         run=run,
-        folder=runs.root / run.run_id,
+        folder=runs.where / run.run_id,
         failure=_failure(run, run_status),
         holder=run_status.holder,
         in_doubt=run_status.doubts,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import click
@@ -19,7 +19,7 @@ import click
 from dsa.cli.command_line import CommandExit, JsonCommand, Word, say
 from dsa.declarations import parse_duration
 from dsa.runs.archive import OtherMachineError, RunArchive
-from dsa.runs.place import DEFAULT_RUNS, open_place
+from dsa.runs.place import DEFAULT_RUNS, SERVER, open_place
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger_story import started_at, status_and_text
 from dsa.runtime.run import ReplayError
@@ -170,6 +170,11 @@ def moment_ms(text: str) -> int:
 def _open_archive(folder: Path) -> Iterator[RunArchive]:
     """Open the runs of a folder. Raises CommandExit, and DocumentError if no run is kept there."""
     try:
+        if str(folder).startswith(SERVER):
+            runs: RunArchive = importlib.import_module("dsa.runs.runs").open_runs(folder)
+            with cast(Any, runs):
+                yield runs
+            return
         place = open_place(folder, must_exist=True)
         try:
             yield RunArchive(place)

@@ -98,7 +98,7 @@ def command(
     run_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
     finished_run = go_on(whole if is_part else record, folder, run_input, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
-    refusals = refused_outside_events(now, len(record.stored_run.entries))
+    refusals = refused_outside_events(now, len(record.stored_run.entries)) or finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
         say(f"{event} was not sent: first decide what is in doubt", err=True)

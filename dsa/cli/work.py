@@ -19,7 +19,7 @@ from dsa.cli.run_options import (
 from dsa.cli.run_view import RunReport, headline, rest_report
 from dsa.edge.event_loop import run_to_end
 from dsa.edge.processes import environment_secrets
-from dsa.runs.runs import TakeUp, Worker, open_runs
+from dsa.runs.runs import TakeUp, open_runs
 from dsa.runs.setup import Options
 from dsa.text import plural
 
@@ -97,7 +97,7 @@ def command(
     async def whole() -> None:
         async with open_runs(root) as runs:
             readable_folders = [Path(folder) for folder in folders or (".",)]
-            worker = Worker(runs, machine=machine, at_once=limit, options=options, folders=readable_folders)
+            worker = runs.worker(machine=machine, at_once=limit, options=options, folders=readable_folders)
             async for taken in worker.take_up(once=once):
                 printer.tell(taken)
                 faults.extend([taken] if taken.rest is None else [])

@@ -22,7 +22,7 @@ from dsa.expr import Outcome
 from dsa.immutable import immutable
 from dsa.machine import Machine, sleeping_effects, step_of
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, required_verdict
+from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, required_verdict
 from dsa.runtime.event_data import DataThen, guard_data
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import GuardVerdict
@@ -69,18 +69,23 @@ def performed_effects(machine: Machine) -> frozenset[str]:
 
 
 async def judge(name: str, guard: GuardInterface, artifact: Artifact, arguments: Mapping[str, Any]) -> GuardVerdict:
-    """Ask one guard for its verdict. An async guard is awaited; another one is called in a thread if it may block.
+    """Ask one guard for its verdict, as `ask_guard` does. A text that had secrets in it never passes."""
+    result = reject_redacted(await ask_guard(name, guard, artifact, arguments), artifact)
+    outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
+    return GuardVerdict(name, outcome, result.feedback, result.review)
+
+
+async def ask_guard(name: str, guard: GuardInterface, artifact: Artifact, arguments: Mapping[str, Any]) -> GuardResult:
+    """Call one guard. An async guard is awaited; another one is called in a thread if it may block.
 
     `arguments` are the artifacts and the data that the guard is given. Raises what the guard raises, and TypeError when it returns no
-    GuardResult. A text that had secrets in it never passes.
+    GuardResult.
     """
     blocks = guard.blocks and not iscoroutinefunction(guard.validate)
     answer: object = await run_function(lambda: guard.validate(artifact, **arguments), blocks=blocks)
     if isawaitable(answer):
         answer = await await_foreign(answer)
-    result = reject_redacted(required_verdict(name, answer), artifact)
-    outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
-    return GuardVerdict(name, outcome, result.feedback, result.review)
+    return required_verdict(name, answer)
 
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
@@ -156,15 +161,18 @@ def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:
     return Artifact(data if isinstance(data, str) else json.dumps(data))
 
 
+def data_readers(binding: Bindings) -> Mapping[str, Callable[[Any], Any]]:
+    """Return the functions that read the data of events from outside, by event (`AnsweringPolicy.reads`)."""
+    readers = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
+    return {event: read for reads in readers for event, read in reads.items()}
+
+
 class FromOutside:
     """Reads the events that are sent to runs of a binding. `Answering.reads` defines what their data must be."""
 
     def __init__(self, binding: Bindings) -> None:
         self._secrets = binding.secrets
-        readers = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
-        self._reads: dict[str, Callable[[Any], Any]] = {
-            event: read for reads in readers for event, read in reads.items()
-        }
+        self._reads = data_readers(binding)
 
     def read(self, run: Run, occurrence: Occurrence, at: str | None = None) -> Occurrence:
         """Return an event as it is recorded. A person may send an answer to an effect whose policy has left the answer to a person.

@@ -106,12 +106,13 @@ class News:
 
     def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
         """Send the outcome of the event to its sender, if one waits. The sender's event loop may be closed by now."""
-        if self.answer is None or self.answer.done() or self.answer.get_loop().is_closed():
+        if self.answer is None or self.answer.done():
             return
-        if isinstance(outcome, OccurrenceError):
-            self.answer.set_exception(outcome)
-        else:
-            self.answer.set_result(outcome)
+        with suppress(RuntimeError):  # of a closed loop
+            if isinstance(outcome, OccurrenceError):
+                self.answer.set_exception(outcome)
+            else:
+                self.answer.set_result(outcome)
 
 
 def earlier_news(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
@@ -174,7 +175,7 @@ def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
     return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 
 
-def _outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
+def outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
     """Return the outcome of the outside event that was fed last."""
     outcome, last = step(run.machine, before, occurrence), run.ledger[-1]
     if isinstance(last, RefusalEntry) and last.reason == "late":  # its place has passed, which `step` does not know
@@ -190,7 +191,8 @@ class Driver:
 
     `observe` is called with the entries of each commit once they are durable, first with those that the run comes with. `on_rest` is called
     when only timers are under way, `on_text` with the keys of calls and the pieces of text that they show, `on_fault` with the place and the
-    traceback of an error in users' code, and `on_ring` when a timer rings, to hand over the messages that wait.
+    traceback of an error in users' code, and `on_ring` when a timer rings, to hand over the messages that wait. `performer` makes what performs
+    effects; elsewhere than in this process, a subclass does.
     """
 
     def __init__(
@@ -210,6 +212,7 @@ class Driver:
         on_text: Callable[[str, str], None] | None = None,
         on_fault: Callable[[str, str], None] | None = None,
         on_ring: Callable[[], None] | None = None,
+        performer: Callable[..., Performer] = Performer,
     ) -> None:
         self.run = run
         self._guards, self._secrets = binding.guards, binding.secrets
@@ -217,20 +220,19 @@ class Driver:
         self._artifacts = RedactingArtifacts(artifacts, binding.secrets, run.run_id)
         self.clock = clock or MonotonicClock()
         meter = Meter(limits, performed_effects(run.machine), binding.spenders)
-        self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
-        self._commands, self._journal = commands, journal
+        self._performer = performer(self, binding, self._artifacts, self.clock, meter)
+        self._commands, self._journal, self._on_ring = commands, journal, on_ring
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
-        self._on_ring = on_ring
         self._saved_count = 0 if left is None else len(run.ledger)
         self._left, self._session, self._is_resumed = left or UnfinishedWork(), session, left is not None
         self.parts: dict[str, Part] = {}
-        self._inbox: deque[News] = deque()
-        self._news = asyncio.Event()
+        self._inbox, self._news = deque[News](), asyncio.Event()
         self._under_way = UnderWay(self.clock, self._take_ring, self._break)
         self._sleeps: dict[str, Sleep] = {}
         self._failure: Failure | None = None
         self._fatal_error: BaseException | None = None
         self._will_save = self._is_away = False
+        self.is_listening = False  # it has taken all news, and would take the next event at once
         if observe is not None and self._saved_count:
             observe(run.ledger[: self._saved_count])
 
@@ -264,6 +266,11 @@ class Driver:
         """When the next timer of the run or of its parts is due, in milliseconds since 1970; None when none is armed."""
         return next_due_ms(self.run)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether news waits here that the run has not taken."""
+        return bool(self._inbox)
+
     def write_to(self, journal: Journal) -> None:
         """Write to another journal of the same run, after the one before was given up at rest."""
         self._journal = journal
@@ -293,7 +300,11 @@ class Driver:
             await self._obey(commands)
             await self._go_on(left)
             await self._take_what_comes(through_timers=through_timers)
+        except GeneratorExit:
+            self._under_way.abandon()
+            raise
         finally:
+            self.is_listening = False
             await self._under_way.stop_all()
             self.parts.clear()
             sleeps = tuple(each for key, each in self._sleeps.items() if key in self.run.sleeps)
@@ -325,7 +336,9 @@ class Driver:
                     if self._on_rest is not None:
                         self._on_rest()
                 self._news.clear()
+                self.is_listening = True
                 await self._news.wait()
+                self.is_listening = False
 
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
@@ -376,6 +389,7 @@ class Driver:
 
     def _tell(self, news: News) -> None:
         self._inbox.append(news)
+        self.is_listening = False
         self._news.set()
 
     def _take_ring(self, occurrence: Occurrence) -> None:
@@ -441,7 +455,7 @@ class Driver:
             event, key, at_ms=self.clock.wall_ms(), at=news.at or (key if intent is None else None)
         )
         self.run = run
-        outcome = None if news.answer is None else _outcome_of_last(run, before, event)
+        outcome = None if news.answer is None else outcome_of_last(run, before, event)
         self._save(() if news.message is None or outcome is None else ((news.message, outcome_text(outcome)),))
         if outcome is not None:
             news.reply(outcome)

@@ -427,6 +427,11 @@ class UnderWay:
         self._stop(task)
         return task is not None
 
+    def abandon(self) -> None:
+        """Forget everything: its event loop is gone, and nothing there can be waited for."""
+        for tasks in (self._effects, self._timers, self._alarms, self._cancelled_tasks):
+            tasks.clear()
+
     async def stop_all(self) -> None:
         """Stop everything, and wait until it has."""
         for task in (*self._effects.values(), *self._timers.values(), *self._alarms.values()):
@@ -450,7 +455,7 @@ class UnderWay:
     async def _run_guarded(self, work: Work) -> None:
         try:
             await work()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
             self._on_break(error)

@@ -246,7 +246,9 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 class Host(Protocol):
     """The owner of the run: the driver."""
 
-    run: Run
+    @property
+    def run(self) -> Run:
+        """The run as it is now."""
 
     def record(self, entry: Record) -> None:
         """Append what a policy did; it is durable when the policy next waits or returns."""
@@ -286,6 +288,11 @@ class Performer:
     _config: Mapping[str, Any] = attrs.field(init=False)
     _plans: "dict[str, EffectPlan]" = attrs.field(init=False, factory=dict)
     _data: EventData = attrs.field(init=False)
+    _run_id: str = attrs.field(init=False)
+
+    @_run_id.default
+    def _id_of_run(self) -> str:
+        return self._host.run.run_id
 
     @_data.default
     def _nothing_read(self) -> EventData:
@@ -326,7 +333,7 @@ class Performer:
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
             conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
-            answer, is_over = await self._try_once(intent.key, action, plan, root + number, conclude)
+            answer, is_over = await self.try_once(intent.key, action, plan, root + number, conclude)
             if is_over:
                 break
         return answer
@@ -393,9 +400,9 @@ class Performer:
         """Return how many turns of the event loop pass until a policy has begun: one for the effect's task, another for a time limit's."""
         return 1 if self._limit_of(plan.about) is None else 2
 
-    async def _try_once(
-        self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], Conclusion]
-    ) -> Conclusion:
+    async def try_once(
+        self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], T]
+    ) -> T:
         """Call the policy once and conclude on its steps; any error becomes an error step (S7). Raises ReplayMismatchError.
 
         With a time limit the policy has a task of its own, which also records the outcome, in one commit with what the policy recorded.
@@ -411,7 +418,7 @@ class Performer:
                 meter.ends(name)
             return was_open
 
-        async def attempt() -> Conclusion | None:
+        async def attempt() -> T | None:
             steps = await self._steps(calls, action, plan.policy)
             return conclude(steps) if close() else None
 
@@ -467,7 +474,7 @@ class Performer:
                 self._host.keep(records[-1])
         return Calls(
             self._binding.policies,
-            run_id=self._host.run.run_id,
+            run_id=self._run_id,
             key=key,
             root=root,
             entries=records,

@@ -16,7 +16,7 @@ from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine, spelled_like
-from dsa.runs.place import PART_OF, RunPlace
+from dsa.runs.place import MEMORY, PART_OF, RunPlace
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
 from dsa.runtime.run import Run, replay
@@ -43,6 +43,11 @@ class RunArchive:
     def root(self) -> Path | None:
         """The folder where the runs are kept; None in memory."""
         return self._place.root
+
+    @property
+    def where(self) -> Path:
+        """The name of the place, as `--runs` takes it: the folder, `memory:`, or the address of a server as a path."""
+        return self.root or Path(MEMORY)
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order in which they were begun."""
@@ -183,7 +188,7 @@ def replay_stored(stored_run: StoredRun, fold: Callable[..., Run] = replay) -> t
 def _required_machine(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Machine:
     """Read the machine that an entry names. Raises OtherMachineError when it reads otherwise now."""
     try:
-        machine, read = _machine_of(text, entry.parameters)
+        machine, read = recorded_machine(text, entry.parameters)
     except (MachineError, ParameterError) as fault:
         raise OtherMachineError(run, entry.digest, "no machine") from fault
     if read != entry.digest:
@@ -204,8 +209,8 @@ def text_of(first_text: str, entries: Iterable[Entry]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
-    """Return a run's machine and its digest; many runs have the same one."""
+def recorded_machine(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
+    """Return a run's machine and its digest; many runs have the same one. Raises MachineError, ParameterError."""
     machine = loads(text, "machine.md").at(dict(parameters))
     return machine, digest(machine)
 

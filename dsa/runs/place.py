@@ -33,6 +33,8 @@ from dsa.runtime.run import Run
 from dsa.runtime.run_store import Journal, RunStore, StoreError, Summary
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
+#: The beginning of the address of a Temporal server. A path that was made of it has only one slash.
+SERVER = "temporal:/"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 #: The separator in the id of a part, between the whole's id and its effect: `20260131T120000-tale-9f3a1c44e0b2+3.1`.
 PART_OF = "+"

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import importlib
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.event_loop import Clock, run_to_end
 from dsa.edge.performer import result_of
 from dsa.edge.telemetry import LedgerLog
-from dsa.errors import BindingError, DsaError, OccurrenceError
+from dsa.errors import BindingError, DocumentError, DsaError, OccurrenceError, install_hint
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.machine import Machine
@@ -32,7 +33,7 @@ from dsa.runs.archive import POLL_S, RunArchive, change_machine, replay_stored, 
 from dsa.runs.bindings import require_policy
 from dsa.runs.child_runs import Machines, driving_run, due_runs, target_run
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
-from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, open_place, place_in_memory
+from dsa.runs.place import DEFAULT_RUNS, SERVER, RunPlace, new_run_id, open_place, place_in_memory
 from dsa.runs.setup import (
     MachineDocument,
     Options,
@@ -244,8 +245,7 @@ class Runs(RunArchive):
 
     def __exit__(self, *_: object) -> None:
         """Close the place. Only for readers, and for callers whose own driving tasks have ended."""
-        is_driven = any(handle.is_driven for handle in self._held_runs.values())
-        assert not is_driven, "runs are driven here still: use `async with`"
+        assert not any(each.is_driven for each in self._held_runs.values()), "runs are driven here: use `async with`"
         for handle in reversed(tuple(self._held_runs.values())):
             handle.release()
         self._place.close()
@@ -294,9 +294,8 @@ class Runs(RunArchive):
         """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises SecretError, MachineError."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
-        machine, secrets = setup.machine, setup.binding.secrets
-        run_id = run_id or new_run_id(machine.name)
-        settings = secrets.value(dict(setup.settings)) if setup.settings else {}
+        machine, run_id = setup.machine, run_id or new_run_id(setup.machine.name)
+        settings = setup.binding.secrets.value(dict(setup.settings)) if setup.settings else {}
         means = setup.digest or (digest(machine) if setup.text else "")
         run, commands = begin(machine, run_id, digest=means, settings=settings, at_ms=self.now_ms())
         journal = NewJournal(self._place, run_id, setup.text)
@@ -346,8 +345,7 @@ class Runs(RunArchive):
                 answers = {key: _redact_answer(setup.binding.secrets, each) for key, each in resumption.answers.items()}
                 run = record_decisions(run, resumption.decisions, answers, self.now_ms())
                 left = unfinished_work(run)
-            entries_before = len(stored_run.entries)
-            if len(run.ledger) > entries_before:
+            if len(run.ledger) > (entries_before := len(stored_run.entries)):
                 SummaryJournal(journal, run, lambda: run).append(run.ledger[entries_before:])
             return RunHandle(
                 self._environment(on_moment), setup, run, journal, left=left, entries_before=entries_before
@@ -417,6 +415,10 @@ class Runs(RunArchive):
         self._place.store.create(name, new.text, list(new.entries)).release()
         return name
 
+    def worker(self, **how: Any) -> "Worker":  # noqa: ANN401  (as `Worker` takes it)
+        """Return a worker for these runs."""
+        return Worker(self, **how)
+
     async def interrupt(self, run_id: str) -> None:
         """Stop driving a run; it stays in the ledger. Raises UnknownRunError for a run that is not driven here."""
         if run_id not in self._held_runs:
@@ -447,12 +449,10 @@ class Runs(RunArchive):
         return RunSetup(machine, binding, text, first.digest, present_settings(settings, now), limits)
 
     def _bindings_of(self, machine: str) -> Source | None:
-        bindings = self._bindings
-        return bindings.get(machine) if isinstance(bindings, Mapping) else bindings
+        return self._bindings.get(machine) if isinstance(self._bindings, Mapping) else self._bindings
 
     def _nested_machines(self, options: Options, path: Path | None) -> Machines:
-        above = () if path is None else (path.resolve(),)
-        return Machines(self, options, above)
+        return Machines(self, options, () if path is None else (path.resolve(),))
 
     @property
     def _config(self) -> Mapping[str, Any]:
@@ -461,8 +461,9 @@ class Runs(RunArchive):
 
     def _environment(self, on_moment: OnMoment | None) -> RunEnvironment:
         log, inbox = (None, None) if self.root is None else (LedgerLog(), self._inbox)
-        runs = (self._held_runs, log, self._handles, self._sources)
-        return RunEnvironment(self._place, self._clock, on_moment, *runs, inbox)
+        return RunEnvironment(
+            self._place, self._clock, on_moment, self._held_runs, log, self._handles, self._sources, inbox
+        )
 
     def now_ms(self) -> int:
         """Return the time by the clock of the runs, in milliseconds since 1970."""
@@ -476,11 +477,26 @@ def open_runs(
     clock: Clock | None = None,
     must_exist: bool = False,
 ) -> Runs:
-    """Open the runs of a folder, or of memory (`memory:`): `async with dsa.open_runs(".dsa") as runs`.
+    """Open the runs of a folder, of memory (`memory:`), or of a Temporal namespace: `async with dsa.open_runs(".dsa") as runs`.
 
-    Raises DocumentError for a folder that cannot keep runs; with `must_exist`, also for one that keeps none.
+    A namespace is `temporal://HOST:PORT/NAMESPACE` (extra `temporal`). Raises DocumentError for a folder that cannot keep runs; with `must_exist`,
+    also for one that keeps none.
     """
+    if str(where).startswith(SERVER):
+        return _temporal_runs(str(where), bindings, clock)
     return Runs(open_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
+
+
+def _temporal_runs(where: str, bindings: Source | Mapping[str, Source] | None, clock: Clock | None) -> Runs:
+    """Return the runs of a Temporal namespace. Raises DocumentError without the package, and for another address."""
+    try:
+        module = importlib.import_module("dsa.temporal.temporal_runs")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "temporalio":
+            raise
+        raise DocumentError(where, f"runs on Temporal need a package: {install_hint('temporal')}") from error
+    runs: Runs = module.TemporalRuns(where, bindings=bindings, clock=clock)
+    return runs
 
 
 def runs_in_memory(artifacts: ArtifactStore | None = None) -> Runs:
@@ -594,7 +610,9 @@ class Worker:
     def _take(self, summary: RunSummary) -> RunHandle | TakeUp | None:
         """Take up a run if it is still there and nobody else holds it. For a run that cannot be taken up, return the reason, once."""
         try:
-            self._require_allowed(summary.run)
+            first = self._runs.stored_run(summary.run).entries[0]
+            assert isinstance(first, MachineEntry), "a run begins with its machine"
+            self._require_allowed(first)
             handle = self._runs.hold(summary.run, options=self._options, on_moment=self._on_moment)
         except (HeldError, UnknownRunError):
             return None
@@ -617,10 +635,9 @@ class Worker:
         except (DsaError, OSError) as fault:
             return TakeUp(handle.id, fault=str(fault))
 
-    def _require_allowed(self, run_id: str) -> None:
+    def _require_allowed(self, first: MachineEntry) -> None:
         """Raise BindingError for a run whose document or module is outside the folders that may be read."""
-        first = self._runs.stored_run(run_id).entries[0]
-        if self._folders is None or not isinstance(first, MachineEntry):
+        if self._folders is None:
             return
         settings = dict(first.started)
         names = (str(name) for name in (settings.get("file"), self._options.bindings or settings.get("module")) if name)

@@ -118,6 +118,14 @@ def refused_outside_events(run: Run, since: int) -> tuple[RefusedEvent, ...]:
     return tuple(events)
 
 
+def refused_event(event: str, at: str | None, outcome: Taken | Refusal) -> tuple[RefusedEvent, ...]:
+    """Return the refusal of an event that was sent to a place, from its outcome; none for one that was taken."""
+    if isinstance(outcome, Taken):
+        return ()
+    refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
+    return (RefusedEvent(EventEntry(0, event, at=at), refusal, outcome.configuration.state),)
+
+
 # -- percepts ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """The door's conformance suite: what every implementation of `Runs` promises, through its public names alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
+from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.errors import BindingError, MachineError, OccurrenceError
@@ -116,14 +117,24 @@ class Desk:
         return run
 
 
-@pytest.fixture(params=["folder", "memory:"])
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    """The addresses of namespaces of a Temporal server, one for each test."""
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server() as addresses:
+        yield iter(addresses)
+
+
+@pytest.fixture(params=["folder", "memory:", "temporal"])
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
     """Run a test in an event loop, with a desk of each implementation."""
+    where = next(request.getfixturevalue("namespaces")) if request.param == "temporal" else request.param
 
     def run(test: Test) -> None:
         async def whole() -> None:
-            where = tmp_path / "runs" if request.param == "folder" else request.param
-            async with dsa.open_runs(where) as runs:
+            where_now = tmp_path / "runs" if where == "folder" else where
+            async with dsa.open_runs(where_now) as runs:
                 await test(Desk(runs, tmp_path))
 
         asyncio.run(asyncio.wait_for(whole(), 30))
@@ -255,6 +266,19 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late(door: Callable[
         assert late.reason == "late"
         assert isinstance(await desk.runs.send(run.id, "approved", at=rest.waits_for["approved"]), dsa.Taken)
         assert desk.runs.get(run.id).run.outcome == "sent"
+
+    door(test)
+
+
+def test_two_people_who_answer_one_question_are_not_both_taken(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        run = await desk.drafted()
+        place = (await run.rest()).waits_for["approved"]
+        answers = (desk.runs.send(run.id, "approved", {"by": name}, at=place) for name in ("ann", "bob", "cid"))
+        outcomes = await asyncio.gather(*answers)
+        assert sum(isinstance(each, dsa.Taken) for each in outcomes) == 1
+        assert {each.reason for each in outcomes if isinstance(each, dsa.Refusal)} <= {"late", "finished"}
+        assert (await run.rest()).outcome == "sent"
 
     door(test)
 

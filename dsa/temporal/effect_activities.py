@@ -1,0 +1,232 @@
+"""Effect activities: what a worker does for runs on Temporal, which is to perform effects, ask guards, and read the data of events.
+
+The policy of an effect runs in the event loop of the entry point, beside those of other runs; the activity waits for it in the loop of the worker,
+and says meanwhile that it is alive. A policy sees the run as it was when the effect began, with what it has recorded itself. What it records goes
+back with its steps, in order, and becomes part of the run with them.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import attrs
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from dsa.edge.binding import Bindings, ask_guard, data_readers
+from dsa.edge.event_loop import Clock
+from dsa.edge.performer import Performer, traceback_of
+from dsa.runtime.artifacts import AttemptRecord, MemoryArtifacts
+from dsa.runtime.content import Artifact
+from dsa.runtime.costs import BudgetLimit, Meter
+from dsa.runtime.ledger import VerdictEntry, to_json
+from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step
+from dsa.runtime.run import Run
+from dsa.runtime.secrets import Secrets
+from dsa.temporal import payloads
+from dsa.temporal.payloads import Json
+
+#: How often an activity says that it is alive, in seconds. A cancelled effect hears of it at that moment.
+_EVERY_S = 1.0
+
+
+@attrs.frozen
+class RunView:
+    """What a worker has of a run: the run and its artifacts as they were read last, its bindings on this worker, and its budget.
+
+    `read` reads the run anew, and waits for it; it is for the loop of policies.
+    """
+
+    run: Run
+    artifacts: MemoryArtifacts
+    binding: Bindings
+    limits: tuple[BudgetLimit, ...]
+    read: Callable[[], Run]
+
+
+class Workplace(Protocol):
+    """The entry point, as its activities see it."""
+
+    clock: Clock
+
+    async def look_at(self, run_id: str) -> RunView:
+        """Return a run as far as it is known, in the worker's loop; at least its beginning was read. Raises BindingError."""
+
+    async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
+        """Do work in the loop of policies, and wait for it in the worker's."""
+
+    def show(self, run_id: str, key: str, text: str) -> None:
+        """Show a piece of text of a policy to those who watch the run here."""
+
+    def fault(self, run_id: str, where: str, traceback: str) -> None:
+        """Report an error in users' code, with its traceback."""
+
+
+class RecordedArtifacts(MemoryArtifacts):
+    """The artifacts of a run as an effect sees them, read with the run; those that it stores itself are records for the workflow, too."""
+
+    def __init__(self, artifacts: MemoryArtifacts, host: "EffectHost") -> None:
+        super().__init__()
+        self._attempts, self._artifacts = artifacts._attempts, artifacts._artifacts  # noqa: SLF001  (of its own class)
+        self._host, self._records = host, host.records
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Return one version. Raises KeyError for an unknown id."""
+        self._host.read()
+        return super().get_artifact(artifact_id)
+
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return all records, without texts, in the order in which they were stored."""
+        self._host.read()
+        return super().attempts()
+
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
+        """Return the records of an artifact and its ancestors, oldest first. Raises KeyError for an unknown artifact."""
+        self._host.read()
+        return super().lineage(artifact_id)
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store a verdict on an artifact. Raises KeyError for an unknown artifact."""
+        self._host.read()
+        super().record_verdict(verdict)
+
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version and return it with its id."""
+        self._host.read()
+        count = len(self._artifacts)
+        stored_artifact = super().store(artifact, author, run_id)
+        if len(self._artifacts) > count:
+            self._records.append(payloads.artifact_record(stored_artifact, author, run_id))
+        return stored_artifact
+
+
+class EffectHost:
+    """The host of one try of an effect (`dsa.edge.performer.Host`): the run, and what was recorded since the try began.
+
+    `run` is what is known of the run until `begin`; then it is read when it is first asked for. Most policies never do, and reading it costs as
+    much as the effect.
+    """
+
+    def __init__(self, view: RunView, show: Callable[[str, str], None], fault: Callable[[str, str], None]) -> None:
+        self._run, self._read = view.run, view.read
+        self._has_begun = self._is_read = False
+        self._entries: list[Any] = []
+        self.records: list[Json] = []
+        self._show, self._fault = show, fault
+
+    def begin(self) -> None:
+        """From now on, read the run when it is asked for."""
+        self._has_begun = True
+
+    def read(self) -> None:
+        """Read the run, once."""
+        if not self._is_read:
+            self._run, self._is_read = self._read(), True
+
+    @property
+    def run(self) -> Run:
+        """The run, with what was recorded here."""
+        if self._has_begun:
+            self.read()
+        run = self._run
+        for entry in self._entries:
+            run = run.record(entry)
+        return run
+
+    def record(self, entry: Any) -> None:  # noqa: ANN401  (a Record)
+        """Append what the policy did."""
+        self._entries.append(entry)
+        self.records.append(to_json(entry))
+
+    keep = settle = record
+
+    def show(self, key: str, text: str) -> None:
+        """Show a piece of text from the policy at work."""
+        self._show(key, text)
+
+    def require_able(self) -> None:
+        """Do nothing: the server writes."""
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """Report an error in users' code, with its traceback."""
+        if text := traceback_of(error):
+            self._fault(where, text)
+
+
+@attrs.frozen
+class EffectActivities:
+    """The activities of one worker."""
+
+    _workplace: Workplace
+
+    @property
+    def all(self) -> tuple[Callable[..., Any], ...]:
+        """The activities, for the worker."""
+        return self.perform, self.judge, self.read
+
+    @activity.defn(name=payloads.PERFORM)
+    async def perform(self, request: Json) -> Json:
+        """Call the policy of an effect once; return its steps, and what it recorded."""
+        view = await self._workplace.look_at(request["run"])
+        return await self._within_reach(self._perform(view, request))
+
+    async def _perform(self, view: RunView, request: Json) -> Json:
+        run_id, workplace, binding = request["run"], self._workplace, view.binding
+        text = binding.secrets.text
+        host = EffectHost(
+            view,
+            lambda key, piece: workplace.show(run_id, key, piece),
+            lambda where, traceback: workplace.fault(run_id, where, text(traceback)),
+        )
+        artifacts = RedactingArtifacts(RecordedArtifacts(view.artifacts, host), binding.secrets, run_id)
+        meter = Meter(view.limits, view.run.machine.answers, binding.spenders)
+        if view.limits:
+            meter.follow(view.read().ledger)
+        performer = Performer(host, binding, artifacts, workplace.clock, meter)
+        host.begin()
+        effect = request["effect"]
+        action = Action(effect, request["payload"], frozenset(view.run.machine.answers.get(effect, ())))
+        steps = await performer.try_once(request["key"], action, performer.plan(effect), request["root"], list[Step])
+        return {"steps": [step.to_json() for step in steps], "records": host.records}
+
+    @activity.defn(name=payloads.JUDGE)
+    async def judge(self, request: Json) -> Json:
+        """Ask a guard for its verdict."""
+        view = await self._workplace.look_at(request["run"])
+        return await self._within_reach(self._judge(view.binding, request))
+
+    async def _judge(self, binding: Bindings, request: Json) -> Json:
+        uses = {name: payloads.artifact_from(each) for name, each in request["artifacts"].items()}
+        artifact, name = payloads.artifact_from(request["artifact"]), request["guard"]
+        with clean_errors(binding.secrets):
+            result = await ask_guard(name, binding.guards[name], artifact, {**uses, **request["data"]})
+        return attrs.asdict(attrs.evolve(result, feedback=binding.secrets.text(result.feedback)))
+
+    @activity.defn(name=payloads.READ)
+    async def read(self, request: Json) -> Json:
+        """Read the data of an event from outside, as the policy says that waits for it."""
+        view = await self._workplace.look_at(request["run"])
+        secrets = view.binding.secrets
+        with clean_errors(secrets):
+            return {"data": secrets.value(data_readers(view.binding)[request["event"]](request["data"]))}
+
+    async def _within_reach(self, work: Coroutine[Any, Any, Json]) -> Json:
+        """Wait for work in the loop of policies, and say meanwhile that it is alive; cancelling this cancels the work."""
+        task = asyncio.ensure_future(self._workplace.in_policy_loop(work))
+        try:
+            while not (await asyncio.wait({task}, timeout=_EVERY_S))[0]:
+                activity.heartbeat()
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        return task.result()
+
+
+@contextmanager
+def clean_errors(secrets: Secrets) -> Iterator[None]:
+    """Turn an error of users' code into an application error of the same name, without secrets."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (users' code may raise anything)
+        raise ApplicationError(secrets.text(str(error)), type=type(error).__name__) from None

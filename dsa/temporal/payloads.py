@@ -1,0 +1,166 @@
+"""Payloads: what crosses between the entry point, the workflows and the activities of runs on Temporal, as JSON.
+
+Entries of a ledger and steps of policies have a JSON form already (`dsa.runtime.ledger`, `dsa.runtime.policy.policies`). Here are the forms of the
+others: occurrences, outcomes of events, artifacts, and reasons to rest. Rows are named by their position in the table, which both sides have.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+)
+
+from dsa.machine import Machine
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import Artifact
+from dsa.runtime.generation import Usage
+from dsa.runtime.json_text import text_of
+from dsa.runtime.ledger import Intents
+from dsa.runtime.run import Run
+from dsa.runtime.status import Failure, Rest
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken
+
+#: A JSON object.
+Json = dict[str, Any]
+
+#: The type of the workflow, and the names of its activities, updates and queries.
+WORKFLOW = "dsa"
+PERFORM, JUDGE, READ = "perform", "judge", "read"
+SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
+STORY, STATE, COUNTERS = "story", "state", "counters"
+#: The task queue of workflows, and of the effects whose bindings any worker can find by their name.
+QUEUE = "dsa"
+#: The type of an application error that carries the outcome of a refused event.
+REFUSAL = "Refusal"
+
+
+class OrderedJsonConverter(JSONPlainPayloadConverter):
+    """JSON as the default converter writes it, but with the members of objects in their own order: prompts show data as it came."""
+
+    def to_payload(self, value: Any) -> Payload | None:  # noqa: ANN401  (of any type)
+        """Write a value as JSON; None for one that is not JSON."""
+        return Payload(
+            metadata={"encoding": self.encoding.encode()}, data=text_of(value).encode("utf-8", "surrogatepass")
+        )
+
+
+class OrderedPayloadConverter(CompositePayloadConverter):
+    """The default converters, with JSON in its own order."""
+
+    def __init__(self) -> None:
+        defaults = DefaultPayloadConverter.default_encoding_payload_converters
+        others = (each for each in defaults if not isinstance(each, JSONPlainPayloadConverter))
+        super().__init__(*others, OrderedJsonConverter())
+
+
+#: What clients and workers use.
+CONVERTER = dataclasses.replace(DataConverter.default, payload_converter_class=OrderedPayloadConverter)
+
+
+@attrs.frozen
+class StartPayload:
+    """The start of a run: its id, its document, and how it is bound, as far as the workflow has to know.
+
+    `settings` are those of the first entry. `reads` are the events whose data a policy's function reads first, `spenders` the effects that a
+    budget stops (None: all). `queue` is the task queue of its effects, `first` the events that it begins with. A run that begins as another one did has its `entries`
+    and `artifacts`.
+    """
+
+    run: str
+    text: str
+    digest: str
+    parameters: tuple[tuple[str, Any], ...]
+    settings: Json
+    queue: str
+    guards: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    spenders: tuple[str, ...] | None = None
+    first: tuple[Json, ...] = ()
+    entries: tuple[Json, ...] = ()
+    artifacts: tuple[Json, ...] = ()
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object. `StartPayload(**start.to_json()) == start`, up to lists for tuples."""
+        return attrs.asdict(self)
+
+
+def occurrence_to_json(occurrence: Occurrence) -> Json:
+    """Return an occurrence as a JSON object."""
+    return {**attrs.asdict(occurrence, recurse=False), "verdicts": dict(occurrence.verdicts)}
+
+
+def occurrence_from(payload: Mapping[str, Any]) -> Occurrence:
+    """Read an occurrence."""
+    return Occurrence(**payload)
+
+
+def outcome_to_json(machine: Machine, outcome: Taken | Refusal) -> Json:
+    """Return the outcome of an event as a JSON object."""
+    here = outcome.configuration
+    configuration = {
+        "state": here.state,
+        "values": list(here.values),
+        "outstanding": list(here.outstanding),
+        "precedence": sorted([list(map(list, pair)) for pair in here.precedence]),
+    }
+    if isinstance(outcome, Taken):
+        row = machine.transitions.index(outcome.transition)
+        return {"configuration": configuration, "row": row, "effects": outcome.effects, "cancelled": outcome.cancelled}
+    rows = [machine.transitions.index(row) for row in outcome.rows]
+    names = {"message": outcome.message, "rows": rows, "accepted": list(outcome.accepted)}
+    return {"configuration": configuration, "reason": outcome.reason, **names}
+
+
+def outcome_from(machine: Machine, payload: Mapping[str, Any]) -> Taken | Refusal:
+    """Read the outcome of an event."""
+    here = payload["configuration"]
+    precedence = frozenset((tuple(first), tuple(second)) for first, second in here["precedence"])
+    configuration = Configuration(here["state"], tuple(here["values"]), tuple(here["outstanding"]), precedence)
+    if "row" in payload:
+        transition = machine.transitions[payload["row"]]
+        return Taken(configuration, transition, tuple(payload["effects"]), tuple(payload["cancelled"]))
+    rows = tuple(machine.transitions[row] for row in payload["rows"])
+    return Refusal(payload["reason"], configuration, payload["message"], rows, tuple(payload["accepted"]))
+
+
+def artifact_to_json(artifact: Artifact) -> Json:
+    """Return an artifact as a JSON object."""
+    return attrs.asdict(artifact)
+
+
+def artifact_from(payload: Mapping[str, Any]) -> Artifact:
+    """Read an artifact."""
+    usage = payload["usage"]
+    if usage is not None:
+        usage = Usage(**{**usage, "retried": tuple(usage["retried"])})
+    return Artifact(**{**payload, "usage": usage, "dependency_ids": tuple(payload["dependency_ids"])})
+
+
+def artifact_record(artifact: Artifact, author: str, run_id: str) -> Json:
+    """Return the record of an artifact that was stored."""
+    return {"artifact": artifact_to_json(artifact), "author": author, "run": run_id}
+
+
+def store_artifact(artifacts: ArtifactStore, record: Mapping[str, Any]) -> None:
+    """Store the artifact of a record."""
+    artifacts.store(artifact_from(record["artifact"]), record["author"], record["run"])
+
+
+def rest_to_json(rest: Rest) -> Json:
+    """Return why a run rests as a JSON object, without the run."""
+    failure = None if rest.failure is None else attrs.asdict(rest.failure)
+    return {"kind": rest.kind, "failure": failure, "in_doubt": [i.key for i in rest.in_doubt], "due_ms": rest.due_ms}
+
+
+def rest_from(run: Run, payload: Mapping[str, Any]) -> Rest:
+    """Read why a run rests."""
+    failure = None if payload["failure"] is None else Failure(**payload["failure"])
+    intents = Intents(run.ledger)
+    return Rest(payload["kind"], run, failure, tuple(intents[key] for key in payload["in_doubt"]), payload["due_ms"])

@@ -1,0 +1,116 @@
+"""The link to a Temporal server: one client and the workers of this process, on an event loop of their own in a thread.
+
+So anyone who reads a run may wait for the answer, in a loop or not: the worker that has to give it is never in the loop that waits.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from dsa.errors import DocumentError
+from dsa.runtime.run_store import StoreError
+from dsa.temporal.payloads import CONVERTER
+
+T = TypeVar("T")
+
+#: `temporal://HOST:PORT/NAMESPACE`. A path that was made of it has lost a slash.
+_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/]+)/?")
+#: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
+_STICKY = timedelta(seconds=2)
+#: The longest time between two signs of life of an effect.
+_HEARTBEAT = timedelta(seconds=1)
+#: The longest that anyone waits for the answer of a worker.
+PATIENCE = timedelta(seconds=20)
+
+
+def address_of(where: str) -> tuple[str, str]:
+    """Return host and port, and the namespace, of `temporal://HOST:PORT/NAMESPACE`. Raises DocumentError."""
+    match = _ADDRESS.fullmatch(where)
+    if match is None:
+        raise DocumentError(where, "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default")
+    return match["host"], match["namespace"]
+
+
+class ServerLink:
+    """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
+
+    def __init__(self, where: str) -> None:
+        self.host, self.namespace = address_of(where)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
+        self._thread.start()
+        self._client: Client | None = None
+        self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
+        self._lock: asyncio.Lock | None = None
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin work in the link's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do work in the link's loop, and wait for it. Never call this there."""
+        return self.begin(work).result()
+
+    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do work in the link's loop, and await it in another one."""
+        return await asyncio.wrap_future(self.begin(work))
+
+    async def client(self) -> Client:
+        """Return the client, in the link's loop. Raises StoreError if no server answers."""
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            if self._client is None:
+                try:
+                    self._client = await asyncio.wait_for(
+                        Client.connect(self.host, namespace=self.namespace, data_converter=CONVERTER),
+                        PATIENCE.total_seconds(),
+                    )
+                except (RuntimeError, RPCError, TimeoutError) as error:
+                    raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error
+            return self._client
+
+    async def work_on(
+        self, queue: str, activities: Sequence[Callable[..., Any]] = (), *, workflows: Sequence[type] = ()
+    ) -> None:
+        """Start a worker for a task queue, in the link's loop, unless there is one for such work already."""
+        is_known = {(queue, kind) for kind in ("activities", "workflows")} & self._workers.keys()
+        activities = () if (queue, "activities") in is_known else activities
+        workflows = () if (queue, "workflows") in is_known else workflows
+        if not activities and not workflows:
+            return
+        worker = Worker(
+            await self.client(),
+            task_queue=queue,
+            workflows=workflows,
+            activities=activities,
+            workflow_runner=SandboxedWorkflowRunner(),
+            sticky_queue_schedule_to_start_timeout=_STICKY,
+            max_heartbeat_throttle_interval=_HEARTBEAT,
+            default_heartbeat_throttle_interval=_HEARTBEAT,
+        )
+        running_worker = worker, asyncio.create_task(worker.run())
+        kinds = (("activities", activities), ("workflows", workflows))
+        self._workers.update({(queue, kind): running_worker for kind, work in kinds if work})
+
+    def close(self) -> None:
+        """Stop the workers and the thread. Effects that are under way are cancelled here; what drives the runs goes on elsewhere."""
+        self.run(self._stop_workers())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _stop_workers(self) -> None:
+        running_workers = dict.fromkeys(self._workers.values())
+        self._workers.clear()
+        for worker, task in running_workers:
+            await worker.shutdown()
+            await asyncio.wait({task})

@@ -1,0 +1,278 @@
+"""The stories of runs on Temporal, read from their workflows by queries, and the runs of a namespace as a store of them.
+
+A `StoryReader` has the moments of a run that came so far, and asks for those after them.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import attrs
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateStage,
+)
+from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from dsa.errors import OccurrenceError
+from dsa.runs.archive import record_of
+from dsa.runs.handle import NotTakenError
+from dsa.runs.runs import DoubtError
+from dsa.runs.summary import summary_of_run
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.ledger import Entry, Ledger, VerdictEntry, from_json
+from dsa.runtime.run import Fold, Run
+from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
+from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
+from dsa.temporal import payloads
+from dsa.temporal.payloads import QUEUE, Json, StartPayload
+from dsa.temporal.server_link import PATIENCE, ServerLink
+
+
+def unknown_run(run_id: str) -> UnknownRunError:
+    """Return the error for a run that the server does not have."""
+    return UnknownRunError(f"there is no run {run_id}")
+
+
+def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
+    """Raise the error of this package that a workflow has raised in an update."""
+    cause = error.cause
+    kinds: dict[str, type[Exception]] = {
+        "OccurrenceError": OccurrenceError,
+        "DoubtError": DoubtError,
+        "NotTakenError": NotTakenError,
+        "TypeError": TypeError,
+        "ValueError": ValueError,
+    }
+    kind = getattr(cause, "type", None) or ""
+    if kind == "HeldError":
+        raise HeldError(run_id, "Temporal") from None
+    message = getattr(cause, "message", str(cause))
+    raise kinds.get(kind, StoreError)(message) from None
+
+
+class StoryReader:
+    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, and whether something drives it."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.start: StartPayload | None = None
+        self.entries: Ledger[Entry] = Ledger()
+        self.artifacts = MemoryArtifacts()
+        self.rest: Json | None = None
+        self.is_driven = True
+        self._artifact_count = 0
+        self._run: Run | None = None
+        self._lock = asyncio.Lock()
+
+    async def read(self, client: Client) -> "StoryReader":
+        """Read what is new. Raises UnknownRunError, StoreError."""
+        async with self._lock:
+            handle = client.get_workflow_handle(self.run_id)
+            while True:
+                story = await _ask(handle, payloads.STORY, len(self.entries), self._artifact_count)
+                self._take(story)
+                if not story["more"]:
+                    return self
+
+    def _take(self, story: Json) -> None:
+        new_entries = [from_json(each) for each in story["entries"]]
+        for record in story["artifacts"]:
+            payloads.store_artifact(self.artifacts, record)
+        self._artifact_count += len(story["artifacts"])
+        self.start = StartPayload(**story["start"]) if "start" in story else self.start
+        self.entries = self.entries.extend(new_entries)
+        for entry in new_entries:
+            if isinstance(entry, VerdictEntry):
+                self.artifacts.record_verdict(entry)
+        self.rest, self.is_driven = story["rest"], story["driven"]
+
+    @property
+    def text(self) -> str:
+        """The text of its machine, as it began; "" before it was read."""
+        return "" if self.start is None else self.start.text
+
+    @property
+    def stored_run(self) -> StoredRun:
+        """The run as stores have it."""
+        holder = "Temporal" if self.rest is None else None
+        return StoredRun(self.run_id, self.text, self.entries, 1, holder)
+
+    @property
+    def run(self) -> Run:
+        """The run after the entries that were read. Raises OtherMachineError, ReplayError."""
+        run, entries = self._run, self.entries
+        if run is not None and len(run.ledger) < len(entries):
+            fold, new_entries = Fold(run), entries[len(run.ledger) :]
+            run = fold.run(entries) if fold.take(new_entries, 0) == len(new_entries) else None
+        if run is None:
+            run = record_of(self.stored_run).run
+        self._run = run
+        return run
+
+    @property
+    def summary(self) -> RunSummary:
+        """The summary of the run, for lists."""
+        run, holder = self.run, None
+        if self.rest is None:
+            status, holder = RunStatus("cut off", UnfinishedWork()), "Temporal"
+        elif self.rest["kind"] == "interrupted":
+            status = status_of(run)
+        else:
+            rest = payloads.rest_from(run, self.rest)
+            failure = "" if rest.failure is None else str(rest.failure)
+            status = RunStatus(rest.kind, UnfinishedWork(), rest.in_doubt, failure)  # type: ignore[arg-type]
+        summary = summary_of_run(run, status)
+        if self.rest is not None and self.rest["kind"] == "interrupted":
+            summary = attrs.evolve(summary, status="interrupted")
+        return RunSummary(self.run_id, len(self.entries), summary, holder)
+
+
+async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object) -> Json:
+    """Ask a workflow. Raises UnknownRunError, StoreError."""
+    try:
+        answer: Json = await handle.query(
+            query, args=arguments, rpc_timeout=PATIENCE, reject_condition=QueryRejectCondition.NOT_COMPLETED_CLEANLY
+        )
+    except WorkflowQueryRejectedError as error:
+        if error.status == WorkflowExecutionStatus.TERMINATED:
+            raise unknown_run(handle.id) from None
+        raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise unknown_run(handle.id) from None
+        raise StoreError(f"run {handle.id} gives no answer: {error.message}. Is there a worker?") from error
+    except WorkflowQueryFailedError as error:
+        raise StoreError(f"run {handle.id}: {error}") from error
+    return answer
+
+
+class TemporalStore:
+    """The runs of a namespace, as `dsa.runs.archive` reads a store."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self.link = link
+        self._readers: dict[str, StoryReader] = {}
+
+    async def look_at(self, run_id: str) -> StoryReader:
+        """Read what is new of a run, in the link's loop. Raises UnknownRunError."""
+        reader = self._readers.get(run_id) or StoryReader(run_id)
+        await reader.read(await self.link.client())
+        return self._readers.setdefault(run_id, reader)
+
+    def reader(self, run_id: str) -> StoryReader:
+        """Read what is new of a run, and wait for it. Raises UnknownRunError."""
+        return self.link.run(self.look_at(run_id))
+
+    def reader_so_far(self, run_id: str) -> StoryReader:
+        """Return what was read of a run, without asking."""
+        return self._readers.get(run_id) or StoryReader(run_id)
+
+    def forget(self, run_id: str) -> None:
+        """Forget what was read of a run."""
+        self._readers.pop(run_id, None)
+
+    def read(self, run: str) -> StoredRun:
+        """Read a run."""
+        return self.reader(run).stored_run
+
+    def read_after(self, run: str, position: int) -> tuple[Entry, ...]:
+        """Read the entries from a position on."""
+        return self.reader(run).entries[position:]
+
+    def version(self, run: str) -> int:
+        """Return the number of entries."""
+        return len(self.reader(run).entries)
+
+    def summary(self, run: str) -> RunSummary:
+        """Return the summary of one run."""
+        return self.reader(run).summary
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the ids of all runs, in the order in which they were begun."""
+        return self.link.run(self._ids())
+
+    async def _ids(self) -> tuple[str, ...]:
+        client = await self.link.client()
+        pairs = [
+            (each.start_time, each.id)
+            async for each in client.list_workflows(f"WorkflowType = '{payloads.WORKFLOW}'")
+            if each.status != WorkflowExecutionStatus.TERMINATED
+        ]
+        return tuple(run_id for _, run_id in sorted(pairs))
+
+    def summaries(
+        self,
+        *,
+        status: str | None = None,
+        waiting_for: str | None = None,
+        machine: str | None = None,
+        now_ms: int | None = None,
+    ) -> tuple[RunSummary, ...]:
+        """Return the summaries of all runs that match the filter, in the order in which they were begun."""
+        return self.link.run(self.all_summaries(status, waiting_for, machine, now_ms))
+
+    async def all_summaries(
+        self, status: str | None, waiting_for: str | None, machine: str | None, now_ms: int | None
+    ) -> tuple[RunSummary, ...]:
+        """Return what `summaries` does, in the link's loop."""
+        summaries = []
+        for run_id in await self._ids():
+            with suppress(UnknownRunError):
+                summaries.append((await self.look_at(run_id)).summary.at(now_ms))
+        return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
+
+    # -- the updates of workflows, in the link's loop ---------------------------------------------------------------------
+
+    async def begin_workflow(self, start: StartPayload) -> None:
+        """Begin the workflow of a run. Raises StoreError if the id is or was in use."""
+        client = await self.link.client()
+        try:
+            await client.start_workflow(
+                payloads.WORKFLOW,
+                start.to_json(),
+                id=start.run,
+                task_queue=QUEUE,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            )
+        except WorkflowAlreadyStartedError:
+            raise StoreError(f"there was a run of that id already: {start.run}") from None
+
+    async def update(self, run_id: str, name: str, *arguments: Json) -> Json:
+        """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
+        handle = (await self.link.client()).get_workflow_handle(run_id)
+        try:
+            update = await handle.start_update(
+                name, args=arguments, wait_for_stage=WorkflowUpdateStage.COMPLETED, result_type=dict
+            )
+            answer: Json = await update.result()
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == payloads.REFUSAL:
+                raise error.cause from None
+            raise_for(run_id, error)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise unknown_run(run_id) from None
+            raise StoreError(f"run {run_id}: {error.message}") from error
+        return answer
+
+    async def end_workflow(self, run_id: str) -> None:
+        """End the workflow of a run; the server forgets an ended one at once, others with the retention time of the namespace."""
+        client = await self.link.client()
+        handle = client.get_workflow_handle(run_id)
+        if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
+            await handle.terminate("removed")
+            return
+        execution = WorkflowExecution(workflow_id=run_id)
+        request = DeleteWorkflowExecutionRequest(namespace=self.link.namespace, workflow_execution=execution)
+        await client.workflow_service.delete_workflow_execution(request)

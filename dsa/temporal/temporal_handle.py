@@ -1,0 +1,267 @@
+"""Handles of runs on Temporal: what callers have of a run that a workflow drives.
+
+Any number of processes may have a handle of the same run. A handle looks at the run again and again, at first often.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from temporalio.exceptions import ApplicationError
+
+from dsa.edge.binding import Bindings, FromOutside
+from dsa.edge.driver import outcome_of_last
+from dsa.edge.processes import environment_secrets
+from dsa.runs.handle import RunHandle, Watchers, require_place
+from dsa.runs.place import accepted_artifacts
+from dsa.runtime.run import Run
+from dsa.runtime.run_store import UnknownRunError
+from dsa.runtime.status import Rest, places
+from dsa.runtime.timeline import Moment, OnMoment, Piece
+from dsa.semantics import Occurrence, Refusal, Taken
+from dsa.temporal import payloads
+from dsa.temporal.payloads import Json, StartPayload
+from dsa.temporal.story_store import StoryReader
+
+if TYPE_CHECKING:
+    from dsa.temporal.temporal_runs import TemporalRuns
+
+#: The time between two looks at a run, in seconds: the first, and the longest.
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.25
+
+
+class TemporalHandle(RunHandle):
+    """One run on Temporal, as this process follows it. Any number of processes may have a handle of the same run."""
+
+    def __init__(
+        self,
+        runs: "TemporalRuns",
+        run_id: str,
+        on_moment: OnMoment | None = None,
+        *,
+        start: StartPayload | None = None,
+        how: Json | None = None,
+        binding: Bindings | None = None,
+    ) -> None:
+        # What a `HeldRun` has, it has not: no driver, no journal, no folder.
+        self._runs, self.id, self.folder = runs, run_id, None
+        self._start, self._how, self._binding = start, how, binding
+        self._on_moment, self._shown_count, self._entries_before = (
+            on_moment,
+            0,
+            0 if how is None else len(runs.store.reader_so_far(run_id).entries),
+        )
+        self.watchers = Watchers()
+        self._offers: list[tuple[Occurrence, str | None, asyncio.Future[Taken | Refusal]]] = []
+        self._begin_task: asyncio.Task[None] | None = None
+        self._show_task: asyncio.Task[None] | None = None
+        self._wait_s = _FIRST_LOOK_S
+        self._is_let_go = False
+        runs._handles[run_id] = self  # noqa: SLF001  (its own entry point)
+
+    async def _look(self) -> StoryReader:
+        """Read what is new of the run."""
+        reader: StoryReader = await self._runs.link.wait(self._runs.store.look_at(self.id))
+        return reader
+
+    @property
+    def _reader(self) -> StoryReader:
+        return self._runs.store.reader(self.id)
+
+    @property
+    def run(self) -> Run:
+        """The run as it is now."""
+        return self._reader.run
+
+    @property
+    def artifacts(self) -> Any:  # type: ignore[override]  # noqa: ANN401  (an ArtifactStore; elsewhere it is a field)
+        """The store of its artifacts."""
+        return self._reader.artifacts
+
+    @property
+    def waits_for(self) -> Mapping[str, str]:
+        """The events from outside that the run waits for now, each with its place."""
+        return places(self.run)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings that the run's policies read."""
+        return self._runs.binding_of(self.id).config if self._binding is None else self._binding.config
+
+    @property
+    def is_driven(self) -> bool:
+        """Return whether the run goes on by itself."""
+        if self._begin_task is not None and not self._begin_task.done():
+            return True
+        return not self._is_let_go and self._reader.is_driven
+
+    # -- following --------------------------------------------------------------------------------------------------------
+
+    async def exists(self) -> None:
+        """Wait until the run has begun, or goes on. Raises what keeps it from that."""
+        if self._begin_task is not None:
+            await asyncio.shield(self._begin_task)
+
+    async def rest(self, *, through_timers: bool = False) -> Rest:
+        """Wait until the run rests, and return the rest. With `through_timers`, also wait while it waits for a timer."""
+        await self.exists()
+        while True:
+            if self._is_let_go:
+                return Rest("interrupted", self._runs.store.reader_so_far(self.id).run)
+            reader = await self._look()
+            if reader.rest is not None and not (through_timers and reader.rest["due_ms"] is not None):
+                self._show_all(reader)
+                rest = payloads.rest_from(reader.run, reader.rest)
+                return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, reader.artifacts)))
+            await self.change()
+
+    async def rest_within(self, wait_s: float) -> Rest:
+        """Wait as `rest` does, and for timers that are due within `wait_s` seconds."""
+        while True:
+            rest = await self.rest()
+            if rest.due_ms is None or rest.due_ms / 1000 - time.time() > wait_s:
+                return rest
+            await self.change()
+
+    async def change(self) -> None:
+        """Wait a moment, in which something may happen in the run; the next time longer, until this handle sends something."""
+        self._wait_s = min(_LONGEST_LOOK_S, 1.5 * self._wait_s)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.watchers.change(), self._wait_s)
+
+    async def moments_and_text(self, *, after: int = 0) -> AsyncIterator[Moment | Piece]:
+        """Yield moments as `moments` does, and the pieces of text that policies show in this process meanwhile."""
+        await self.exists()
+        with self.watchers.collect_pieces() as pieces:
+            while True:
+                reader = await self._look()
+                self._show_all(reader)
+                while pieces:
+                    yield pieces.popleft()
+                for entry in reader.entries[after:]:
+                    after += 1
+                    yield Moment(self.id, after, entry)
+                if reader.rest is not None and after >= len(reader.entries) and not pieces:
+                    return
+                await self.change()
+
+    async def _show_moments(self) -> None:
+        """Show the moments of the run to the observer, until it rests."""
+        while True:
+            reader = await self._look()
+            self._show_all(reader)
+            if reader.rest is not None and reader.rest["due_ms"] is None:
+                return
+            await self.change()
+
+    def _show_all(self, reader: StoryReader) -> None:
+        """Show the moments that came since the last time to the observer."""
+        if self._on_moment is None:
+            return
+        for entry in reader.entries[self._shown_count :]:
+            self._shown_count += 1
+            self._on_moment(Moment(self.id, self._shown_count, entry), self._shown_count > self._entries_before)
+
+    # -- driving ----------------------------------------------------------------------------------------------------------
+
+    def start(self, *occurrences: Occurrence) -> None:
+        """Begin the run, or go on with it, in a task of its own."""
+        self._begin_task = asyncio.create_task(self._begin(occurrences))
+
+    async def _begin(self, occurrences: tuple[Occurrence, ...]) -> None:
+        runs, payload = self._runs, [payloads.occurrence_to_json(self._outside(each)) for each in occurrences]
+        if self.id in runs._sources:  # noqa: SLF001  (its own entry point)
+            await runs.work_here()
+        if self._start is not None:
+            start, self._start = attrs.evolve(self._start, first=tuple(payload)), None
+            await runs.link.wait(runs.store.begin_workflow(start))
+        elif self._how is not None:
+            how, self._how = {**self._how, "occurrences": payload}, None
+            await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
+        await self._send_offers()
+        runs._held_runs[self.id] = self  # noqa: SLF001
+        if self._on_moment is not None:
+            self._show_task = asyncio.create_task(self._show_moments())
+
+    def _outside(self, occurrence: Occurrence) -> Occurrence:
+        """Return an event as it may leave this process: without secrets."""
+        secrets = environment_secrets() if self._binding is None else self._binding.secrets
+        return attrs.evolve(occurrence, data=secrets.value(occurrence.data))
+
+    async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
+        """Go on with the run until it rests."""
+        self.start(*occurrences)
+        return await self.rest(through_timers=through_timers)
+
+    def offer(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
+        """Hand in an event without waiting; the run takes it in its turn, once it has been started. The future has the outcome."""
+        answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
+        self._offers.append((occurrence, at, answer))
+        return answer
+
+    async def outcome_of(self, event: str, answer: "asyncio.Future[Taken | Refusal]") -> Taken | Refusal:  # noqa: ARG002  (as elsewhere)
+        """Wait for the outcome of an event that was offered. Raises what `hand` does."""
+        await self.exists()
+        return await answer
+
+    async def _send_offers(self) -> None:
+        """Send the events that were offered, one after the other."""
+        offers, self._offers = self._offers, []
+        for occurrence, at, answer in offers:
+            try:
+                answer.set_result(await self._send(occurrence, at))
+            except Exception as error:  # noqa: BLE001  (for the one who waits for the outcome)
+                answer.set_exception(error)
+
+    async def hand(self, occurrence: Occurrence, at: str | None = None) -> Taken | Refusal:
+        """Send an occurrence, and wait until the run has taken or refused it."""
+        require_place(at)
+        await self.exists()
+        return await self._send(occurrence, at)
+
+    async def _send(self, occurrence: Occurrence, at: str | None) -> Taken | Refusal:
+        reader = await self._look()
+        machine = reader.run.machine
+        if reader.run.is_finished and not reader.is_driven:
+            return _refused_by_end(reader.run, occurrence, at)
+        message = {"occurrence": payloads.occurrence_to_json(self._outside(occurrence)), "at": at}
+        try:
+            answer = await self._runs.link.wait(self._runs.store.update(self.id, payloads.SEND, message))
+        except ApplicationError as refusal:
+            answer = refusal.details[0]
+        except UnknownRunError:  # its workflow has ended meanwhile
+            reader = await self._look()
+            return _refused_by_end(reader.run, occurrence, at)
+        self._wait_s = _FIRST_LOOK_S
+        self.watchers.wake()
+        return payloads.outcome_from(machine, answer)
+
+    async def interrupt(self) -> None:
+        """Stop what drives the run; the run stays with the server, and can be resumed."""
+        await self.exists()
+        await self._runs.interrupt(self.id)
+        self._runs._held_runs.pop(self.id, None)  # noqa: SLF001
+        self.watchers.wake()
+
+    async def let_go(self) -> None:
+        """Follow the run no longer; it goes on by itself."""
+        if self._show_task is not None:
+            self._show_task.cancel()
+        self._is_let_go = True
+        self._runs._held_runs.pop(self.id, None)  # noqa: SLF001
+        self.watchers.wake()
+
+    def release(self, rest: Rest | None = None) -> None:
+        """Do nothing: a run on Temporal has no holder."""
+
+
+def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal:
+    """Return the refusal of an event by a finished run, of which nothing is recorded."""
+    event = FromOutside(Bindings({})).read(run, occurrence, at)
+    after, _ = run.feed(event, at=at, at_ms=run.read_ms)
+    outcome = outcome_of_last(after, run.configuration, event)
+    assert isinstance(outcome, Refusal), "a finished run takes nothing"
+    return outcome

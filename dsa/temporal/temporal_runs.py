@@ -1,0 +1,287 @@
+"""Runs on Temporal: the entry point of `dsa.runs`, where a server keeps the runs, workflows drive them and workers perform their effects.
+
+`open_runs("temporal://HOST:PORT/NAMESPACE")` makes a `TemporalRuns`. What it reads are answers of workflows, whose state is the only one: nothing
+is kept here that could be lost.
+
+A run whose bindings other processes can find has its effects performed by any worker (`dsa work --runs temporal://..`). Bindings that are objects
+of this process are known here alone, so such a run has a task queue of this process for its effects, and workflows are driven here as well.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import attrs
+
+from dsa.checks.table_faults import require_sound
+from dsa.edge.binding import Bindings, data_readers
+from dsa.edge.event_loop import Clock, MonotonicClock
+from dsa.edge.telemetry import LedgerLog
+from dsa.expr import Outcome
+from dsa.lang import digest
+from dsa.runs.archive import record_of, require_no_secret
+from dsa.runs.handle import require_place
+from dsa.runs.place import RunPlace, new_run_id
+from dsa.runs.runs import Resumption, Runs, TakeUp, Worker, branch_of, copy_artifacts
+from dsa.runs.setup import Options, RunSetup, Source
+from dsa.runtime.costs import BudgetLimit
+from dsa.runtime.ledger import MachineEntry, to_json
+from dsa.runtime.policy.policies import Step
+from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError
+from dsa.runtime.timeline import OnMoment, Piece
+from dsa.semantics import Occurrence, Refusal, Taken
+from dsa.temporal import payloads
+from dsa.temporal.effect_activities import EffectActivities, RunView
+from dsa.temporal.payloads import QUEUE, Json, StartPayload
+from dsa.temporal.run_workflow import RunWorkflow, StoredArtifacts
+from dsa.temporal.server_link import ServerLink
+from dsa.temporal.story_store import TemporalStore
+from dsa.temporal.temporal_handle import TemporalHandle
+
+#: The time between two looks of a worker at the runs that it works for, in seconds.
+_EVERY_S = 0.2
+
+
+class TemporalRuns(Runs):
+    """The runs of a namespace. Leaving its `async with` stops the workers of this process; the runs themselves stay with the server."""
+
+    def __init__(
+        self, where: str, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
+    ) -> None:
+        self.link = ServerLink(where)
+        self.store = TemporalStore(self.link)
+        store: Any = self.store
+        place = RunPlace(lambda: store, lambda run_id: self.store.reader(run_id).artifacts, close=self.link.close)
+        super().__init__(place, bindings=bindings, clock=clock)
+        self.clock = clock or MonotonicClock()
+        self._address = where
+        self._queue = f"{QUEUE}-{token_hex(6)}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._known_bindings: dict[str, tuple[Bindings, tuple[BudgetLimit, ...]]] = {}
+        self._log = LedgerLog()
+        self._options = Options()
+        self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
+        #: The runs whose effects were performed here lately.
+        self.active_runs: dict[str, None] = {}
+
+    @property
+    def where(self) -> Path:
+        """The address of the namespace, as a path."""
+        return Path(self._address)
+
+    async def close(self, *, interrupts: bool = False) -> None:
+        """Stop the workers of this process, and interrupt the runs that it has begun if a person wants that; then close the link."""
+        for handle in reversed(tuple(self._held_runs.values())):
+            await (handle.interrupt() if interrupts and handle.is_driven else handle.let_go())
+        await asyncio.to_thread(self._place.close)
+
+    # -- driving ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> "TemporalHandle":
+        """Return a new run that nothing drives yet. It exists once its workflow has begun. Raises SecretError, MachineError."""
+        require_sound(setup.machine)
+        require_no_secret(setup.text, setup.binding.secrets)
+        run_id = run_id or new_run_id(setup.machine.name)
+        binding = setup.binding
+        if setup.source is not None:
+            self._sources[run_id] = setup.source
+        spenders = None if binding.spenders is None else tuple(sorted(binding.spenders))
+        start = StartPayload(
+            run_id,
+            setup.text,
+            setup.digest or digest(setup.machine),
+            tuple(dict(setup.machine.constants).items()),
+            binding.secrets.value(dict(setup.settings)),
+            self._queue_of(run_id),
+            tuple(sorted(binding.guards)),
+            tuple(sorted(data_readers(binding))),
+            spenders,
+        )
+        return TemporalHandle(self, run_id, on_moment, start=start, binding=binding)
+
+    def _queue_of(self, run_id: str) -> str:
+        """Return the task queue for the effects of a run: that of this process, if its bindings are known here alone."""
+        return self._queue if run_id in self._sources else QUEUE
+
+    async def resume(
+        self,
+        run_id: str,
+        *occurrences: Occurrence,
+        options: Options | None = None,
+        resumption: Resumption | None = None,
+        on_moment: OnMoment | None = None,
+    ) -> "TemporalHandle":
+        """Resume a run, as `Runs.resume` does."""
+        handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
+        handle.start(*occurrences)
+        await handle.exists()
+        return handle
+
+    def hold(
+        self,
+        run_id: str,
+        *,
+        options: Options | None = None,
+        resumption: Resumption | None = None,
+        on_moment: OnMoment | None = None,
+    ) -> "TemporalHandle":
+        """Return a handle of a run that is resumed when it is started."""
+        options, resumption = options or Options(), resumption or Resumption()
+        reader = self.store.reader(run_id)
+        if reader.rest is None:
+            raise HeldError(run_id, "Temporal")
+        record = record_of(reader.stored_run)
+        source = options.bindings or self._bindings_of(record.run.machine.name)
+        if source is not None and not isinstance(source, str | Path):
+            self._sources[run_id] = source
+        self._known_bindings.pop(run_id, None)
+        setup = self._setup_again(record.run, record.first, reader.text, options)
+        changes = resumption.decisions or resumption.answers or options != Options()
+        if reader.rest["kind"] == "waiting" and reader.is_driven and not changes:
+            return TemporalHandle(self, run_id, on_moment, binding=setup.binding)  # it goes on by itself
+        how = {
+            "settings": setup.binding.secrets.value(dict(setup.settings)),
+            "queue": self._queue_of(run_id),
+            "decisions": dict(resumption.decisions),
+            "answers": {key: _answer_to_json(each) for key, each in resumption.answers.items()},
+        }
+        return TemporalHandle(self, run_id, on_moment, how=how, binding=setup.binding)
+
+    def attach(self, run_id: str) -> "TemporalHandle":
+        """Return the handle of a run that goes on by itself."""
+        handle = self._handles.get(run_id)
+        return handle if isinstance(handle, TemporalHandle) else TemporalHandle(self, run_id)
+
+    async def send(
+        self,
+        run_id: str,
+        event: str,
+        data: object = None,
+        *,
+        verdicts: Mapping[str, Outcome] | None = None,
+        at: str | None = None,
+        patience_s: float = 10.0,  # noqa: ARG002  (the server's patience has no end)
+    ) -> Taken | Refusal | Posted:
+        """Send an event to a run, and wait until it is taken or refused, as `Runs.send` does."""
+        return await self.attach(run_id).hand(Occurrence(event, verdicts or {}, data=data), at)
+
+    def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:  # noqa: ARG002
+        """Raise StoreError: a run on Temporal has no inbox, and takes what is sent at once. Raises TypeError for a place that is not a string."""
+        require_place(at)
+        raise StoreError(f"run {run_id} has no inbox: Temporal takes what is sent at once")
+
+    def branch(self, run_id: str, length: int, new_id: str = "") -> str:
+        """Make a run that begins as another one did, as `Runs.branch` does."""
+        reader = self.store.reader(run_id)
+        assert reader.start is not None, "it was read"
+        new = branch_of(reader.stored_run, length, new_id or new_run_id(record_of(reader.stored_run).first.name))
+        artifacts = StoredArtifacts()
+        copy_artifacts(new, reader.artifacts, artifacts)
+        entries = tuple(to_json(entry) for entry in new.entries)
+        start = attrs.evolve(reader.start, run=new.run, first=(), entries=entries, artifacts=tuple(artifacts.records))
+        self.link.run(self.store.begin_workflow(start))
+        return new.run
+
+    async def interrupt(self, run_id: str) -> None:
+        """Stop driving a run until it is resumed. Raises UnknownRunError."""
+        await self.link.wait(self.store.update(run_id, payloads.INTERRUPT))
+
+    async def remove(self, run_id: str) -> None:
+        """Remove a run: what the server has of it. Raises UnknownRunError, and HeldError for a run that goes on by itself."""
+        reader = await self.link.wait(self.store.look_at(run_id))
+        if reader.is_driven:
+            raise HeldError(run_id, "Temporal")
+        await self.link.wait(self.store.end_workflow(run_id))
+        self.store.forget(run_id)
+        self._held_runs.pop(run_id, None)
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        waiting_for: str | None = None,
+        machine: str | None = None,
+        now_ms: int | None = None,
+    ) -> tuple[RunSummary, ...]:
+        """Return the summaries of all runs that match the filter, in the order in which they were begun."""
+        return await self.link.wait(self.store.all_summaries(status, waiting_for, machine, now_ms))
+
+    async def _change(self, run_id: str) -> None:
+        await self.attach(run_id).change()
+
+    # -- the work of this process ----------------------------------------------------------------------------------------
+
+    def worker(self, **how: Any) -> "TemporalWorker":  # noqa: ANN401  (as `Worker` takes it)
+        """Return a worker for the runs of the namespace."""
+        return TemporalWorker(self, **how)
+
+    async def work_for_all(self, options: Options, require_allowed: Callable[[MachineEntry], None]) -> None:
+        """Drive workflows, and perform the effects of runs whose bindings can be found by their names."""
+        self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
+        await self.link.wait(self.link.work_on(QUEUE, EffectActivities(self).all, workflows=(RunWorkflow,)))
+
+    async def work_here(self) -> None:
+        """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
+        self._loop = asyncio.get_running_loop()
+        await self.link.wait(self.link.work_on(QUEUE, workflows=(RunWorkflow,)))
+        await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
+
+    async def look_at(self, run_id: str) -> RunView:
+        """Return what is known of a run, in the worker's loop. Raises BindingError for a document or a module that this worker may not read."""
+        reader = self.store.reader_so_far(run_id)
+        if not reader.entries:
+            reader = await self.store.look_at(run_id)
+        self.active_runs[run_id] = None
+        pair = self._known_bindings.get(run_id)
+        if pair is None:
+            first = record_of(reader.stored_run).first
+            self._require_allowed(first)
+            setup = self._setup_again(reader.run, first, reader.text, self._options, even_over=True)
+            pair = self._known_bindings[run_id] = setup.binding, setup.limits
+        return RunView(reader.run, reader.artifacts, *pair, lambda: self.store.reader(run_id).run)
+
+    async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
+        """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
+        assert self._loop is not None, "a worker has been started"
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def show(self, run_id: str, key: str, text: str) -> None:
+        """Show a piece of text to those who watch the run here."""
+        handle = self._handles.get(run_id)
+        if isinstance(handle, TemporalHandle):
+            handle.watchers.show(Piece(run_id, key, text))
+
+    def fault(self, run_id: str, where: str, traceback: str) -> None:
+        """Log an error in users' code."""
+        self._log.fault(run_id, where, traceback)
+
+
+def _answer_to_json(answer: Occurrence | Step) -> Json:
+    return answer.to_json() if isinstance(answer, Step) else payloads.occurrence_to_json(answer)
+
+
+class TemporalWorker(Worker):
+    """A worker of a namespace: it drives workflows, and performs effects, one by one, of the runs that have any."""
+
+    def __init__(self, runs: TemporalRuns, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
+        super().__init__(runs, **how)
+        self._temporal_runs = runs
+
+    async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
+        """Work; yield a `TakeUp` for each run that this worker has performed effects of, whenever it rests.
+
+        With `once`, end when no run of the namespace is under way; else go on for ever.
+        """
+        runs = self._temporal_runs
+        await runs.work_for_all(self._options, self._require_allowed)
+        while True:
+            for run_id in tuple(runs.active_runs):
+                reader = await runs.link.wait(runs.store.look_at(run_id))
+                if reader.rest is not None:
+                    del runs.active_runs[run_id]
+                    yield TakeUp(run_id, await runs.attach(run_id).rest())
+            if once and not runs.active_runs and not await runs.list(status="under way"):
+                return
+            await asyncio.sleep(_EVERY_S)

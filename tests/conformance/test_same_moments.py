@@ -1,0 +1,324 @@
+"""The same document with the same scripted world has the same moments on Temporal as in memory, without times, hosts and engine ids.
+
+The world answers one effect at a time, the oldest first, so that both hear of everything in one order. What it answers follows from the
+number of answers before, and what people send from the number of events before. Neither depends on keys: an event that is refused to people has
+a number in memory, and none on Temporal.
+"""
+
+import asyncio
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from temporal_server import MISSING, server, temporal_program
+
+import dsa
+from dsa.edge.binding import effect_names
+from dsa.edge.document_files import shipped_documents
+from dsa.machine import read_guards
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, to_json
+from dsa.runtime.status import person_effects
+
+HEAD = """# {name}
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+{asked}| end.done | final |
+| end.escalated | final |
+
+"""
+#: The events of all documents, and where they come from.
+EVENTS = {
+    "order": "outside",
+    "approved": "outside",
+    "stopped": "outside",
+    "found": "look",
+    "priced": "price",
+    "sent": "send",
+}
+#: What each document is there for, its rows, and the events that people send, in this order.
+DOCUMENTS = {
+    "a_timer": (
+        """
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | order | busy | |
+| busy | after 100ms | asked | |
+| asked | approved | end.done | |
+| busy | after 10m | end.escalated | |
+""",
+        (None, "approved"),
+    ),
+    "a_cancellation": (
+        """
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | order | busy | look, price |
+| busy | found | asked | cancel, send |
+| asked | sent | = | |
+| asked | approved | end.done | |
+""",
+        ("approved",),
+    ),
+    "an_escalation": (
+        """
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | order | busy | look |
+| busy | found | end.done | |
+| busy | look.failed | end.escalated | |
+""",
+        (),
+    ),
+    "two_effects_at_once": (
+        """
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | order | busy | look, price, send |
+| busy | found | = | |
+| busy | priced | = | |
+| busy | sent | asked | |
+| asked | found | = | |
+| asked | priced | = | |
+| asked | approved | end.done | |
+""",
+        ("approved",),
+    ),
+}
+#: Events that the table refuses before each event that it takes.
+REFUSALS = ("order", "stopped", "approved")
+
+
+@attrs.frozen
+class HashedGuard(GuardInterface):
+    """A guard whose verdict follows from what it judges."""
+
+    blocks = False
+
+    def validate(self, artifact: Artifact, **dependencies: Any) -> GuardResult:
+        return GuardResult(zlib.crc32(artifact.content.encode()) % 3 > 0, "a third fails")
+
+
+@attrs.define
+class World:
+    """The world around one run: the policies of its effects wait here until it is their turn."""
+
+    fails: bool = False
+    count: int = 0
+    waiting: dict[str, asyncio.Future[None]] = attrs.field(factory=dict)
+
+    def bind(self, machine: dsa.Machine, settings: Mapping[str, Any]) -> dsa.Bindings:
+        """Bind every effect and every guard of a machine."""
+        effects = {name: self.policy(machine, name) for name, _ in effect_names(machine)}
+        return dsa.Bindings(effects, {name: HashedGuard() for name in read_guards(machine.transitions)})
+
+    def policy(self, machine: dsa.Machine, effect: str) -> Any:
+        answers = [each for each in machine.answers.get(effect, ()) if not each.endswith(".failed")]
+
+        async def perform(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+            key = "/".join(context.key.split("/")[1:3])
+            if not answers:
+                return []
+            turn = self.waiting[key] = asyncio.get_running_loop().create_future()
+            await turn
+            if self.fails:
+                raise OSError("no route")
+            self.count += 1
+            answer = answers[zlib.crc32(f"{effect}{self.count}".encode()) % len(answers)]
+            return [dsa.event_step(effect, answer, data={"number": self.count})]
+
+        return perform
+
+    async def work(self, run: dsa.RunHandle) -> None:
+        """Let effects answer one at a time, the oldest first, until the run rests."""
+        resting = asyncio.create_task(run.rest())
+        while not resting.done():
+            now = run.run
+            asked = person_effects(now).values()
+            oldest = next((key for key in now.keys if key not in asked and key not in now.sleeps), None)
+            turn = self.waiting.pop(oldest, None) if oldest else None
+            if turn is not None and not turn.done():
+                turn.set_result(None)
+            await asyncio.wait({resting}, timeout=0.01)
+        await resting
+
+
+async def story(
+    where: str, document: str | Path, world: World, people: Callable[[dsa.Rest, int], str | None]
+) -> list[Any]:
+    """Return the moments of a run, in their comparable form, and the outcomes of what people sent."""
+    async with dsa.open_runs(where) as runs:
+        data = {"text": "go"} if "goal" in Path(str(document)).stem else "go"
+        try:
+            run = await runs.start(document, data, bindings=world.bind)
+        except ValueError:
+            run = await runs.start(document, bindings=world.bind)
+        outcomes = list[Any]()
+        for number in range(8):
+            await world.work(run)
+            rest = await run.rest()
+            event = people(rest, number)
+            if rest.kind != "waiting" or (event is None and rest.due_ms is None):
+                break
+            if event is None:
+                await run.rest(through_timers=True)
+                continue
+            for name in (*REFUSALS, event):
+                is_outside = name in {each.name for each in rest.run.machine.events if each.origin == "outside"}
+                if is_outside and (name == event or name not in rest.waits_for):
+                    outcome = await runs.send(run.id, name, {"number": number})
+                    outcomes.append((name, type(outcome).__name__, getattr(outcome, "reason", None)))
+        rest = await run.rest()
+        await run.interrupt() if rest.kind != "finished" else None
+        if where.startswith("temporal:"):
+            await replay_history(where, run.id)
+        return [
+            rest.kind,
+            str(rest.failure),
+            outcomes,
+            *comparable(run.id, [each.entry async for each in run.moments()]),
+        ]
+
+
+async def replay_history(where: str, run_id: str) -> None:
+    """Replay the history of a run as another worker would: each workflow task has to give the same commands. Raises what differs."""
+    from temporalio.client import Client
+    from temporalio.worker import Replayer
+
+    from dsa.temporal.payloads import CONVERTER
+    from dsa.temporal.run_workflow import RunWorkflow
+
+    host, _, namespace = where.removeprefix("temporal://").partition("/")
+    client = await Client.connect(host, namespace=namespace, data_converter=CONVERTER)
+    history = await client.get_workflow_handle(run_id).fetch_history()
+    await Replayer(workflows=[RunWorkflow], data_converter=CONVERTER).replay_workflow(history)
+
+
+def comparable(run_id: str, entries: list[Entry]) -> Iterator[Any]:
+    """Yield the entries without times and ids, numbered as if what was refused to people had never been sent."""
+    numbers = {"0": "0"}
+    for position, entry in enumerate(entries):
+        following = entries[position + 1] if position + 1 < len(entries) else None
+        if isinstance(entry, EventEntry):
+            is_dropped = isinstance(following, RefusalEntry) and entry.key is None and entry.source is None
+            numbers[str(entry.seq)] = "" if is_dropped else str(len([n for n in numbers.values() if n]))
+        if (isinstance(entry, EventEntry) and not numbers[str(entry.seq)]) or (
+            isinstance(entry, RefusalEntry) and not list(numbers.values())[-1]
+        ):
+            continue
+        fields = json.loads(json.dumps(to_json(entry)).replace(run_id, "RUN"))
+        for name in ("at_ms", "seconds", "by"):
+            fields.pop(name, None)
+        if "seq" in fields:
+            fields["seq"] = numbers[str(fields["seq"])]
+        for name in ("key", "at"):
+            if fields.get(name):
+                seq, slash, ordinal = fields[name].partition("/")
+                fields[name] = f"{numbers[seq]}{slash}{ordinal}"
+        yield fields
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server() as addresses:
+        yield iter(addresses)
+
+
+def on_both(
+    document: str | Path,
+    world: Callable[[], World],
+    people: Callable[[dsa.Rest, int], str | None],
+    namespaces: Iterator[str],
+) -> None:
+    """Compare a run in memory with the same one on Temporal."""
+
+    async def both() -> tuple[list[Any], list[Any]]:
+        return await story("memory:", document, world(), people), await story(
+            next(namespaces), document, world(), people
+        )
+
+    here, there = asyncio.run(asyncio.wait_for(both(), 100))
+    assert there == here
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_small_document_has_the_same_moments(name: str, tmp_path: Path, namespaces: Iterator[str]) -> None:
+    rows, sent = DOCUMENTS[name]
+    origins = "".join(f"| {event} | {origin} |\n" for event, origin in EVENTS.items() if f"| {event} |" in rows)
+    document = tmp_path / f"{name}.md"
+    asked = "| asked | |\n" if "| asked |" in rows else ""
+    events = f"## Events\n| event | from |\n| --- | --- |\n{origins}\n## Transitions{rows}"
+    document.write_text(HEAD.format(name=name, asked=asked) + events)
+    on_both(
+        document,
+        lambda: World(fails=name == "an_escalation"),
+        lambda _rest, number: sent[number] if number < len(sent) else None,
+        namespaces,
+    )
+
+
+def any_event(rest: dsa.Rest, number: int) -> str | None:
+    """Return an event that a run waits for, which follows from the number of those before."""
+    names = sorted(rest.waits_for)
+    return names[zlib.crc32(f"{number}".encode()) % len(names)] if names else None
+
+
+#: Those that are compared in every run of the tests; the others take longer, or are specs of the same machines.
+QUICK = ("dual_state", "examples/two_phase_commit", "katas/exhausted", "policy")
+SHIPPED = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.full]) for name in sorted(shipped_documents())
+]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_machine_has_the_same_moments(name: str, namespaces: Iterator[str]) -> None:
+    on_both(name, World, any_event, namespaces)
+
+
+@dsa.answering("found", "unknown")
+async def look_up(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+    return [dsa.event_step("look_up", "found", data={"order": "A17"})]
+
+
+@dsa.answering("sent")
+async def reply(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+    assert context.run.step("names").latest is not None
+    return [dsa.event_step("reply", "sent")]
+
+
+def test_agent_with_a_model_and_a_guard_has_the_same_moments(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Artifacts, verdicts and feedback cross it: the second answer of the script passes, and the first is its parent."""
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "embed.md"
+    document, script = tmp_path / "support.md", tmp_path / "answers.md"
+    document.write_text(guide.read_text().split("```markdown\n")[1].split("```")[0])
+    script.write_text("```\nIt is on its way.\n```\n\n```\nOrder A17 is on its way.\n```\n")
+    bindings = dsa.Bindings({"look_up": look_up, "reply": reply})
+
+    async def one(where: str) -> tuple[list[Any], list[str], list[str]]:
+        async with dsa.open_runs(where) as runs:
+            how: dict[str, Any] = {"bindings": bindings, "model": f"scripted:{script}", "run_id": "agent"}
+            run = await runs.start(document, "Where is my order?", **how)
+            rest = await run.rest()
+            stored_attempts = [each.artifact_id for each in run.artifacts.attempts()]
+            return (
+                [*comparable("agent", list(run.run.ledger))],
+                [each.content for each in rest.accepted],
+                stored_attempts,
+            )
+
+    async def both() -> tuple[Any, Any]:
+        return await one("memory:"), await one(next(namespaces))
+
+    here, there = asyncio.run(asyncio.wait_for(both(), 60))
+    assert there == here
+    assert here[1] == ["Order A17 is on its way.\n"]

