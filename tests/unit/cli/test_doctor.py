@@ -8,7 +8,7 @@ from dsa.cli import doctor
 from dsa.cli.doctor import has_wal_reset_bug
 
 NAMES = [
-    "Python", "SQLite", "runs", "git", "[llm]", "[local]", "[draw]", "[prove]", "[fast]", "[plot]", "[test]", "[lint]", "[pydantic]", "[otel]", "[docs]", "local model",
+    "Python", "SQLite", "runs", "git", "[llm]", "[local]", "[draw]", "[prove]", "[fast]", "[plot]", "[test]", "[lint]", "[pydantic]", "[otel]", "[temporal]", "[docs]", "local model",
     "sandbox", "Graphviz", "Chromium", "SPIN", "Java", "Temporal", "C compiler", "pictures",
     "keys", "traces", "documents",
 ]  # fmt: skip
