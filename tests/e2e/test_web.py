@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from web_server import LEAVE, Outline, events, web_server
+from web_server import LEAVE, Outline, events, free_port, web_server
 
 
 @pytest.fixture
@@ -213,6 +213,64 @@ def test_reconnected_page_misses_nothing(server):
     ids = [values["id"] for tag, values in Outline(missed["append"]["moments"]).elements if tag == "tr"]
     assert ids[0] == f"moment{number + 1}"
     assert "again" in missed["append"]["moments"]
+
+
+def moments_of(news: dict) -> list[str]:
+    """Return the ids of the moments that an event brings."""
+    return [
+        values["id"]
+        for tag, values in Outline(news.get("append", {}).get("moments", "")).elements
+        if tag == "tr" and values.get("id")
+    ]
+
+
+def test_killed_server_is_started_again_and_pages_miss_nothing(tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE)
+    port, ids = free_port(), list[str]()
+    with web_server(tmp_path, "leave.md", port=port) as first:
+        first.client.get(first.address)
+        path = first.start("?")
+        with first.client.stream("GET", f"{path}/live?have=&after=0") as answer:
+            last_id, news = next(each for each in events(answer) if moments_of(each[1]))
+            ids += moments_of(news)
+            first.process.kill()
+            first.process.wait(30)
+        cookies = {cookie.name: cookie.value for cookie in first.client.cookies.jar}
+    sent = [sys.executable, "-m", "dsa", "send", path.rpartition("/")[2], "again", "--runs", str(tmp_path / ".dsa")]
+    assert subprocess.run(sent, check=False, capture_output=True).returncode == 3  # it waits again
+    with web_server(tmp_path, "leave.md", port=port) as second:
+        second.client.cookies.update(cookies)
+        place = second.page(path).fields("place")[0]
+        is_sent = False
+        with second.client.stream("GET", f"{path}/live?have=&after=0", headers={"last-event-id": last_id}) as answer:
+            for _, news in events(answer):
+                ids += moments_of(news)
+                if not is_sent:
+                    is_sent = second.client.post(
+                        f"{path}/answer", data={"event": "approved", "place": place}
+                    ).is_success
+                if "finished granted" in Outline(news["replace"].get("status", "")).text:
+                    break
+        rows = second.page(path).elements
+        assert httpx.get(first.address).status_code == 401, "a token is good once, whatever happens"
+    assert ids == [f"moment{number}" for number in range(1, len(ids) + 1)]
+    assert ids == [values["id"] for tag, values in rows if tag == "tr" and values.get("id")]
+
+
+def test_cookie_ends_with_a_server_that_ends_itself(tmp_path):
+    port = free_port()
+    with web_server(tmp_path, port=port) as first:
+        first.client.get(first.address)
+        cookies = {cookie.name: cookie.value for cookie in first.client.cookies.jar}
+        (secret,) = (tmp_path / "state" / "dsa").iterdir()
+        assert secret.stat().st_mode & 0o777 == 0o600
+        assert secret.read_text() in cookies.values()
+    assert not secret.exists()
+    with web_server(tmp_path, port=port) as second:
+        assert httpx.get(f"{second.base}/runs", cookies=cookies).status_code == 401
+    with web_server(tmp_path):
+        assert not secret.exists()
+        assert not list(secret.parent.iterdir()), "a port that the system chose does not come again"
 
 
 def test_event_of_the_command_line_reaches_the_page(server, tmp_path):

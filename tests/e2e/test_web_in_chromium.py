@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from pipe_browser import CHROMIUM, browser
-from web_server import LEAVE, Outline, web_server
+from web_server import LEAVE, Outline, free_port, web_server
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
@@ -55,6 +55,27 @@ def test_run_is_started_watched_and_answered(visit):
     tab.until("document.querySelector('.badge')?.innerText === 'finished'")
     assert tab.evaluate("document.querySelector('g.now').dataset.name") == "granted"
     assert not tab.evaluate("document.title").startswith("1")
+
+
+def test_open_page_goes_on_after_its_server_was_killed(tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE)
+    port = free_port()
+    with browser(tmp_path / "profile") as tab:
+        with web_server(tmp_path, "leave.md", port=port) as first:
+            tab.visit(first.address)
+            tab.visit(f"{first.base}/runs/new?machine=0")
+            tab.evaluate("document.querySelector('textarea').value = 'two days'")
+            tab.press("Start")
+            tab.until_it_reads("waiting", "asking", "live")
+            first.process.kill()
+            first.process.wait(30)
+            tab.until_it_reads("connecting again")
+        with web_server(tmp_path, "leave.md", port=port):
+            tab.until_it_reads("live")
+            tab.press("Send approved")
+            tab.until("document.querySelector('.badge')?.innerText === 'finished'")
+            ids = tab.evaluate("[...document.querySelectorAll('#moments > tr')].map((each) => each.id)")
+            assert ids == [f"moment{number}" for number in range(1, len(ids) + 1)]
 
 
 def test_page_of_another_site_cannot_post(visit, tmp_path):
