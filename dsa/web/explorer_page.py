@@ -20,8 +20,10 @@ from dsa.machine import Machine, read_guards
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, candidates, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
-from dsa.web.machine_page import WatchedDocument, diagram, picture_marks, with_document
+from dsa.web.document_markup import diagram, picture_marks
+from dsa.web.machine_page import with_document
 from dsa.web.markup import Markup, badge, hidden_field, join, page, tag
+from dsa.web.watched_document import WatchedDocument
 
 #: The most combinations of verdicts that are offered for an event, and the most events of a walk.
 _MOST_VERDICTS, _MOST_STEPS = 81, 500

@@ -17,9 +17,9 @@ from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural
-from dsa.web.machine_page import WatchedDocument
 from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
 from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data
+from dsa.web.watched_document import WatchedDocument
 
 _RUNS_A_PAGE = 50
 _STATUSES = ("under way", "waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished", "damaged")

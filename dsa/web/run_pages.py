@@ -39,7 +39,8 @@ from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import plural, shorten
-from dsa.web.machine_page import diagram, event, picture_marks
+from dsa.web.document_markup import diagram, picture_marks
+from dsa.web.machine_page import event
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, message_page, page, post_form, tag
 
 #: The time between two reads of a run that a page shows, in seconds.

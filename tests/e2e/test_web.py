@@ -101,7 +101,7 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
         coming = events(answer)
         (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
         found = next(news for _, news in coming if "2 of 2 properties HOLD" in news["replace"].get("status", ""))
-    assert found["replace"].keys() <= {"status", "table", "diagram"}
+    assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
 
 
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
@@ -123,9 +123,83 @@ def test_long_check_can_be_stopped(server, tmp_path):
     server.page("/machines/0")
     live = "/machines/0/live?have="
     server.until(live, lambda news: "configurations, " in news["replace"].get("status", ""))
-    assert server.client.post("/machines/0/stop").status_code == 200
+    assert server.client.post("/machines/0/stop/check").status_code == 200
     news = server.until(live, lambda news: "Check again" in news["replace"].get("status", ""))
     assert "stopped at the time limit" in Outline(news["replace"]["status"]).text
+
+
+def test_proofs_are_opened_in_place(server):
+    assert "Prove for all values" in server.client.get("/machines/0").text
+    assert server.client.post("/machines/0/start/proofs").status_code == 200
+    news = server.until(
+        "/machines/0/live?have=", lambda news: "What every machine must do" in news["replace"].get("proofs", "")
+    )
+    assert "1 VIOLATED" in Outline(news["replace"]["proofs"]).text
+    table = server.page("/machines/0").text
+    assert "PROVED possible granted" in table
+    assert "The evidence: " in table
+    assert "Counterexample: 2 steps" in table
+
+
+def test_surviving_mutants_stand_at_their_lines(server, tmp_path):
+    failing = server.client.post("/machines/0/start/mutants")
+    assert failing.status_code == 200
+    live = "/machines/0/live?have="
+    news = server.until(live, lambda news: "does not pass" in news["replace"].get("mutants", ""))
+    (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
+    server.until(live, lambda news: "2 of 2 properties HOLD" in Outline(news["replace"].get("status", "")).text)
+    server.client.post("/machines/0/start/mutants")
+    news = server.until(live, lambda news: "faults of rows" in news["replace"].get("mutants", ""))
+    outline = Outline(news["replace"]["mutants"])
+    command = [sys.executable, "-m", "dsa", "mutate", "leave.md"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    survivors = [line for line in printed.splitlines() if "survives: line " in line]
+    assert f"{len(survivors)} survivor" in outline.text
+    assert all(line.partition(", ")[2].partition(": ")[2].split("  (")[0] in outline.text for line in survivors)
+    lines = {values["href"] for tag, values in outline.elements if tag == "a"}
+    assert lines
+    assert lines <= {f"#{values['id']}" for _, values in server.page("/machines/0").elements if "id" in values}
+
+
+def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
+    server.page("/machines/0")
+    server.client.post("/machines/0/start/proofs")
+    live = "/machines/0/live?have="
+    server.until(live, lambda news: "What every machine must do" in news["replace"].get("proofs", ""))
+    (tmp_path / "leave.md").write_text(LEAVE.replace("- possible granted", "- possible idle"))
+    news = server.until(live, lambda news: "possible idle" in news["replace"].get("table", ""))
+    assert "What every machine must do" not in news["replace"]["proofs"]
+    assert server.client.post("/machines/0/start/nothing").status_code == 404
+
+
+def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
+    assert "the odds are not known" in server.page("/machines/1/odds").text
+    query = "pass.g=0.5&target=0.9&p.rmax=2"
+    page = server.page(f"/machines/1/odds?{query}")
+    command = [
+        sys.executable,
+        "-m",
+        "dsa",
+        "odds",
+        "dual_state",
+        "--pass",
+        "g=0.5",
+        "--target",
+        "0.9",
+        "--param",
+        "rmax=2",
+    ]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() in page.text
+    assert "Success and cost at rmax = 0 to 10" in [values.get("aria-label") for _, values in page.elements]
+    points = next(values["points"] for tag, values in page.elements if tag == "polyline").split()
+    assert len(points) == 11
+    heights = [float(each.partition(",")[2]) for each in points]
+    assert heights == sorted(heights, reverse=True), "more retries, more success"
+    wrong = server.client.get("/machines/1/odds?pass.g=often")
+    assert wrong.status_code == 409
+    assert "'often' is not a number" in Outline(wrong.text).text
+    assert Outline(wrong.text).fields("pass.g") == ["often"]
 
 
 def test_explorer_walks_by_addresses(server):

@@ -1,0 +1,362 @@
+"""Watched documents: files that pages follow, and the work on them that a person can stop.
+
+When a file changes, it is read again, drawn, and checked in a thread. Proofs and mutants are worked out when a person asks for them. Pages wait for the
+next version of the fragments.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Generic, TypeVar
+
+from dsa.checks.mutants import GROUPS
+from dsa.checks.mutation import Strength, counts_text, mutate, prover
+from dsa.checks.places import line_of
+from dsa.checks.proof.prover import ProofReport, prove
+from dsa.checks.report import CheckReport, check, explored_text, totals_text
+from dsa.checks.search.exploration import MAX_STATES, limits_until
+from dsa.edge.document_files import locate, read_document, read_text
+from dsa.errors import DocumentError, DsaError, MachineError
+from dsa.lang import DocumentReading
+from dsa.machine import Machine
+from dsa.text import plural
+from dsa.web.document_markup import DocumentVerdicts, diagram, document_markup, overview, proof_markup
+from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
+
+#: The time between two looks at a file, and between two reports of progress, in seconds.
+_LOOK_S = 0.25
+#: The time limit of work that nobody stops: none, but a clock can go beyond it.
+_NO_LIMIT_S = 1e9
+_NOTHING = DocumentReading(None, ())
+Result = TypeVar("Result")
+
+
+class StoppableWork(Generic[Result]):
+    """Work on a machine in a thread, with its progress. `stop` ends it early; what it has found so far is its result.
+
+    `function` takes the machine and this work: its `clock` jumps to the end of time once the work is stopped, and `tell` says how far it has come.
+    """
+
+    def __init__(
+        self, function: "Callable[[Machine, StoppableWork[Result]], Result]", tell: Callable[[], None]
+    ) -> None:
+        self.activity, self.fault = "", ""
+        self.result: Result | None = None
+        self._function, self._tell_pages = function, tell
+        self._is_stopped = False
+        self._progress = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def clock(self) -> float:
+        """Return the time in seconds, or infinity once the work is stopped."""
+        return math.inf if self._is_stopped else time.perf_counter()
+
+    def tell(self, progress: str) -> None:
+        """Say how far the work has come."""
+        self._progress = progress
+
+    def stop(self) -> None:
+        """Stop the work; what it has found so far stays."""
+        self._is_stopped = True
+
+    def clear(self) -> None:
+        """Stop the work, and forget what it has found."""
+        self.stop()
+        self.activity, self.fault, self.result, self._task = "", "", None, None
+
+    def start(self, machine: Machine, activity: str, prepare: Callable[[Machine], None] | None = None) -> None:
+        """Begin anew with a machine; work under way is stopped first. `prepare` is called in the thread before."""
+        before = self._task
+        self.clear()
+        self.activity = activity
+        self._task = asyncio.create_task(self._follow(machine, before, prepare))
+        self._tell_pages()
+
+    async def _follow(
+        self, machine: Machine, before: "asyncio.Task[None] | None", prepare: Callable[[Machine], None] | None
+    ) -> None:
+        """Do the work once the one before has ended, and show its progress."""
+        own = asyncio.current_task()
+        if before is not None:
+            await asyncio.wait({before})
+        if self._task is not own:
+            return
+        self._is_stopped, self._progress = False, ""
+        if prepare is not None:
+            await asyncio.to_thread(prepare, machine)
+            self._tell_pages()
+        work = asyncio.create_task(asyncio.to_thread(self._function, machine, self))
+        while not work.done():
+            await asyncio.wait({work}, timeout=_LOOK_S)
+            if self._progress and self._task is own:
+                self.activity, self._progress = self._progress, ""
+                self._tell_pages()
+        if self._task is own:
+            self.activity = ""
+            try:
+                self.result = work.result()
+            except (DsaError, ValueError) as fault:
+                self.fault = str(fault)
+            self._tell_pages()
+
+
+def _check(machine: Machine, work: StoppableWork[CheckReport]) -> CheckReport:
+    def report_progress(states: int, depth: int) -> None:
+        work.tell(f"checking: {plural(states, 'configuration')}, {plural(depth, 'step')} deep")
+
+    return check(machine, time_limit_s=_NO_LIMIT_S, clock=work.clock, progress=report_progress)
+
+
+def _prove(machine: Machine, work: StoppableWork[ProofReport]) -> ProofReport:
+    return prove(
+        machine, time_limit_s=_NO_LIMIT_S, clock=work.clock, progress=lambda claim: work.tell(f"proving: {claim}")
+    )
+
+
+def _mutate(machine: Machine, work: StoppableWork[Strength]) -> Strength:
+    """Judge the mutants one by one: a process of its own could not be stopped, and would hold the server's port."""
+    prove_never = prover(machine) if find_spec("z3") else None
+    limits = limits_until(MAX_STATES, _NO_LIMIT_S, work.clock)
+    report_progress = lambda done_count, every: work.tell(f"judging: {done_count} of {every} mutants")  # noqa: E731
+    return mutate(machine, limits=limits, prove=prove_never, progress=report_progress)
+
+
+class WatchedDocument:
+    """A document that pages show. `document_reading` is its last reading, `fault` why there is none.
+
+    `check` is the work that follows each change of the file; `proofs` and `mutants` begin when a person asks for them.
+    """
+
+    def __init__(self, number: int, file: str) -> None:
+        self.file, self.address = file, f"/machines/{number}"
+        self.text, self.document_reading, self.fault = "", _NOTHING, ""
+        self.check = StoppableWork[CheckReport](_check, self._tell)
+        self.proofs = StoppableWork[ProofReport](_prove, self._tell)
+        self.mutants = StoppableWork[Strength](_mutate, self._tell)
+        self._picture, self._table = EMPTY, EMPTY
+        self._parts_shown: tuple[str, str, DocumentVerdicts] = ("", "", DocumentVerdicts(_NOTHING))
+        self._signature: tuple[int, int] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._change = asyncio.Event()
+
+    @property
+    def works(self) -> "dict[str, StoppableWork[CheckReport] | StoppableWork[ProofReport] | StoppableWork[Strength]]":
+        """The work on the document, by the names in addresses."""
+        return {"check": self.check, "proofs": self.proofs, "mutants": self.mutants}
+
+    @property
+    def report(self) -> CheckReport | None:
+        """The result of the last check."""
+        return self.check.result
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine of the document; None while it is not one."""
+        return self.document_reading.machine
+
+    def required_machine(self) -> Machine:
+        """Return the machine as the file has it now. Raises DocumentError and MachineError."""
+        self._read()
+        if self.fault:
+            raise DocumentError(self.file, self.fault)
+        if self.document_reading.machine is None:
+            raise MachineError(self.document_reading.diagnostics)
+        return self.document_reading.machine
+
+    def open(self) -> None:
+        """Begin to follow the file, if nobody has yet."""
+        self._read()
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._follow())
+
+    def start(self, name: str) -> None:
+        """Begin work anew. The check begins by reading the file again; the other work has no use for a document that is not a machine."""
+        if name == "check":
+            self._signature = None
+            self._read()
+        elif self.machine is not None:
+            self.works[name].start(self.machine, "beginning")
+
+    def stop(self) -> None:
+        """Stop all work; what it has found so far stays."""
+        for work in self.works.values():
+            work.stop()
+
+    @property
+    def next_change(self) -> asyncio.Event:
+        """The event that is set at the next change."""
+        return self._change
+
+    @property
+    def verdicts(self) -> DocumentVerdicts:
+        """What is known of the document now."""
+        return DocumentVerdicts(self.document_reading, self.check.result, self.proofs.result, self.mutants.result)
+
+    def fragments(self) -> Fragments:
+        """Return the parts of the page as they are now."""
+        verdicts = self.verdicts
+        text, fault, before = self._parts_shown
+        is_same = all(new is old for new, old in zip(_parts(verdicts), _parts(before), strict=True))
+        if (text, fault) != (self.text, self.fault) or not is_same:
+            message = tag("p", self.fault, class_="message", role="alert") if self.fault else None
+            self._table = message or join(document_markup(self.text, verdicts, self.address))
+            self._parts_shown = (self.text, self.fault, verdicts)
+        parts = {"status": self._status(), "table": self._table, "diagram": self._picture}
+        return Fragments({**parts, "proofs": self._proofs(), "mutants": self._mutants()})
+
+    def _button(self, name: str, label: str, verb: str = "start") -> Markup:
+        """Return the button that starts or stops work."""
+        return post_form(
+            f"{self.address}/{verb}/{name}", label=label, class_="quiet" if label.endswith("again") else None
+        )
+
+    def _status(self) -> Markup:
+        """Return what the check is doing or has found; each finding leads to its line."""
+        links = _links(self.address) if self.machine is not None else None
+        if self.check.activity:
+            activity = tag("p", self.check.activity, class_="activity")
+            return join(links, activity, self._button("check", "Stop the check", "stop"))
+        again = self._button("check", "Check again")
+        if self.check.fault:
+            return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
+        report = self.report
+        if report is None:
+            count = plural(len(self.document_reading.diagnostics), "mistake")
+            words = tag("p", badge("not a machine"), f" {count}: nothing is drawn or run until the document is one.")
+            return join(words, overview(self.document_reading, None), again)
+        lines = [explored_text(each) for each in report.explorations]
+        lines += [f"rests in: {', '.join(report.rests)}"] if report.rests else []
+        totals = totals_text((*self.document_reading.diagnostics, *report.diagnostics), report)
+        more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
+        words = tag("p", badge(self.word), " ", totals)
+        return join(links, words, overview(self.document_reading, report), more if lines else None, again)
+
+    def _proofs(self) -> Markup:
+        """Return what holds for all values of the parameters, as far as it is proved; the properties have theirs at their lines."""
+        if self.machine is None:
+            return EMPTY
+        state = self._state_of(self.proofs, "proofs", "Prove for all values of the parameters", "Prove again")
+        report = self.proofs.result
+        if report is None:
+            return state
+        claims = (
+            *report.obligations,
+            *filter(None, [report.rest]),
+            *(each for each in report.properties if each.is_asked),
+        )
+        counts = [
+            f"{sum(each.verdict == word for each in claims)} {word}"
+            for word in dict.fromkeys(each.verdict for each in claims)
+        ]
+        obligations = [
+            proof_markup(each, report, self.address) for each in (*report.obligations, *filter(None, [report.rest]))
+        ]
+        summary = tag("summary", "What every machine must do")
+        return join(
+            tag("p", badge("proved" if report.is_proved else "not proved"), " ", ", ".join(counts)),
+            tag("details", summary, obligations),
+            state,
+        )
+
+    def _mutants(self) -> Markup:
+        """Return how many of the machine's small faults are noticed; the survivors stand at their lines."""
+        if self.machine is None:
+            return EMPTY
+        state = self._state_of(self.mutants, "mutants", "Plant small faults", "Plant them again")
+        strength = self.mutants.result
+        if strength is None:
+            return state
+        lines = [tag("p", text) for group in GROUPS if (text := counts_text(strength, group))]
+        items = [
+            tag(
+                "li",
+                tag("a", f"line {line}", href=f"#line{line}")
+                if (line := line_of(each.mutant.at))
+                else each.mutant.place,
+                " ",
+                each.mutant.what,
+            )
+            for each in strength.of_kind("survived")
+        ]
+        late = strength.of_kind("not judged")
+        rest = tag("p", f"{len(late)} of {len(strength.results)} were not judged: {late[0].by}.") if late else None
+        survivors = (
+            tag("details", tag("summary", plural(len(items), "survivor")), tag("ul", items, class_="plain"))
+            if items
+            else None
+        )
+        return join(lines, survivors, rest, state)
+
+    def _state_of(
+        self, work: "StoppableWork[ProofReport] | StoppableWork[Strength]", name: str, label: str, again: str
+    ) -> Markup:
+        """Return how far work has come with the button that stops it, or why it failed with the button that begins it."""
+        if work.activity:
+            return join(tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
+        fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
+        return join(fault, self._button(name, again if work.result is not None else label))
+
+    @property
+    def word(self) -> str:
+        """What is known of the document, in a word or two."""
+        if self.fault:
+            return "error"
+        if self._signature is None:
+            return "not opened yet"
+        if self.machine is None:
+            return "not a machine"
+        if self.report is None:
+            return "checking"
+        return "findings" if self.report.failed else "good"
+
+    # -- following ---------------------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self._read()
+
+    def _read(self) -> None:
+        """Read the file if it is not as it was."""
+        signature = self._signature_now()
+        if signature == self._signature and signature is not None:
+            return
+        self._signature, self.fault = signature, ""
+        try:
+            self.text, self.document_reading = read_text(locate(self.file)), read_document(self.file)
+        except DocumentError as fault:
+            self.text, self.document_reading, self.fault = "", _NOTHING, str(fault)
+        for work in self.works.values():
+            work.clear()
+        if self.document_reading.machine is None:
+            self._picture = EMPTY
+        else:
+            self.check.start(self.document_reading.machine, "checking", self._draw)
+        self._tell()
+
+    def _draw(self, machine: Machine) -> None:
+        self._picture = diagram(machine)
+
+    def _signature_now(self) -> tuple[int, int] | None:
+        try:
+            status = locate(self.file).stat()
+        except (DocumentError, OSError):
+            return (0, 0)
+        return status.st_mtime_ns, status.st_size
+
+    def _tell(self) -> None:
+        self._change.set()
+        self._change = asyncio.Event()
+
+
+def _parts(verdicts: DocumentVerdicts) -> tuple[object, ...]:
+    return verdicts.document_reading, verdicts.report, verdicts.proofs, verdicts.strength
+
+
+def _links(address: str) -> Markup:
+    number = address.rpartition("/")[2]
+    explore = tag("a", "Explore", href=f"{address}/explore")
+    odds = tag("a", "Odds", href=f"{address}/odds")
+    return tag("p", explore, " · ", odds, " · ", tag("a", "Start a run", href=f"/runs/new?machine={number}"))
