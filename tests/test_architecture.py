@@ -95,6 +95,8 @@ BY_NAME = {
     "dsa.cli.check": "JSON, SARIF, recorded traces, certificates, the C compiler",
     "dsa.cli.main": "the other commands",
     "dsa.cli.web": "the server, which needs the extra `web`",
+    "dsa.web.machine_page": "odds, until a person asks for them",
+    "dsa.web.watched_document": "proofs and mutants, until a person asks for them",
     "dsa.runs.bindings": "the user's own modules",
     "dsa.edge.sandbox.inside.warm_process": "what a program that is run in the sandbox wants imported beforehand",
     "dsa.guards.text_guards": "the user's own models",

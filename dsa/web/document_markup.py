@@ -1,4 +1,4 @@
-"""The document as written: its diagram, and each finding, verdict, proof and surviving mutant below the line that it speaks of."""
+"""The document as written: its diagram, and each finding, verdict and further note below the line that it speaks of."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -7,11 +7,6 @@ from urllib.parse import urlencode
 
 import attrs
 
-from dsa.checks.mutation import MutantResult, Strength
-from dsa.checks.places import line_of
-from dsa.checks.proof.conclusion import Gap, expression_text
-from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence
-from dsa.checks.proof.prover import Proof, ProofReport
 from dsa.checks.report import CheckReport, PropertyResult
 from dsa.edge.images import RenderError, svg
 from dsa.errors import Diagnostic
@@ -27,18 +22,17 @@ from dsa.web.markup import Markup, badge, drawing, join, tag
 
 #: The most lines of a document that a page shows.
 _MOST_LINES = 3_000
-#: The most findings that are listed above a document, and the most lemmas of one proof.
-_MOST_ITEMS, _MOST_LEMMAS = 20, 50
+#: The most findings that are listed above a document.
+_MOST_ITEMS = 20
 
 
 @attrs.frozen
 class DocumentVerdicts:
-    """What is known of a document: its reading, and the results of the check, of the proofs, and of the mutants, each once there is one."""
+    """What is known of a document: its reading, the result of the check once there is one, and further notes by their lines."""
 
     document_reading: DocumentReading
     report: CheckReport | None = None
-    proofs: ProofReport | None = None
-    strength: Strength | None = None
+    notes: Mapping[int, Sequence[Markup]] = attrs.field(factory=dict)
 
 
 def overview(document: DocumentReading, report: CheckReport | None) -> Markup | None:
@@ -130,11 +124,8 @@ def _notes(verdicts: DocumentVerdicts, lines: int, address: str) -> tuple[dict[i
         about = "runs as written" if scenario.ok else scenario.message
         word = "HOLDS" if scenario.ok else "VIOLATED"
         notes.setdefault(scenario.line, []).append(tag("div", badge(word), " ", about, class_="note"))
-    for proof in verdicts.proofs.properties if verdicts.proofs else ():
-        if proof.is_asked:
-            notes.setdefault(proof.line, []).append(proof_markup(proof, verdicts.proofs, address))
-    for one in verdicts.strength.of_kind("survived") if verdicts.strength else ():
-        notes.setdefault(line_of(one.mutant.at), []).append(_survivor(one))
+    for line, more in verdicts.notes.items():
+        notes.setdefault(line, []).extend(more)
     return notes, elsewhere
 
 
@@ -206,14 +197,15 @@ def _verdict(result: PropertyResult, address: str) -> Markup:
     ]
     traces = [(result.trace, result.loop)] if result.trace is not None else []
     word = "Example" if result.verdict == "HOLDS" else "Counterexample"
-    traces_markup = [_trace(word, trace, loop, address) for trace, loop in (*traces, *result.more)]
+    traces_markup = [trace_markup(word, trace, loop, address) for trace, loop in (*traces, *result.more)]
     if result.passing_run is not None:
-        traces_markup.append(_trace("The nearest run that passes", result.passing_run, None, address))
+        traces_markup.append(trace_markup("The nearest run that passes", result.passing_run, None, address))
     lines = [tag("p", fact) for fact in facts if fact]
     return tag("div", tag("p", badge(result.verdict), " ", result.text), lines, traces_markup, class_="note")
 
 
-def _trace(word: str, trace: Trace, loop: int | None, address: str) -> Markup:
+def trace_markup(word: str, trace: Trace, loop: int | None, address: str) -> Markup:
+    """Return a trace as a table to open, with a link that walks through it; its steps from `loop` on go on for ever."""
     rows = [tag("tr", tag("td", "0"), tag("td", "start"), tag("td", trace.state), tag("td", show_values(trace.values)))]
     for number, taken in enumerate(trace.steps, 1):
         effects = [*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)]
@@ -235,53 +227,3 @@ def _trace(word: str, trace: Trace, loop: int | None, address: str) -> Markup:
     explore = tag("a", "Walk through it in the explorer", href=f"{address}/explore?{query}")
     table = tag("div", tag("table", tag("thead", heads), tag("tbody", rows)), class_="scroll", tabindex="0")
     return tag("details", tag("summary", f"{word}: {plural(len(trace.steps), 'step')}"), table, ends, tag("p", explore))
-
-
-def _survivor(one: MutantResult) -> Markup:
-    reason = tag("p", one.by, class_="hint") if one.by else None
-    return tag("div", tag("p", badge("survives"), " ", one.mutant.what), reason, class_="note")
-
-
-# -- proofs ----------------------------------------------------------------------------------------------------------------
-
-
-def proof_markup(proof: Proof, report: ProofReport | None, address: str) -> Markup:
-    """Return a proof: its verdict for all values of the parameters, what it rests on, and the evidence to open."""
-    facts = [
-        f"{proof.idle} was never met at small values: does it say what you mean?" if proof.idle else "",
-        f"{proof.verdict} if {proof.condition}" if proof.condition else "",
-        *(f"assumed: {assumption}" for assumption in proof.assumptions),
-        f"at {show_values(proof.values)}" if proof.values else "",
-    ]
-    whole = [tag("p", fact) for fact in facts if fact]
-    if proof.gap is not None:
-        whole.append(_gap(proof.gap))
-    if proof.trace is not None:
-        whole.append(_trace("Counterexample", proof.trace, proof.loop, address))
-    if proof.evidence is not None and report is not None:
-        whole.append(_evidence(proof.evidence, report))
-    words = tag("p", badge(proof.verdict), " ", proof.text, tag("span", f" {proof.how}", class_="hint"))
-    return tag("div", words, whole, class_="note")
-
-
-def _gap(gap: Gap) -> Markup:
-    line = tag("a", f"line {gap.line}", href=f"#line{gap.line}") if gap.line else None
-    return join(tag("p", gap.why, " ", line), tag("p", "Hint: ", gap.hint, class_="hint"))
-
-
-def _evidence(evidence: Evidence, report: ProofReport) -> Markup:
-    """Return what a proof rests on: the values that were explored, or the conditions that hold at each place."""
-    if isinstance(evidence, ExhaustiveEvidence):
-        count = plural(evidence.configurations, "configuration")
-        values = [tag("li", show_values(each) or "no parameter") for each in evidence.valuations]
-        return tag("details", tag("summary", f"The evidence: {count}, explored to the end"), tag("ul", values))
-    items = []
-    for lemma in evidence.lemmas[:_MOST_LEMMAS]:
-        place = report.system.locations[lemma.location]
-        pending = f" while {', '.join(sorted(place.outstanding))} is outstanding" if place.outstanding else ""
-        items.append(tag("li", tag("code", expression_text(lemma.condition)), f" in {place.state}{pending}"))
-    left_over = len(evidence.lemmas) - _MOST_LEMMAS
-    items += [tag("li", f"{left_over} more: dsa prove --json has them")] if left_over > 0 else []
-    summary = tag("summary", f"The evidence: {plural(len(evidence.lemmas), 'lemma')} by induction")
-    none = tag("p", "No lemma is needed: the rows alone keep it.") if not items else None
-    return tag("details", summary, tag("ul", items) if items else none)

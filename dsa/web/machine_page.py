@@ -1,5 +1,6 @@
 """The machine page: a document with its diagram and its verdicts, live; and the buttons that begin and stop work on it."""
 
+import importlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ def machine_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
     return [
         Route("/machines/{number:int}", with_document(documents, _show)),
         Route("/machines/{number:int}/live", with_document(documents, _live)),
+        Route("/machines/{number:int}/odds", with_document(documents, _odds)),
         Route("/machines/{number:int}/start/{work}", with_document(documents, _start), methods=["POST"]),
         Route("/machines/{number:int}/stop/{work}", with_document(documents, _stop), methods=["POST"]),
     ]
@@ -89,6 +91,11 @@ async def _changes(document: WatchedDocument, have: str) -> AsyncIterator[str]:
 def event(number: str, data: str) -> str:
     """Return a server-sent event; `number` comes back when a page connects again."""
     return f"id: {number}\ndata: {data}\n\n"
+
+
+async def _odds(request: Request, document: WatchedDocument) -> Response:
+    """Answer with the odds; what works them out is loaded once a person asks."""
+    return await importlib.import_module("dsa.web.odds_page").show(request, document)
 
 
 def _start(request: Request, document: WatchedDocument) -> Response:

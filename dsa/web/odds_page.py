@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import attrs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
 from dsa.checks.odds.odds_text import answer_text
@@ -17,7 +16,6 @@ from dsa.checks.odds.run_odds import RunOdds
 from dsa.errors import DsaError
 from dsa.expr import read_value, show_value
 from dsa.machine import Machine
-from dsa.web.machine_page import with_document
 from dsa.web.markup import Markup, join, page, tag
 from dsa.web.watched_document import WatchedDocument
 
@@ -81,12 +79,8 @@ def _number(name: str, text: str) -> float:
         ) from None
 
 
-def odds_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
-    """Return the routes of the odds page."""
-    return [Route("/machines/{number:int}/odds", with_document(documents, _show))]
-
-
-async def _show(request: Request, document: WatchedDocument) -> Response:
+async def show(request: Request, document: WatchedDocument) -> Response:
+    """Answer with the odds of a machine under what the address assumes."""
     form, machine = OddsForm(dict(request.query_params)), None
     try:
         machine = document.required_machine()

@@ -34,7 +34,6 @@ from dsa.runtime.run_store import UnknownRunError
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import machine_routes
 from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
-from dsa.web.odds_page import odds_routes
 from dsa.web.run_list_page import run_list_routes
 from dsa.web.run_pages import run_routes
 from dsa.web.watched_document import WatchedDocument
@@ -221,7 +220,6 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         Route("/invitation", invitation, methods=["POST"]),
         *machine_routes(documents),
         *explorer_routes(documents),
-        *odds_routes(documents),
         *run_list_routes(documents),
         *run_routes(),
         Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),

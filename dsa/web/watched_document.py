@@ -5,30 +5,27 @@ next version of the fragments.
 """
 
 import asyncio
+import importlib
 import math
 import time
-from collections.abc import Callable
-from importlib.util import find_spec
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
-from dsa.checks.mutants import GROUPS
-from dsa.checks.mutation import Strength, counts_text, mutate, prover
-from dsa.checks.places import line_of
-from dsa.checks.proof.prover import ProofReport, prove
+import attrs
+
 from dsa.checks.report import CheckReport, check, explored_text, totals_text
-from dsa.checks.search.exploration import MAX_STATES, limits_until
 from dsa.edge.document_files import locate, read_document, read_text
 from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.web.document_markup import DocumentVerdicts, diagram, document_markup, overview, proof_markup
+from dsa.web.document_markup import DocumentVerdicts, diagram, document_markup, overview
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
 #: The time limit of work that nobody stops: none, but a clock can go beyond it.
-_NO_LIMIT_S = 1e9
+NO_LIMIT_S = 1e9
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -36,12 +33,14 @@ Result = TypeVar("Result")
 class StoppableWork(Generic[Result]):
     """Work on a machine in a thread, with its progress. `stop` ends it early; what it has found so far is its result.
 
-    `function` takes the machine and this work: its `clock` jumps to the end of time once the work is stopped, and `tell` says how far it has come.
+    `address` is that of the document's page. `function` takes the machine and this work: its `clock` jumps to the end
+    of time once the work is stopped, and `tell` says how far it has come.
     """
 
     def __init__(
-        self, function: "Callable[[Machine, StoppableWork[Result]], Result]", tell: Callable[[], None]
+        self, function: "Callable[[Machine, StoppableWork[Result]], Result]", address: str, tell: Callable[[], None]
     ) -> None:
+        self.address = address
         self.activity, self.fault = "", ""
         self.result: Result | None = None
         self._function, self._tell_pages = function, tell
@@ -106,21 +105,28 @@ def _check(machine: Machine, work: StoppableWork[CheckReport]) -> CheckReport:
     def report_progress(states: int, depth: int) -> None:
         work.tell(f"checking: {plural(states, 'configuration')}, {plural(depth, 'step')} deep")
 
-    return check(machine, time_limit_s=_NO_LIMIT_S, clock=work.clock, progress=report_progress)
+    return check(machine, time_limit_s=NO_LIMIT_S, clock=work.clock, progress=report_progress)
 
 
-def _prove(machine: Machine, work: StoppableWork[ProofReport]) -> ProofReport:
-    return prove(
-        machine, time_limit_s=_NO_LIMIT_S, clock=work.clock, progress=lambda claim: work.tell(f"proving: {claim}")
-    )
+def _prove(machine: Machine, work: "StoppableWork[WorkFindings]") -> "WorkFindings":
+    return _evidence().proofs(machine, work)  # type: ignore[no-any-return]
 
 
-def _mutate(machine: Machine, work: StoppableWork[Strength]) -> Strength:
-    """Judge the mutants one by one: a process of its own could not be stopped, and would hold the server's port."""
-    prove_never = prover(machine) if find_spec("z3") else None
-    limits = limits_until(MAX_STATES, _NO_LIMIT_S, work.clock)
-    report_progress = lambda done_count, every: work.tell(f"judging: {done_count} of {every} mutants")  # noqa: E731
-    return mutate(machine, limits=limits, prove=prove_never, progress=report_progress)
+def _mutate(machine: Machine, work: "StoppableWork[WorkFindings]") -> "WorkFindings":
+    return _evidence().survivors(machine, work)  # type: ignore[no-any-return]
+
+
+def _evidence() -> Any:  # noqa: ANN401  (a module)
+    """Load what proves and plants faults: until a person asks, the server does without."""
+    return importlib.import_module("dsa.web.evidence")
+
+
+@attrs.frozen
+class WorkFindings:
+    """What work has found, as markup: a summary, and notes by the lines that they speak of."""
+
+    summary: Markup
+    notes: Mapping[int, Sequence[Markup]]
 
 
 class WatchedDocument:
@@ -132,17 +138,17 @@ class WatchedDocument:
     def __init__(self, number: int, file: str) -> None:
         self.file, self.address = file, f"/machines/{number}"
         self.text, self.document_reading, self.fault = "", _NOTHING, ""
-        self.check = StoppableWork[CheckReport](_check, self._tell)
-        self.proofs = StoppableWork[ProofReport](_prove, self._tell)
-        self.mutants = StoppableWork[Strength](_mutate, self._tell)
+        self.check = StoppableWork[CheckReport](_check, self.address, self._tell)
+        self.proofs = StoppableWork[WorkFindings](_prove, self.address, self._tell)
+        self.mutants = StoppableWork[WorkFindings](_mutate, self.address, self._tell)
         self._picture, self._table = EMPTY, EMPTY
-        self._parts_shown: tuple[str, str, DocumentVerdicts] = ("", "", DocumentVerdicts(_NOTHING))
+        self._results_shown: tuple[object, ...] = (None,) * 5
         self._signature: tuple[int, int] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._change = asyncio.Event()
 
     @property
-    def works(self) -> "dict[str, StoppableWork[CheckReport] | StoppableWork[ProofReport] | StoppableWork[Strength]]":
+    def works(self) -> dict[str, StoppableWork[CheckReport] | StoppableWork[WorkFindings]]:
         """The work on the document, by the names in addresses."""
         return {"check": self.check, "proofs": self.proofs, "mutants": self.mutants}
 
@@ -189,22 +195,29 @@ class WatchedDocument:
         """The event that is set at the next change."""
         return self._change
 
-    @property
-    def verdicts(self) -> DocumentVerdicts:
-        """What is known of the document now."""
-        return DocumentVerdicts(self.document_reading, self.check.result, self.proofs.result, self.mutants.result)
-
     def fragments(self) -> Fragments:
         """Return the parts of the page as they are now."""
-        verdicts = self.verdicts
-        text, fault, before = self._parts_shown
-        is_same = all(new is old for new, old in zip(_parts(verdicts), _parts(before), strict=True))
-        if (text, fault) != (self.text, self.fault) or not is_same:
+        results = (self.text, self.fault, self.check.result, self.proofs.result, self.mutants.result)
+        if any(new is not old for new, old in zip(results, self._results_shown, strict=True)):
             message = tag("p", self.fault, class_="message", role="alert") if self.fault else None
-            self._table = message or join(document_markup(self.text, verdicts, self.address))
-            self._parts_shown = (self.text, self.fault, verdicts)
+            self._table = message or join(document_markup(self.text, self._verdicts(), self.address))
+            self._results_shown = results
         parts = {"status": self._status(), "table": self._table, "diagram": self._picture}
-        return Fragments({**parts, "proofs": self._proofs(), "mutants": self._mutants()})
+        proofs = self._work_state("proofs", "Prove for all values of the parameters", "Prove again")
+        return Fragments(
+            {
+                **parts,
+                "proofs": proofs,
+                "mutants": self._work_state("mutants", "Plant small faults", "Plant them again"),
+            }
+        )
+
+    def _verdicts(self) -> DocumentVerdicts:
+        notes: dict[int, list[Markup]] = {}
+        for work in (self.proofs, self.mutants):
+            for line, more in work.result.notes.items() if work.result is not None else ():
+                notes.setdefault(line, []).extend(more)
+        return DocumentVerdicts(self.document_reading, self.check.result, notes)
 
     def _button(self, name: str, label: str, verb: str = "start") -> Markup:
         """Return the button that starts or stops work."""
@@ -233,70 +246,16 @@ class WatchedDocument:
         words = tag("p", badge(self.word), " ", totals)
         return join(links, words, overview(self.document_reading, report), more if lines else None, again)
 
-    def _proofs(self) -> Markup:
-        """Return what holds for all values of the parameters, as far as it is proved; the properties have theirs at their lines."""
+    def _work_state(self, name: str, label: str, again: str) -> Markup:
+        """Return how far work has come with the button that stops it, or what it has found with the button that begins it."""
+        work = self.works[name]
         if self.machine is None:
             return EMPTY
-        state = self._state_of(self.proofs, "proofs", "Prove for all values of the parameters", "Prove again")
-        report = self.proofs.result
-        if report is None:
-            return state
-        claims = (
-            *report.obligations,
-            *filter(None, [report.rest]),
-            *(each for each in report.properties if each.is_asked),
-        )
-        counts = [
-            f"{sum(each.verdict == word for each in claims)} {word}"
-            for word in dict.fromkeys(each.verdict for each in claims)
-        ]
-        obligations = [
-            proof_markup(each, report, self.address) for each in (*report.obligations, *filter(None, [report.rest]))
-        ]
-        summary = tag("summary", "What every machine must do")
-        return join(
-            tag("p", badge("proved" if report.is_proved else "not proved"), " ", ", ".join(counts)),
-            tag("details", summary, obligations),
-            state,
-        )
-
-    def _mutants(self) -> Markup:
-        """Return how many of the machine's small faults are noticed; the survivors stand at their lines."""
-        if self.machine is None:
-            return EMPTY
-        state = self._state_of(self.mutants, "mutants", "Plant small faults", "Plant them again")
-        strength = self.mutants.result
-        if strength is None:
-            return state
-        lines = [tag("p", text) for group in GROUPS if (text := counts_text(strength, group))]
-        items = [
-            tag(
-                "li",
-                tag("a", f"line {line}", href=f"#line{line}")
-                if (line := line_of(each.mutant.at))
-                else each.mutant.place,
-                " ",
-                each.mutant.what,
-            )
-            for each in strength.of_kind("survived")
-        ]
-        late = strength.of_kind("not judged")
-        rest = tag("p", f"{len(late)} of {len(strength.results)} were not judged: {late[0].by}.") if late else None
-        survivors = (
-            tag("details", tag("summary", plural(len(items), "survivor")), tag("ul", items, class_="plain"))
-            if items
-            else None
-        )
-        return join(lines, survivors, rest, state)
-
-    def _state_of(
-        self, work: "StoppableWork[ProofReport] | StoppableWork[Strength]", name: str, label: str, again: str
-    ) -> Markup:
-        """Return how far work has come with the button that stops it, or why it failed with the button that begins it."""
         if work.activity:
             return join(tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
         fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
-        return join(fault, self._button(name, again if work.result is not None else label))
+        summary = work.result.summary if isinstance(work.result, WorkFindings) else None
+        return join(fault, summary, self._button(name, label if summary is None else again))
 
     @property
     def word(self) -> str:
@@ -349,10 +308,6 @@ class WatchedDocument:
     def _tell(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
-
-
-def _parts(verdicts: DocumentVerdicts) -> tuple[object, ...]:
-    return verdicts.document_reading, verdicts.report, verdicts.proofs, verdicts.strength
 
 
 def _links(address: str) -> Markup:
