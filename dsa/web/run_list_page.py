@@ -18,7 +18,7 @@ from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural
 from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
-from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data
+from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
 
 _RUNS_A_PAGE = 50
@@ -73,8 +73,8 @@ class RunStarter:
         self._documents = documents
 
     def _number(self, text: str) -> int:
-        is_known = text.isdecimal() and int(text) < len(self._documents)
-        return int(text) if is_known else 0
+        number = whole_number(text, 0)
+        return number if number < len(self._documents) else 0
 
     async def show(self, request: Request) -> Response:
         """Answer with the form."""
@@ -116,7 +116,7 @@ async def _list(request: Request) -> Response:
         each for each in every
         if each.matches(filters_now["status"] or None, filters_now["waiting"] or None, filters_now["machine"] or None) and (each.is_due or not is_due)
     ][::-1]  # fmt: skip
-    number = int(query["page"]) if query.get("page", "").isdecimal() else 1
+    number = whole_number(query.get("page", ""), 1)
     last = max(1, -(-len(summaries) // _RUNS_A_PAGE))
     number = min(max(1, number), last)
     selection = summaries[(number - 1) * _RUNS_A_PAGE : number * _RUNS_A_PAGE]

@@ -8,7 +8,7 @@ import asyncio
 import difflib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
@@ -52,6 +52,9 @@ _ATTEMPTS_A_PAGE, _MOST_TEXT, _MOST_COMPARED = 20, 20_000, 2_000
 _SECOND_MS = 1_000
 #: The decisions about an effect in doubt, as forms send them.
 _HANDLINGS: dict[str, Handling] = {"retry": "retry", "fail": "fail", "done": "done"}
+#: The digits of a number in an address that are read: a longer one is beyond everything.
+_MOST_DIGITS = 12
+Number = TypeVar("Number", int, None)
 Form = Mapping[str, str]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -59,6 +62,11 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 def run_address(run_id: str, more: str = "") -> str:
     """Return the address of a run."""
     return f"/runs/{quote(run_id, safe='')}{more}"
+
+
+def whole_number(text: str, otherwise: Number) -> int | Number:
+    """Return the number of digits in an address, up to a bound; of another text, what is given for it."""
+    return int(text[:_MOST_DIGITS]) if text.isdecimal() else otherwise
 
 
 class RunFeed:
@@ -69,6 +77,8 @@ class RunFeed:
         self.entries: list[ledger.Entry] = []
         self.intents = Intents()
         self.questions: dict[str, str] = {}
+        #: How many rows had been taken with each entry that is one, by the number of the entry.
+        self.rows: dict[int, int] = {}
         self.lines: dict[int, None] = {}
         self.states: dict[str, None] = {}
         self.machine: Machine | None = None
@@ -125,6 +135,7 @@ class RunFeed:
             self.entries.append(entry)
             self.intents.take(entry)
             if isinstance(entry, ledger.RowEntry):
+                self.rows[len(self.entries)] = len(self.rows) + 1
                 self.states.pop(entry.target, None)
                 self.states |= {entry.source: None, entry.target: None}
                 if entry.line is not None:
@@ -185,7 +196,12 @@ def _moment(feed: RunFeed, number: int, entry: ledger.Entry) -> Markup:
     whole = json.dumps(ledger.to_json(entry), ensure_ascii=False, indent=1, default=str)
     part = part_in(entry) if isinstance(entry, ledger.ResultEntry) else None
     child = tag("p", tag("a", part.run, href=run_address(part.run))) if part is not None else None
-    details = tag("details", tag("summary", text), child, tag("pre", whole[:_MOST_JSON]))
+    explore = (
+        tag("p", tag("a", "Explore from here", href=run_address(feed.id, f"/explore?at={feed.rows[number]}")))
+        if number in feed.rows
+        else None
+    )
+    details = tag("details", tag("summary", text), child, explore, tag("pre", whole[:_MOST_JSON]))
     cells = (tag("td", number), tag("td", since), tag("td", kind), tag("td", details))
     return tag("tr", cells, id=f"moment{number}", class_=kind)
 
@@ -215,7 +231,8 @@ def _status(feed: RunFeed) -> Markup:
     )
     count = plural(feed.attempts, "attempt")
     attempts = tag("p", tag("a", count, href=run_address(feed.id, "/attempts"))) if feed.attempts else None
-    return join(words, tag("dl", facts_shown), attempts, stop, go_on)
+    explore = tag("p", tag("a", "Explore from here", href=run_address(feed.id, "/explore"))) if feed.machine else None
+    return join(words, tag("dl", facts_shown), attempts, explore, stop, go_on)
 
 
 def show_values_of(first: ledger.MachineEntry) -> str:
@@ -371,16 +388,13 @@ class RunFeeds:
     async def show(self, request: Request) -> Response:
         """Answer with the page of a run."""
         before = request.query_params.get("before", "")
-        return HTMLResponse(_run_page(self.feed(request), int(before) if before.isdecimal() else None).html)
+        return HTMLResponse(_run_page(self.feed(request), whole_number(before, None)).html)
 
     async def live(self, request: Request) -> Response:
         """Answer with the events of a run's page; a page that connects again goes on after its last one."""
         number, _, have = request.headers.get("last-event-id", "").partition(":")
         after = number or request.query_params.get("after", "-1")
-        is_number = after.removeprefix("-").isdecimal()
-        events = self.changes(
-            self.feed(request), have or request.query_params.get("have", ""), int(after) if is_number else -1
-        )
+        events = self.changes(self.feed(request), have or request.query_params.get("have", ""), whole_number(after, -1))
         return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -484,7 +498,7 @@ async def _attempts(request: Request) -> Response:
     runs.summary(run_id)  # raises UnknownRunError
     store = runs.artifacts(run_id)
     attempts = store.attempts()
-    end = min(int(before), len(attempts)) if before.isdecimal() else len(attempts)
+    end = min(whole_number(before, len(attempts)), len(attempts))
     first = max(0, end - _ATTEMPTS_A_PAGE)
     by_id = {each.artifact_id: each for each in attempts}
     items = [_attempt(each, by_id, store) for each in reversed(attempts[first:end])]

@@ -227,6 +227,32 @@ def test_explorer_offers_each_verdict(server):
     }
 
 
+def test_explorer_goes_on_from_a_run(server):
+    path = server.start("?", **{"p.days": "2"})
+    for _ in range(2):
+        place = server.page(path).fields("place")[0]
+        server.client.post(f"{path}/answer", data={"event": "again", "place": place})
+    links = [values.get("href") for _, values in server.page(path).elements]
+    assert f"{path}/explore" in links
+    assert [each for each in links if each and "explore?at=" in each] == [f"{path}/explore?at={n}" for n in (1, 2, 3)]
+    here = server.page(f"{path}/explore")
+    assert "The way here: 3 steps" in here.text
+    assert "asks = 2" in here.text
+    assert "days = 2" in here.text
+    choices = [values["href"] for tag, values in here.elements if values.get("class") == "choice"]
+    assert choices == [f"{path}/explore?at=3&do=approved"]
+    assert "A run ends here" in server.page(choices[0]).text
+    before = server.page(f"{path}/explore?at=1")
+    assert "asks = 0" in before.text
+    assert f"{path}/explore?at=2" in [values.get("href") for _, values in before.elements], "as the run went on"
+    elsewhere = server.page(f"{path}/explore?at=1&do=approved")
+    assert "A run ends here" in elsewhere.text
+    back = next(values["href"] for _, values in elsewhere.elements if values.get("id") == "back")
+    assert back == f"{path}/explore?at=1"
+    assert server.client.get("/runs/nothing/explore").status_code == 404
+    assert "asks = 2" in server.page(f"{path}/explore?at=999999999999").text
+
+
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
@@ -410,6 +436,19 @@ def test_attempts_are_shown_with_their_texts_and_differences(server, tmp_path):
     path = server.start("?")
     assert "has generated nothing" in server.page(f"{path}/attempts").text
     assert server.client.get("/runs/nothing/attempts").status_code == 404
+
+
+def test_any_number_in_an_address_has_an_answer(server):
+    path = server.start("?")
+    for number in ("9" * 5000, "-1", "0", "x", "٣"):
+        for address in (
+            f"{path}?before={number}",
+            f"{path}/attempts?before={number}",
+            f"/runs?page={number}",
+            f"{path}/explore?at={number}",
+            f"/runs/new?machine={number}",
+        ):
+            assert server.client.get(address).status_code == 200, address[:60]
 
 
 def test_unknown_run_is_refused_in_words(server):
