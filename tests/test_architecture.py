@@ -93,6 +93,7 @@ BY_NAME = {
     "dsa.cli.runs": "replaying and what drives runs, where neither `--verify` nor `rm` asks for it",
     "dsa.runs.place": "git, where no artifact is asked for",
     "dsa.cli.check": "JSON, SARIF, recorded traces, certificates, the C compiler",
+    "dsa.cli.draw": "the page with an explorer, where another format is asked for",
     "dsa.cli.main": "the other commands",
     "dsa.cli.web": "the server, which needs the extra `web`",
     "dsa.web.machine_page": "odds, until a person asks for them",

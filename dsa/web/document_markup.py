@@ -66,13 +66,13 @@ def diagram(machine: Machine, marks: Mapping[str, str] | None = None) -> Markup:
 
 def picture_marks(machine: Machine, lines: Sequence[int], states: Sequence[str]) -> dict[str, str]:
     """Return the classes of a diagram's nodes after rows of these lines were taken through these states, the last of which is the present one."""
-    from_lines = _arrows_by_line(machine)
+    from_lines = arrows_by_line(machine)
     marks = {from_lines[line]: "past" for line in lines if line in from_lines}
     marks |= dict.fromkeys(states, "past")
     return marks | {states[-1]: "now"}
 
 
-def _arrows_by_line(machine: Machine) -> dict[int, str]:
+def arrows_by_line(machine: Machine) -> dict[int, str]:
     """Return the name of the arrow in the diagram for each row, by its line."""
     if machine.steps:
         return {}
@@ -205,7 +205,7 @@ def _verdict(result: PropertyResult, address: str) -> Markup:
 
 
 def trace_markup(word: str, trace: Trace, loop: int | None, address: str) -> Markup:
-    """Return a trace as a table to open, with a link that walks through it; its steps from `loop` on go on for ever."""
+    """Return a trace as a table to open, with a link that walks through it at an address; its steps from `loop` on go on for ever."""
     rows = [tag("tr", tag("td", "0"), tag("td", "start"), tag("td", trace.state), tag("td", show_values(trace.values)))]
     for number, taken in enumerate(trace.steps, 1):
         effects = [*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)]
@@ -224,6 +224,8 @@ def trace_markup(word: str, trace: Trace, loop: int | None, address: str) -> Mar
         *((f"p.{name}", str(value).lower() if isinstance(value, bool) else value) for name, value in trace.parameters),
         *(("do", show_occurrence(taken.occurrence)) for taken in trace.steps),
     ])  # fmt: skip
-    explore = tag("a", "Walk through it in the explorer", href=f"{address}/explore?{query}")
+    explore = (
+        tag("p", tag("a", "Walk through it in the explorer", href=f"{address}/explore?{query}")) if address else None
+    )
     table = tag("div", tag("table", tag("thead", heads), tag("tbody", rows)), class_="scroll", tabindex="0")
-    return tag("details", tag("summary", f"{word}: {plural(len(trace.steps), 'step')}"), table, ends, tag("p", explore))
+    return tag("details", tag("summary", f"{word}: {plural(len(trace.steps), 'step')}"), table, ends, explore)

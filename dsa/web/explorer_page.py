@@ -5,11 +5,9 @@ cannot lead anywhere that the machine does not. A walk may begin with what a run
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from itertools import islice, product
-from urllib.parse import urlencode
+from collections.abc import Sequence
+from itertools import islice
 
-import attrs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -17,103 +15,20 @@ from starlette.routing import Route
 from dsa.checks.places import RowView, rows_at
 from dsa.errors import DsaError
 from dsa.expr import read_value, show_value
-from dsa.machine import Machine, read_guards
 from dsa.runtime.ledger import ChangeEntry, RowEntry
 from dsa.runtime.timeline import event_records
-from dsa.semantics import Configuration, Occurrence, Refusal, Taken, candidates, is_over, start, step
+from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
 from dsa.web.document_markup import diagram, picture_marks
 from dsa.web.machine_page import with_document
+from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
 from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag
 from dsa.web.run_pages import RunFeed, run_address, whole_number
 from dsa.web.watched_document import WatchedDocument
 
-#: The most combinations of verdicts that are offered for an event, the most events of a walk in an address, and the most steps that are listed.
-_MOST_VERDICTS, _MOST_STEPS, _MOST_LISTED = 81, 500, 200
-
-
-@attrs.frozen
-class WalkPlace:
-    """A machine at its parameters, and where its walks have their addresses.
-
-    `address` is that of the explorer, with `pairs` in each address. `home` is the page that it belongs to, `lines` the page with the lines of the
-    document, if there is one. `occurrences` are those that a run has recorded.
-    """
-
-    machine: Machine
-    address: str
-    home: str
-    pairs: tuple[tuple[str, str], ...] = ()
-    lines: str | None = None
-    occurrences: tuple[Occurrence, ...] | None = None
-
-    def at(self, names: Sequence[str], rows: int) -> str:
-        """Return the address of a place, by the events after a number of recorded rows."""
-        rows_taken = [("at", str(rows))] if self.occurrences is not None else []
-        return f"{self.address}?{urlencode([*self.pairs, *rows_taken, *(('do', name) for name in names)])}"
-
-
-@attrs.frozen
-class MachineWalk:
-    """A walk: the events after a number of recorded rows, and what each row and event led to. `fault` says why the address leads no further."""
-
-    place: WalkPlace
-    names: tuple[str, ...]
-    steps: tuple[Taken, ...]
-    rows: int = 0
-    fault: str = ""
-
-    @property
-    def machine(self) -> Machine:
-        """The machine at its parameters."""
-        return self.place.machine
-
-    @property
-    def here(self) -> Configuration:
-        """The configuration that it has come to."""
-        return self.steps[-1].configuration if self.steps else start(self.machine)
-
-    def address(self, number: int) -> str:
-        """Return the address of the place after a number of steps."""
-        return self.place.at(self.names[: max(0, number - self.rows)], min(number, self.rows))
-
-
-def walk(place: WalkPlace, names: Sequence[str], rows: int = 0) -> MachineWalk:
-    """Walk through a machine by recorded rows, and then by events as `show_occurrence` writes them; stop where one is not taken."""
-    machine = place.machine
-    here, steps = start(machine), list[Taken]()
-    for occurrence in (place.occurrences or ())[:rows]:
-        outcome = step(machine, here, occurrence)
-        if not isinstance(outcome, Taken):
-            fault = f"the table does not take {show_occurrence(occurrence)} as the run did: {outcome.message}"
-            return MachineWalk(place, (), tuple(steps), len(steps), fault)
-        steps.append(outcome)
-        here = outcome.configuration
-    rows = len(steps)
-    for name in names[:_MOST_STEPS]:
-        taken = next(
-            (step(machine, here, each) for each in occurrences(machine, here.state) if show_occurrence(each) == name),
-            None,
-        )
-        if not isinstance(taken, Taken):
-            why = taken.message if isinstance(taken, Refusal) else "there is no such event here"
-            fault = f"'{name}' leads no further from {here.state}: {why}"
-            return MachineWalk(place, tuple(names[: len(steps) - rows]), tuple(steps), rows, fault)
-        steps.append(taken)
-        here = taken.configuration
-    return MachineWalk(place, tuple(names[: len(steps) - rows]), tuple(steps), rows)
-
-
-def occurrences(machine: Machine, state: str) -> Iterator[Occurrence]:
-    """Yield what may happen in a state, taken or refused: each event and armed timer, with each combination of the verdicts that its rows read."""
-    events = [Occurrence(event.name) for event in machine.events]
-    timers = [Occurrence(event, source=source) for source, event in machine.armed_timers(state)]
-    for each in (*events, *timers):
-        guards = read_guards(candidates(machine, state, each))
-        choices = product(*(machine.guard_named[guard].outcomes for guard in guards))
-        for outcomes in islice(choices, _MOST_VERDICTS):
-            yield attrs.evolve(each, verdicts=tuple(zip(guards, outcomes, strict=True)))
+#: The most steps that are listed.
+_MOST_LISTED = 200
 
 
 def explorer_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
