@@ -107,16 +107,6 @@ def occurrences(machine: Machine, state: str) -> Iterator[Occurrence]:
 # -- the graph of all places -----------------------------------------------------------------------------------------------
 
 
-class GraphTooLargeError(DsaError):
-    """Raised when a machine has more configurations than a page can have."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(
-            f"{machine.name} has more than {MOST_PLACES:,} configurations, the most that fit into a page; choose smaller default "
-            f"values of its parameters, or walk through it with `dsa web FILE`, which has no such bound"
-        )
-
-
 class GraphTexts:
     """The texts of a graph, each once; a graph refers to them by number."""
 
@@ -133,7 +123,7 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
 
     `texts` are the texts that all else refers to by number. Each of `places` is a list: state, values, outstanding effects, 1 where a run is over, choices,
     refusals. A choice is an event, the place it leads to, its effects, its arrow, and its rows; a refusal an event, why, and its rows. The start is place 0.
-    Raises GraphTooLargeError.
+    Raises DsaError for a machine that has too many.
     """
     texts, first = GraphTexts(), start(machine)
     texts.number("")
@@ -149,7 +139,10 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
                 there = outcome.configuration
                 if there not in positions:
                     if len(todo) == MOST_PLACES:
-                        raise GraphTooLargeError(machine)
+                        raise DsaError(
+                            f"{machine.name} has more than {MOST_PLACES:,} configurations, the most that fit into a page; choose smaller "
+                            "default values of its parameters, or walk through it with `dsa web FILE`, which has no such bound"
+                        )
                     positions[there] = len(todo)
                     todo.append(there)
                 line = outcome.transition.span.line if outcome.transition.span else 0

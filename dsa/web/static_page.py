@@ -20,13 +20,15 @@ _STATIC = Path(__file__).with_name("static")
 _STYLES, _SCRIPTS = ("page.css",), ("page.js", "walk.js")
 
 
-def static_page(text: str, reading: DocumentReading, machine: Machine) -> str:
-    """Return the page of a machine as HTML: `text` is the document, `reading` what was read of it. Raises GraphTooLargeError."""
+def static_page(text: str, document_reading: DocumentReading, machine: Machine) -> str:
+    """Return the page of a machine as HTML: `text` is the document, `reading` what was read of it. Raises DsaError for a machine with too many places."""
     graph = walk_graph(machine, arrows_by_line(machine))
     report = check(machine)
-    verdicts = DocumentVerdicts(reading, report)
-    totals = totals_text((*reading.diagnostics, *report.diagnostics), report)
-    result = join(tag("p", badge("findings" if report.failed else "good"), " ", totals), overview(reading, report))
+    verdicts = DocumentVerdicts(document_reading, report)
+    totals = totals_text((*document_reading.diagnostics, *report.diagnostics), report)
+    result = join(
+        tag("p", badge("findings" if report.failed else "good"), " ", totals), overview(document_reading, report)
+    )
     content = tag(
         "main",
         tag("h1", machine.name),
