@@ -19,7 +19,7 @@ from dsa.text import printable
 #: The attributes with addresses; each must be a path of this server.
 _ADDRESSES = frozenset({"href", "src", "action", "formaction"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
-_VOID = frozenset({"input", "link", "meta", "br", "hr"})
+_VOID = frozenset({"input", "img", "link", "meta", "br", "hr"})
 _FORBIDDEN_TAGS = frozenset({"iframe", "object", "embed", "base", "style", "foreignObject"})
 
 

@@ -20,6 +20,8 @@ from dsa.expr import show_value
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import text_of
+from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import RunView, extension_of
 from dsa.runs.runs import Resumption, Runs
 from dsa.runtime import ledger
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -36,7 +38,7 @@ from dsa.runtime.ledger_story import (
 )
 from dsa.runtime.run_store import Posted, RunSummary
 from dsa.runtime.status import is_question
-from dsa.runtime.timeline import EventRecord
+from dsa.runtime.timeline import EventRecord, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import plural, shorten
 from dsa.web.document_markup import diagram, picture_marks
@@ -52,6 +54,8 @@ _ATTEMPTS_A_PAGE, _MOST_TEXT, _MOST_COMPARED = 20, 20_000, 2_000
 _SECOND_MS = 1_000
 #: The decisions about an effect in doubt, as forms send them.
 _HANDLINGS: dict[str, Handling] = {"retry": "retry", "fail": "fail", "done": "done"}
+#: The pictures that pages show, by the endings of their files.
+_PICTURES = {"png": "image/png", "svg": "image/svg+xml", "jpg": "image/jpeg", "jpeg": "image/jpeg"}
 #: The digits of a number in an address that are read: a longer one is beyond everything.
 _MOST_DIGITS = 12
 Number = TypeVar("Number", int, None)
@@ -84,6 +88,12 @@ class RunFeed:
         self.machine: Machine | None = None
         self.picture: Markup = EMPTY
         self.attempts, self.watchers = 0, 0
+        #: The machine's own view, and what its model is saying now.
+        self.view: RunView | None = None
+        self.speech = ""
+        self._talk, self._talk_entries = EMPTY, 0
+        self._listener: asyncio.Task[None] | None = None
+        self._has_news = False
         self._next = asyncio.Event()
         self._text = ""
         self.summary = self._summary_now()
@@ -127,12 +137,37 @@ class RunFeed:
                 self.picture = await asyncio.to_thread(diagram, self.machine)
                 self._tell()
             self.read()
+            self._listen()
             await asyncio.sleep(_POLL_S)
+
+    def _listen(self) -> None:
+        """Listen to a run that this server drives, if nobody does yet; tell the pages what was said since the last time."""
+        handle = self.runs.handle(self.id)
+        if self.view is not None and handle is not None and handle.is_driven and self._listener is None:
+            self._listener = asyncio.create_task(self._hear(handle))
+        if self._has_news:
+            self._has_news = False
+            self._tell()
+
+    async def _hear(self, handle: RunHandle) -> None:
+        """Collect what the model says, up to its next event."""
+        try:
+            async for each in handle.moments_and_text(after=len(handle.run.ledger)):
+                if isinstance(each, Piece):
+                    self.speech = (self.speech + each.text)[-_MOST_TEXT:]
+                elif isinstance(each.entry, ledger.EventEntry):
+                    self.speech = ""
+                self._has_news = True
+        except DsaError:
+            pass  # the run's page says why it stopped
+        finally:
+            self.speech, self._listener, self._has_news = "", None, True
 
     def _take(self, entries: Iterable[ledger.Entry]) -> None:
         changes = self.machine is None
         for entry in entries:
             self.entries.append(entry)
+            self._show(entry)
             self.intents.take(entry)
             if isinstance(entry, ledger.RowEntry):
                 self.rows[len(self.entries)] = len(self.rows) + 1
@@ -149,6 +184,23 @@ class RunFeed:
                 self.lines.clear()  # those of the document before
         if changes:
             self.machine, self.picture = self._machine_now(), EMPTY
+
+    def _show(self, entry: ledger.Entry) -> None:
+        """Pass an entry on to the machine's own view. A machine that only has the name of one with a view has none."""
+        if isinstance(entry, ledger.MachineEntry) and len(self.entries) == 1:
+            view = extension_of(entry.name).view
+            self.view = None if view is None else view(run_address(self.id), self.runs.folder(self.id))
+        if self.view is not None:
+            try:
+                self.view.take(entry)
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+                self.view = None
+
+    def talk(self) -> Markup:
+        """Return the machine's own view, drawn once for each entry."""
+        if self.view is not None and self._talk_entries != len(self.entries):
+            self._talk, self._talk_entries = self.view.markup(), len(self.entries)
+        return EMPTY if self.view is None else self._talk
 
     def _machine_now(self) -> Machine | None:
         changes = [entry for entry in self.entries if isinstance(entry, ledger.ChangeEntry)]
@@ -167,7 +219,9 @@ class RunFeed:
 
     def fragments(self) -> Fragments:
         """Return the parts of the page as they are now."""
-        return Fragments({"status": _status(self), "asks": _asks(self), "diagram": self.picture}, self.marks())
+        speech = tag("p", self.speech, class_="speech") if self.speech else EMPTY
+        parts = {"status": _status(self), "talk": self.talk(), "speech": speech, "asks": _asks(self)}
+        return Fragments({**parts, "diagram": self.picture}, self.marks())
 
     def marked_picture(self) -> Markup:
         """Return the diagram, if it is drawn already, with its marks of now."""
@@ -244,7 +298,9 @@ def _asks(feed: RunFeed) -> Markup:
     """Return the forms for what a person can say now: answers to questions, and decisions about effects in doubt."""
     summary = feed.summary.summary
     is_asking = summary.status in {"waiting", "due"} and feed.summary.damage is None
-    answers = [_answer_form(feed, name, place) for name, place in summary.waits_for.items()] if is_asking else []
+    texts = feed.view.texts if feed.view is not None else {}
+    names = sorted(summary.waits_for, key=lambda name: name not in texts)  # what a person writes comes first
+    answers = [_answer_form(feed, name, summary.waits_for[name]) for name in names] if is_asking else []
     is_doubtful = feed.summary.holder is None and summary.status == "in doubt"
     doubts = [_doubt_form(feed, key, name) for key, name in summary.in_doubt.items()] if is_doubtful else []
     return join(answers, doubts)
@@ -252,13 +308,18 @@ def _asks(feed: RunFeed) -> Markup:
 
 def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
     question = feed.questions.get(place.rpartition("@")[2])
+    label = None if feed.view is None else feed.view.texts.get(name)
+    data = tag("details", tag("summary", f"Data of {name}"), data_field("Text or JSON; empty: no data"))
+    if label is not None:
+        text = tag("textarea", name="data", rows="3", required=True)
+        data = join(tag("label", label, text), hidden_field("form", "text"))
     return post_form(
         run_address(feed.id, "/answer"),
         tag("h2", name),
         tag("p", question, class_="question") if question else None,
         hidden_field("event", name),
         hidden_field("place", place),
-        tag("details", tag("summary", f"Data of {name}"), data_field("Text or JSON; empty: no data")),
+        data,
         label=f"Send {name}",
         class_="card",
         data_keep=f"{name}@{place}",
@@ -320,7 +381,7 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
             tag(
                 "section",
                 tag("div", fragments.holders("status"), role="status"),
-                fragments.holders("asks"),
+                fragments.holders("talk", "speech", "asks"),
                 aria_label="The run",
             ),
             tag("section", tag("div", feed.marked_picture(), id="diagram"), aria_label="Diagram", class_="beside"),
@@ -389,6 +450,16 @@ class RunFeeds:
         """Answer with the page of a run."""
         before = request.query_params.get("before", "")
         return HTMLResponse(_run_page(self.feed(request), whole_number(before, None)).html)
+
+    async def file(self, request: Request) -> Response:
+        """Answer with a file of a run. Only pictures are more than bytes to the browser, and none is a page."""
+        name, view = request.path_params["name"], self.feed(request).view
+        content = None if view is None else await asyncio.to_thread(view.file, name)
+        if content is None:
+            return HTMLResponse(message_page("No such file", "The page of the run has links to its files.").html, 404)
+        kind = _PICTURES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+        disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+        return Response(content, media_type=kind, headers={"content-disposition": disposition})
 
     async def live(self, request: Request) -> Response:
         """Answer with the events of a run's page; a page that connects again goes on after its last one."""
@@ -555,6 +626,7 @@ def run_routes() -> list[Route]:
         Route("/runs/{run}", feeds.show),
         Route("/runs/{run}/live", feeds.live),
         Route("/runs/{run}/attempts", _attempts),
+        Route("/runs/{run}/files/{name}", feeds.file),
         Route("/runs/{run}/answer", _answer, methods=["POST"]),
         Route("/runs/{run}/resume", _resume, methods=["POST"]),
         Route("/runs/{run}/interrupt", _interrupt, methods=["POST"]),

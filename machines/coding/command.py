@@ -32,11 +32,12 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
+from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.expr import Value
 from dsa.generators.model_options import LOCAL
+from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
