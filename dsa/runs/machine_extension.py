@@ -1,12 +1,13 @@
 """Machine extensions: what the package of a machine adds to the commands and to the web page, found by the machine's name."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
 
+from dsa.runs.handle import RunHandle
 from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.run import Run
@@ -31,13 +32,26 @@ class RunView(Protocol):
 
 
 @attrs.frozen
+class StartForm:
+    """A form that begins runs of a machine on the web page. `fields` are the labels of its fields by their names, each a text that may be empty.
+
+    `begin(runs, values)` begins a run with what was typed, and drives it on. It raises DsaError, ValueError or OSError for what cannot be used; then no run
+    exists.
+    """
+
+    title: str
+    fields: Mapping[str, str]
+    begin: Callable[[Runs, Mapping[str, str]], Awaitable[RunHandle]]
+
+
+@attrs.frozen
 class MachineExtension:
     """The additions of a machine's package to the commands and the web page. The package has it in the entry points `dsa.machines`, under the machine's name.
 
     `name` is the machine's. The other fields are None if the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in
     the folder `root`; `resume` is a `ResumeCommand`; `counters(entries)` returns numbers by name for `dsa show --counters`; `exit_code(run)` returns
     the code of a finished run, or None; `diff(runs, run_id)` returns the changes that a run has made outside; `view(address, folder)` returns the
-    view of a run whose page has this address.
+    view of a run whose page has this address; `start_form` begins runs there.
     """
 
     name: str = ""
@@ -47,6 +61,13 @@ class MachineExtension:
     exit_code: Callable[[Run], int | None] | None = None
     diff: Callable[[Runs, str], str] | None = None
     view: Callable[[str, Path | None], RunView] | None = None
+    start_form: StartForm | None = None
+
+
+def extensions() -> tuple[MachineExtension, ...]:
+    """Return the extensions of all machines whose packages are installed, by their names."""
+    points = entry_points(group="dsa.machines")
+    return tuple(extension_of(name) for name in sorted(points.names))
 
 
 def extension_of(machine: str) -> MachineExtension:

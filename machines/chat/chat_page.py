@@ -1,18 +1,25 @@
-"""The page of a conversation: what was said, each call with its badges and its result, tables, plots and files.
+"""The page of a conversation: what was said, each call with its badges and its result, tables, plots and files; and the form that begins one.
 
 Everything is drawn from the run's ledger. Texts of the model and of people are strings of markup, so none can become an element.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import StartForm
+from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry, ResultEntry
+from dsa.semantics import Occurrence
 from dsa.text import plural
 from dsa.web.markup import Markup, badge, join, tag
-from machines.chat.chat_resources import Files
+from machines.chat.chat_resources import RESOURCES, Files
+from machines.chat.chat_session import NAME, ChatStart
 from machines.chat.conversation import BADGES, REASONS, ChatArtifact, ChatConversation, ChatTurn, DataCall
+from machines.tool_use.machine_session import begin_run
 from machines.tool_use.transcript import Notice, notices_in
 
 #: The newest turns that a page shows, the most rows and columns of a table, and the most characters of a text.
@@ -150,3 +157,38 @@ def _table(result: Any) -> Markup:  # noqa: ANN401  (JSON)
 
 def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
     return "NULL" if cell is None else str(cell)
+
+
+# -- a new conversation ----------------------------------------------------------------------------------------------------
+
+
+async def begin_conversation(runs: Runs, values: Mapping[str, str]) -> RunHandle:
+    """Begin a conversation with the values of the form, and send its first message.
+
+    Raises LoadError for data that cannot be read, ModelUnavailable, ValueError for an empty message.
+    """
+    text = values.get("message", "").strip()
+    if not text:
+        raise ValueError("the first message is empty: write what you want to know")
+    data = tuple(Path(line.strip()) for line in values.get("data", "").splitlines() if line.strip())
+    handle = begin_run(runs, NAME, ChatStart(values.get("model", "").strip(), data).options())
+    resources = RESOURCES.of(handle.config, handle.id)
+    try:
+        await asyncio.to_thread(lambda: (resources.model, resources.database))
+    except BaseException:
+        handle.release()
+        RESOURCES.release(resources)
+        raise
+    handle.start(Occurrence("message", data={"text": text}))
+    return handle
+
+
+START_FORM = StartForm(
+    "Begin a conversation about data",
+    {
+        "message": "Your first message",
+        "data": "Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line",
+        "model": "Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE",
+    },
+    begin_conversation,
+)

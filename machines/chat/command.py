@@ -43,7 +43,7 @@ from dsa.runs.runs import Runs, length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
 from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
-from machines.chat.chat_page import ChatPage
+from machines.chat.chat_page import START_FORM, ChatPage
 from machines.chat.chat_session import NAME, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.records import as_data
@@ -505,4 +505,4 @@ def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     )  # fmt: skip
 
 
-extension = MachineExtension(NAME, TranscriptDisplay, resume, show_counters, view=ChatPage)
+extension = MachineExtension(NAME, TranscriptDisplay, resume, show_counters, view=ChatPage, start_form=START_FORM)

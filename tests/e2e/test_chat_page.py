@@ -156,3 +156,31 @@ def test_conversation_goes_on_in_the_page(tmp_path):
         assert file.headers["content-disposition"].startswith("attachment")
         assert file.headers["content-type"] == "application/octet-stream"
     assert played.faults == []
+
+
+def test_conversation_is_begun_in_the_page(tmp_path):
+    (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
+    query = Said(calls=(("run_sql", {"sql": "SELECT a FROM numbers"}),))
+    with playing(following(query, answer="Two rows.")) as played, web_server(tmp_path) as here:
+        here.client.get(here.address)
+        assert "/runs/begin/chat" in [
+            values.get("href") for _, values in Outline(here.client.get("/runs/new").text).elements
+        ]
+        for typed, why in (
+            ({"message": " ", "model": played.model}, "the first message is empty"),
+            ({"message": "?", "data": "gone.csv", "model": played.model}, "gone.csv"),
+            ({"message": "<i>?</i>", "data": "numbers.csv"}, "local model cannot call tools"),
+        ):
+            refusal = here.client.post("/runs/begin/chat", data=typed)
+            assert refusal.status_code == 409
+            assert why in Outline(refusal.text).text
+            assert typed["message"].strip() in Outline(refusal.text).text, "what was typed stays"
+        assert "No run is kept here yet" in here.page("/runs").text
+        typed = {"message": "How many rows?", "data": "numbers.csv\n", "model": played.model}
+        begun = here.client.post("/runs/begin/chat", data=typed)
+        assert begun.status_code == 200
+        live = f"{begun.url.raw_path.decode()}/live?have="
+        news = here.until(live, lambda news: "Two rows." in Outline(news["replace"].get("talk", "")).text)
+        assert "How many rows?" in Outline(news["replace"]["talk"]).text
+        assert here.client.get("/runs/begin/nothing").status_code == 404
+    assert played.faults == []
