@@ -124,6 +124,12 @@ def post_form(action: str, *content: Content, label: str, **attributes: Attribut
     return tag("form", content, tag("button", label, type="submit"), method="post", action=action, **attributes)
 
 
+def diff_lines(text: str) -> Markup:
+    """Return a text with the colours of a diff: lines that begin with + and -."""
+    kinds = {"+": "added", "-": "removed"}
+    return tag("pre", [tag("span", f"{line}\n", class_=kinds.get(line[:1])) for line in text.splitlines()])
+
+
 def hidden_field(name: str, value: str) -> Markup:
     """Return a hidden field of a form."""
     return tag("input", type="hidden", name=name, value=value)

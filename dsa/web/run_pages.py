@@ -21,7 +21,7 @@ from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import text_of
 from dsa.runs.handle import RunHandle
-from dsa.runs.machine_extension import RunView, extension_of
+from dsa.runs.machine_extension import MachineExtension, RunView, extension_of
 from dsa.runs.runs import Resumption, Runs
 from dsa.runtime import ledger
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -43,7 +43,19 @@ from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import plural, shorten
 from dsa.web.document_markup import diagram, picture_marks
 from dsa.web.machine_page import event
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, message_page, page, post_form, tag
+from dsa.web.markup import (
+    EMPTY,
+    Fragments,
+    Markup,
+    badge,
+    diff_lines,
+    hidden_field,
+    join,
+    message_page,
+    page,
+    post_form,
+    tag,
+)
 
 #: The time between two reads of a run that a page shows, in seconds.
 _POLL_S = 0.02
@@ -89,8 +101,8 @@ class RunFeed:
         self.picture: Markup = EMPTY
         self.attempts, self.watchers = 0, 0
         #: The machine's own view, and what its model is saying now.
+        self.extension, self.speech = MachineExtension(), ""
         self.view: RunView | None = None
-        self.speech = ""
         self._talk, self._talk_entries = EMPTY, 0
         self._listener: asyncio.Task[None] | None = None
         self._has_news = False
@@ -188,7 +200,8 @@ class RunFeed:
     def _show(self, entry: ledger.Entry) -> None:
         """Pass an entry on to the machine's own view. A machine that only has the name of one with a view has none."""
         if isinstance(entry, ledger.MachineEntry) and len(self.entries) == 1:
-            view = extension_of(entry.name).view
+            self.extension = extension_of(entry.name)
+            view = self.extension.view
             self.view = None if view is None else view(run_address(self.id), self.runs.folder(self.id))
         if self.view is not None:
             try:
@@ -286,7 +299,11 @@ def _status(feed: RunFeed) -> Markup:
     count = plural(feed.attempts, "attempt")
     attempts = tag("p", tag("a", count, href=run_address(feed.id, "/attempts"))) if feed.attempts else None
     explore = tag("p", tag("a", "Explore from here", href=run_address(feed.id, "/explore"))) if feed.machine else None
-    return join(words, tag("dl", facts_shown), attempts, explore, stop, go_on)
+    has_diff = extension_of(feed.first.name).diff is not None
+    changes = (
+        tag("p", tag("a", "What it has changed outside", href=run_address(feed.id, "/changes"))) if has_diff else None
+    )
+    return join(words, tag("dl", facts_shown), attempts, explore, changes, stop, go_on)
 
 
 def show_values_of(first: ledger.MachineEntry) -> str:
@@ -311,7 +328,7 @@ def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
     label = None if feed.view is None else feed.view.texts.get(name)
     data = tag("details", tag("summary", f"Data of {name}"), data_field("Text or JSON; empty: no data"))
     if label is not None:
-        text = tag("textarea", name="data", rows="3", required=True)
+        text = tag("textarea", name="data", rows="3")
         data = join(tag("label", label, text), hidden_field("form", "text"))
     return post_form(
         run_address(feed.id, "/answer"),
@@ -559,6 +576,25 @@ async def _interrupt(request: Request) -> Response:
     return RedirectResponse(run_address(run_id), 303)
 
 
+# -- changes ---------------------------------------------------------------------------------------------------------------
+
+
+@_in_words
+async def _changes(request: Request) -> Response:
+    """Answer with what a run has changed outside, as its machine's package says."""
+    run_id, runs = request.path_params["run"], request.app.state.runs
+    first = runs.stored_run(run_id).entries[0]
+    diff = extension_of(first.name).diff if isinstance(first, ledger.MachineEntry) else None
+    text = "" if diff is None else diff(runs, run_id)  # in this thread, which has the store
+    content = diff_lines(text[:_MOST_JSON]) if text else tag("p", "It has changed nothing outside.", class_="message")
+    rest = (
+        tag("p", "The rest is longer than this page; `dsa show --diff` prints it.") if len(text) > _MOST_JSON else None
+    )
+    back = tag("p", tag("a", "The run", href=run_address(run_id)))
+    title = f"Changes of {run_id}"
+    return HTMLResponse(page(title, tag("h1", title), back, content, rest, here="/runs").html)
+
+
 # -- attempts --------------------------------------------------------------------------------------------------------------
 
 
@@ -614,9 +650,7 @@ def _difference(before: str, after: str) -> Markup:
     if max(len(old), len(new)) > _MOST_COMPARED:
         return tag("p", f"Texts of more than {_MOST_COMPARED:,} lines are not compared here.", class_="message")
     lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
-    kinds = {"+": "added", "-": "removed"}
-    spans = [tag("span", f"{line}\n", class_=kinds.get(line[:1])) for line in lines]
-    return tag("pre", spans) if spans else tag("p", "Nothing: the texts are equal.")
+    return diff_lines("\n".join(lines)) if lines else tag("p", "Nothing: the texts are equal.")
 
 
 def run_routes() -> list[Route]:
@@ -627,6 +661,7 @@ def run_routes() -> list[Route]:
         Route("/runs/{run}/live", feeds.live),
         Route("/runs/{run}/attempts", _attempts),
         Route("/runs/{run}/files/{name}", feeds.file),
+        Route("/runs/{run}/changes", _changes),
         Route("/runs/{run}/answer", _answer, methods=["POST"]),
         Route("/runs/{run}/resume", _resume, methods=["POST"]),
         Route("/runs/{run}/interrupt", _interrupt, methods=["POST"]),
