@@ -1,6 +1,7 @@
 """Machine extensions: what the package of a machine adds to the commands and to the web page, found by the machine's name."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,6 +71,7 @@ def extensions() -> tuple[MachineExtension, ...]:
     return tuple(extension_of(name) for name in sorted(points.names))
 
 
+@lru_cache(maxsize=64)
 def extension_of(machine: str) -> MachineExtension:
     """Return the extension of a machine, by its name; without a package, an empty one."""
     for point in entry_points(group="dsa.machines", name=machine):

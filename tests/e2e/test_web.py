@@ -489,6 +489,8 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
     assert usual.status_code == 409
     same = dict.fromkeys(("status", "machine", "waiting"), "a")
     runs, explorer = client.get("/runs", params=same), client.get("/machines/0/explore", params={"do": "a"})
+    odds = client.get("/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), "a"))
+    begun = client.post("/runs/begin/chat", data={"message": "a", "data": "a", "model": "a"})
     for text in HOSTILE:
         mean = client.post("/runs/new", data={"machine": "0", "p.days": text, "data": text, "model": text})
         assert Outline(mean.text).shape == Outline(usual.text).shape, text
@@ -496,6 +498,12 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
         assert Outline(mean.text).shape == Outline(runs.text).shape, text
         mean = client.get("/machines/0/explore", params={"do": text})
         assert Outline(mean.text).shape == Outline(explorer.text).shape, text
+        mean = client.get(
+            "/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), text)
+        )
+        assert Outline(mean.text).shape == Outline(odds.text).shape, text
+        mean = client.post("/runs/begin/chat", data={"message": text, "data": text, "model": text})
+        assert Outline(mean.text).shape == Outline(begun.text).shape, text
         lost = Outline(client.get(f"/runs/{quote(text[:200].replace(chr(0), ''), safe='')}").text)
         assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
 

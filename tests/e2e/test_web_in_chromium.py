@@ -115,7 +115,10 @@ def test_pages_can_be_heard(visit):
         "/runs",
         run,
         f"{run}/attempts",
+        f"{run}/explore",
+        "/machines/0/odds",
         "/runs/new?machine=0",
+        "/runs/begin/chat",
     ):
         tab.visit(f"{server.base}{path}")
         assert unnamed(tab) == [], path
@@ -127,7 +130,18 @@ def test_pages_can_be_heard(visit):
 def test_pages_fit_every_width_in_both_schemes(visit):
     server, tab, _ = visit
     run = server.start("x " * 400)
-    for path in ("/", "/machines/0", "/machines/0/explore?do=asked", "/runs", run, "/runs/new?machine=0", "/nowhere"):
+    for path in (
+        "/",
+        "/machines/0",
+        "/machines/0/explore?do=asked",
+        "/machines/0/odds?outside=1&event.asked=1",
+        "/runs",
+        run,
+        f"{run}/explore",
+        "/runs/new?machine=0",
+        "/runs/begin/chat",
+        "/nowhere",
+    ):
         for width in WIDTHS:
             for is_dark in (False, True):
                 tab.show_at(width, is_dark=is_dark)
