@@ -10,14 +10,15 @@ from dsa.checks.mutants import GROUPS
 from dsa.checks.mutation import MutantResult, counts_text, mutate, prover
 from dsa.checks.places import line_of
 from dsa.checks.proof.conclusion import Gap, expression_text
-from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence
+from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, RankEvidence
 from dsa.checks.proof.prover import Proof, ProofReport, prove
 from dsa.checks.search.exploration import MAX_STATES, limits_until
+from dsa.expr import unparse
 from dsa.machine import Machine
 from dsa.text import plural
 from dsa.trace import show_values
 from dsa.web.document_markup import trace_markup
-from dsa.web.markup import Markup, badge, join, tag
+from dsa.web.markup import EMPTY, Markup, badge, join, tag
 from dsa.web.watched_document import NO_LIMIT_S, StoppableWork, WorkFindings
 
 #: The most lemmas of one proof that a page shows.
@@ -104,13 +105,26 @@ def _evidence(evidence: Evidence, report: ProofReport) -> Markup:
         count = plural(evidence.configurations, "configuration")
         values = [tag("li", show_values(each) or "no parameter") for each in evidence.valuations]
         return tag("details", tag("summary", f"The evidence: {count}, explored to the end"), tag("ul", values))
-    items = []
-    for lemma in evidence.lemmas[:_MOST_LEMMAS]:
-        place = report.system.locations[lemma.location]
-        pending = f" while {', '.join(sorted(place.outstanding))} is outstanding" if place.outstanding else ""
-        items.append(tag("li", tag("code", expression_text(lemma.condition)), f" in {place.state}{pending}"))
+    lemmas = [
+        tag("li", tag("code", expression_text(lemma.condition)), f" in {_place(report, lemma.location)}")
+        for lemma in evidence.lemmas[:_MOST_LEMMAS]
+    ]
     left_over = len(evidence.lemmas) - _MOST_LEMMAS
-    items += [tag("li", f"{left_over} more: dsa prove --json has them")] if left_over > 0 else []
-    summary = tag("summary", f"The evidence: {plural(len(evidence.lemmas), 'lemma')} by induction")
-    none = tag("p", "No lemma is needed: the rows alone keep it.") if not items else None
-    return tag("details", summary, tag("ul", items) if items else none)
+    lemmas += [tag("li", f"{left_over} more: dsa prove --json has them")] if left_over > 0 else []
+    ranks = list[Markup]()
+    if isinstance(evidence, RankEvidence):
+        texts = [(place, ", ".join(map(unparse, rank))) for place, rank in enumerate(evidence.ranks) if rank]
+        ranks = [tag("li", tag("code", text), f" in {_place(report, place)}") for place, text in texts[:_MOST_LEMMAS]]
+    if not lemmas and not ranks:
+        return EMPTY  # the rows alone keep it
+    counts = [
+        *([plural(len(evidence.lemmas), "lemma")] if lemmas else []),
+        *([f"a rank that falls, in {plural(len(ranks), 'place')}"] if ranks else []),
+    ]
+    return tag("details", tag("summary", f"The evidence: {', '.join(counts)}"), tag("ul", lemmas, ranks))
+
+
+def _place(report: ProofReport, location: int) -> str:
+    place = report.system.locations[location]
+    pending = f" while {', '.join(sorted(place.outstanding))} is outstanding" if place.outstanding else ""
+    return f"{place.state}{pending}"

@@ -141,6 +141,15 @@ def test_proofs_are_opened_in_place(server):
     assert "Counterexample: 2 steps" in table
 
 
+def test_evidence_has_lemmas_and_ranks(server):
+    server.page("/machines/1")
+    server.client.post("/machines/1/start/proofs")
+    live = "/machines/1/live?have="
+    news = server.until(live, lambda news: "What every machine must do" in news["replace"].get("proofs", ""))
+    assert "rmax - retries" in Outline(news["replace"]["proofs"]).text
+    assert "a rank that falls" in Outline(news["replace"]["proofs"]).text
+
+
 def test_surviving_mutants_stand_at_their_lines(server, tmp_path):
     failing = server.client.post("/machines/0/start/mutants")
     assert failing.status_code == 200
