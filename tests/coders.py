@@ -230,12 +230,15 @@ def recorded(runs, run_id):
 
 
 @contextmanager
-def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None, notice=lambda _: None, **config):
+def agent_at(
+    tmp_path, goal, player, *, plan=(), parameters=None, module=None, on_moment=None, notice=lambda _: None, **config
+):
     """Begin with a played model; gives the agent, and what the server has seen."""
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True, parents=True)
     with playing(player) as played:
-        settings = WorkStart(goal, settings_of(config_of(played.model, workspace, **config)), plan, parameters or {})
+        known = settings_of(config_of(played.model, workspace, **config))
+        settings = WorkStart(goal, known, plan, parameters or {}, module)
         with (
             open_runs(tmp_path / "runs") as runs,
             Agent.begin(settings, runs, on_moment=on_moment, notice=notice) as agent,

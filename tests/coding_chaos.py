@@ -9,6 +9,7 @@ import signal
 import sys
 from functools import partial
 
+from chat_server import Said
 from coders import call, complete, config_of, tasks
 
 from dsa.runs.runs import open_runs
@@ -24,6 +25,8 @@ STEP = """import sys
 with open("done.txt", "a") as file:
     file.write(f"{sys.argv[1]}\\n")
 """
+#: Several calls that only look, in one answer: they run side by side.
+LOOKS = Said(calls=(("list_dir", {}), ("search", {"pattern": "sys"}), ("read_file", {"path": "done.txt"})))
 
 
 def counting(view):
@@ -32,7 +35,7 @@ def counting(view):
     ran = [each.split()[-1 - 2] for each in view.state["commands_run"] if each.endswith("-> rc=0")]
     seen = _seen(view)
     if last[2].get("error", {}).get("code") == "interrupted" and last[0] == "run_cmd":
-        return call("read_file", path="done.txt")
+        return LOOKS
     wanted = ("1", "2") if "1 and 2" in view.subtask else ("3",)
     if view.subtask == "write_file notes.md":
         return (
@@ -48,7 +51,7 @@ def counting(view):
     if left:
         return call("run_cmd", cmd=["python", "step.py", left[0]])
     if last[0] != "read_file":
-        return call("read_file", path="done.txt")
+        return LOOKS
     return complete()
 
 

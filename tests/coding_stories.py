@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 import attrs
 from chat_server import Said, playing
 from coders import call, complete, config_of, tasks
-from row_stories import HANGS, Hanging, as_text, lived, with_faults
+from row_stories import HANGS, Hanging, InOrder, as_text, lived, with_faults
 
 from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
@@ -57,6 +57,9 @@ WRITE = call("write_file", path="a.txt", content="one\n")
 LOOK = call("list_dir", path=".")
 GIVE_UP = complete(success=False, reason="it cannot be done")
 LOOKING, NOTHING = ("list_dir", {"path": "."}), ("sing", {})
+READING, SEARCHING = ("read_file", {"path": "a.txt"}), ("search", {"pattern": "one"})
+WRITING, LEADING_OUT = ("write_file", {"path": "a.txt", "content": "one\n"}), ("read_file", {"path": "../secret"})
+COMPLETING, GIVING_UP = (("mark_subtask_complete", {"success": is_done}) for is_done in (True, False))
 WORDS = Said("It is done.")
 OUT, SHELL = call("read_file", path="../secret"), call("run_cmd", cmd="ls | wc")
 SAME = (WRITE,) * 5
@@ -101,6 +104,15 @@ STORIES = {
     "two at once, which fail": Story((both(), GIVE_UP, GIVE_UP), parallel=2),
     "two at once, and the model fails": Story((both(), FAILS, FAILS), ("goal", "again"), parallel=2),
     "no round for two at once": Story((both("write_file the first"), WRITE, complete()), bounds=(("max_rounds", 2),), parallel=2),
+    "looks side by side": Story((ONE, calls(LOOKING, READING, SEARCHING), WRITE, complete())),
+    "looks, then an edit and a look": Story((ONE, calls(LOOKING, READING, WRITING, LOOKING), complete())),
+    "the same look twice at once": Story((ONE, calls(LOOKING, LOOKING, READING), WRITE, complete())),
+    "a look, then it is completed": Story((planned("list_dir ."), calls(LOOKING, COMPLETING))),
+    "a look, then the model gives up": Story((ONE, calls(LOOKING, GIVING_UP))),
+    "a look, and a call of nothing": Story((ONE, calls(LOOKING, NOTHING, READING), WRITE, complete())),
+    "a look, and a path that leads out": Story((ONE, calls(LOOKING, LEADING_OUT, READING), WRITE, complete())),
+    "a look, and leave for an edit": Story((ONE, calls(LOOKING, WRITING), complete()), ("goal", "permitted"), mode="ask"),
+    "one of two looks fails by itself": Story((ONE, calls(LOOKING, READING)), broken=frozenset({"run_tool"})),
     "nothing to begin with": Story((ONE,), wrong=(("advance", "none_left"),)),
     "the probe fails": Story((ONE,), broken=frozenset({"probe"})),
     "a call cannot be read by us": Story((ONE, WRITE), broken=frozenset({"next_call"})),
@@ -129,12 +141,13 @@ def play(machine, told, folder):
         config = config_of(played.model, workspace, mode=told.mode, parallel=told.parallel)
         config |= {"runs": str(runs), "budget": []}
         binding = bind(machine, path=locate("coding"), model=played.model, seed=0, config=config)
-        binding = with_faults(binding, told.broken, dict(told.wrong))
+        order = InOrder(("run_tool",), "next_call")
+        binding = order.bound(with_faults(binding, told.broken, dict(told.wrong)))
         (runs / "r").mkdir()
         agent = resources_in(binding.config, "r")
         try:
             does = map(_occurrence, told.does)
-            return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
+            return asyncio.run(lived(machine, binding, does, player, told.stopped, order)), played
         finally:
             RESOURCES.release(agent)
 

@@ -34,5 +34,5 @@ def machine_in(path: Path) -> Machine | None:
 
 #: Values at which machines are looked at that have too many configurations at their defaults.
 SMALL = {name: {"max_rounds": 2, "max_calls": 2, "max_refusals": 1, "side": 2} for name in ("chat", "specs/chat")} | {
-    name: {"max_rounds": 2, "max_turns": 1, "max_calls": 1} for name in ("coding", "specs/coding")
+    name: {"max_rounds": 2, "max_turns": 1, "max_calls": 2} for name in ("coding", "specs/coding")
 }

@@ -218,7 +218,7 @@ def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Di
         for effect in sorted(pending_effects(rows[0].condition) - {""}):
             if effect not in emitted_effects:
                 why, hint = f"no row emits '{effect}'", f"emit it, or delete 'pending {effect}'"
-            elif origins == {effect}:
+            elif origins == {effect} and effect not in machine.numbered_effects:
                 why = f"the answer ends the effect '{effect}', and the condition is read after that"
                 hint = f"in a row for an answer, 'pending' is about other effects: delete 'pending {effect}'"
             else:

@@ -54,6 +54,13 @@ def _has_approval(call: CodingCall) -> Verdict:
     return _BY_LEAVE[call.approval.leave], call.approval.why
 
 
+def _can_run_beside(call: CodingCall) -> Verdict:
+    """Pass a call that only looks, if all others pass it: beside calls that run it is not judged by each of them."""
+    judgements = (judge(call) for judge in (_not_looping, _inside_workspace, _has_allowed_command, _has_approval))
+    against = [why for outcome, why in judgements if outcome != "passed"]
+    return ("failed", against[0]) if against else verdict_for(call.alone)
+
+
 def _has_evidence(completion: CodingCall) -> Verdict:
     return verdict_for(completion.lacks)
 
@@ -64,6 +71,7 @@ guards: dict[str, GuardInterface] = {
     "command_allowed": FunctionGuard(CodingCall, _has_allowed_command),
     "not_looping": FunctionGuard(CodingCall, _not_looping),
     "approved": FunctionGuard(CodingCall, _has_approval),
+    "beside": FunctionGuard(CodingCall, _can_run_beside),
     "has_evidence": FunctionGuard(CodingCall, _has_evidence),
 }
 #: A budget of the whole run stops only these effects: the calls of an answer are still made, then the work pauses.

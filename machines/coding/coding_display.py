@@ -14,7 +14,7 @@ from dsa.cli.ledger_view import dollars
 from dsa.cli.run_options import shell_command as pasted
 from dsa.expr import Value
 from dsa.runs.place import PART_OF
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import plural
 from dsa.web.markup import EMPTY, Markup, badge, diff_lines, join, tag
@@ -54,7 +54,10 @@ _STYLES = {
 
 
 class CodingDisplay(Lines):
-    """The display of the work. Pass its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows."""
+    """The display of the work. Pass its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows.
+
+    A call has its line when it begins, or when it is refused. Its result is right below that line, or below another line that names the call again.
+    """
 
     def __init__(self, console: Console, part: str = "") -> None:
         super().__init__(console, part)
@@ -62,7 +65,10 @@ class CodingDisplay(Lines):
         self._last_event: EventEntry | None = None
         self._bounds: Mapping[str, Value] = {}
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
-        self._tool = ""
+        #: The call that was taken, until its effect says whether it begins or waits; those that have a line; and the one that the lines above are about.
+        self._taken_call: CodingCall | None = None
+        self._calls: dict[str, CodingCall] = {}
+        self._shown_call_id = ""
         self._question: str | None = None
         self._place = 0
 
@@ -94,6 +100,10 @@ class CodingDisplay(Lines):
             self._place = self._last_event.seq  # a refused event takes no row and leaves the question open
             self._question = None  # any row answers the question
             self._take_event(self._last_event.event, self._last_event.data, entry)
+        elif isinstance(entry, EffectEntry):
+            if self._taken_call is not None and entry.effect != "hold_call":
+                self._show_call(self._taken_call)
+            self._taken_call = None
         elif isinstance(entry, ResultEntry):
             self._seconds += entry.seconds
             self._take_result(entry)
@@ -115,19 +125,31 @@ class CodingDisplay(Lines):
         if event == "apart" and step.target.endswith("delegating"):
             self.line(f"together: {', '.join(read_record(Apart, data).places)}", "bold")
         if event in {"asked", "said", "cut_off"}:
+            self._calls.clear()
             answer = read_record(ModelAnswer, data)
             self._count(answer)
             if answer.content and not self.has_text:
                 self.listen(answer.content)
             self.has_text = False
         if event == "tool_call":
-            call = read_record(CodingCall, data)
-            self._tool = call.tool
-            self.line(f"{call.tool}  {arguments_text(call)}", "cyan")
+            self._taken_call = read_record(CodingCall, data)
         if event in {"tool_done", "tool_failed"}:
-            self._result(read_record(CodingResult, data))
+            result = read_record(CodingResult, data)
+            self._name_call(result.call_id)
+            self._result(result)
         if event in {"parts_done", "parts_failed"}:
             self._add(read_record(PartsDone, data).usage)
+
+    def _show_call(self, call: CodingCall) -> None:
+        self._calls[call.call_id], self._shown_call_id = call, call.call_id
+        self.line(_call_line(call), "cyan")
+
+    def _name_call(self, call_id: str) -> None:
+        """Name a call again, unless the lines above are about it."""
+        call = self._calls.get(call_id)
+        if call is not None and call_id != self._shown_call_id:
+            self.line(f"result of {_call_line(call)}", "cyan")
+            self._shown_call_id = call_id
 
     def _count(self, answer: ModelAnswer) -> None:
         self._add(attrs.asdict(answer.usage))
@@ -191,7 +213,7 @@ class CodingDisplay(Lines):
     def rests(self, directory: Path) -> None:
         """Show the call that needs permission, as it was at the question, and the possible answers."""
         if self._question is not None:
-            self.asks(self._tool, self._question)
+            self.asks(self._calls[self._shown_call_id].tool, self._question)
             self.can_be_sent(directory)
 
     def can_be_sent(self, directory: Path) -> None:
@@ -204,6 +226,10 @@ class CodingDisplay(Lines):
 def of_run(console: Console, _root: Path) -> CodingDisplay:
     """Return a display for a recorded run."""
     return CodingDisplay(console)
+
+
+def _call_line(call: CodingCall) -> str:
+    return f"{call.tool}  {arguments_text(call)}"
 
 
 def _left_out_count(notice: WorkNotice) -> int:

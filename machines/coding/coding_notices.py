@@ -114,6 +114,11 @@ def _why(call: CodingCall, denial: Denial | None) -> tuple[str, str, bool]:
     return "not_approved", call.approval.why if call.approval else "", True
 
 
+async def hold_call(_action: Action, _context: PolicyContext) -> list[Step]:
+    """Leave the call where it is, first in the queue: calls run that it must not run beside."""
+    return []
+
+
 async def question(action: Action, context: PolicyContext) -> list[Step]:
     """Ask for evidence that the subtask is completed. Calls after that one are not made, so that the model sees the question first."""
     _, work = resources_and_work(context)
@@ -215,7 +220,7 @@ def _end_work(action: Action, context: PolicyContext, reason: str, text: str) ->
 notice_effects: dict[str, Policy] = {
     policy.__name__: policy
     for policy in (
-        use_fallback, complete_subtask, fail_subtask, refuse_call, question, drop_calls, nudge, note_cut_off, note_cancelled, report_done,
+        use_fallback, complete_subtask, fail_subtask, refuse_call, hold_call, question, drop_calls, nudge, note_cut_off, note_cancelled, report_done,
         report_answer, report_limit, report_loop, report_failed, report_error, report_fault,
     )
 }  # fmt: skip

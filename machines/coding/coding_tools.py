@@ -96,6 +96,24 @@ def round_of(call: CallAction, past: Sequence[CallAction], others: Iterable[Call
     return max(judgements, key=lambda each: (_ORDER[each.level], each.times))
 
 
+def round_beside(
+    call: CallAction, past: Sequence[CallAction], others: Iterable[CallAction], unread: Sequence[CallAction]
+) -> tuple[Round, bool]:
+    """Judge a call while looks run (`unread`, in the order asked). Return the judgement, and whether it is the same whatever they find.
+
+    All of them may find something new, or fail, or find what they found last: any other outcome is between these. A call that is made a second time
+    waits for the first one, which its reminder compares it with.
+    """
+    last = {action.key: action.result for action in past}
+    new = [attrs.evolve(action, result=f"new {at}") for at, action in enumerate(unread)]
+    failures = [attrs.evolve(action, error="new") for action in new]
+    same = [attrs.evolve(action, result=last.get(action.key, action.result)) for action in failures]
+    actions = tuple(others)
+    judgements = [round_of(call, (*past, *ends), actions) for ends in (new, failures, same)[: 3 if unread else 1]]
+    is_certain = len({(each.level, each.why) for each in judgements}) == 1
+    return judgements[0], is_certain and all(each.key != call.key for each in unread)
+
+
 def in_order(past: Iterable[CallAction], others: Iterable[CallAction]) -> tuple[CallAction, ...]:
     """Return actions in the order of time."""
     return tuple(sorted([*others, *past], key=lambda action: action.at_ms))

@@ -191,6 +191,8 @@ class Work:
         self.moves: list[FileChange] = []
         self.new_files: set[str] = set()
         self.under_way: list[str] = []
+        #: The calls that run, by the keys of their effects.
+        self.calls_by_key: dict[str, WorkCall] = {}
         self.spans: list[tuple[str, str]] = []
         self.commands: list[str] = []
         self.errors: list[str] = []
@@ -205,6 +207,7 @@ class Work:
         self.seconds = 0.0
         self.doubts: set[str] = set()
         self._run, self._is_shown = "", False
+        self._ends: dict[str, _CallEnd] = {}
         self._last_event: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -232,10 +235,21 @@ class Work:
         return f"{self._run}/{key}"
 
     def _take_effect(self, entry: EffectEntry) -> None:
-        if entry.effect == "ask_approval" and self.transcript.current is not None:
-            self.transcript.current.status = "waiting for approval"
-        elif entry.effect == "run_tool":  # one call at a time: the earlier ones are over
-            self.under_way = [self._key(entry.key)]
+        call = self.transcript.current
+        if call is None:
+            return
+        if entry.effect == "ask_approval":
+            call.status = "waiting for approval"
+        elif entry.effect == "run_tool":
+            key, call.status = self._key(entry.key), "running"
+            self.under_way.append(key)
+            self.calls_by_key[key] = call
+            self.transcript.current = None
+        elif entry.effect == "hold_call":
+            if call.about is not None:
+                self.transcript.rescues.subtract(call.about.rescues)
+            call.about = None
+            self.transcript.put_back()
 
     # --- facts ---
 
@@ -286,6 +300,18 @@ class Work:
         return [path for path, (before, after) in self.changes.items() if after is not None and before != after]
 
     @property
+    def unread_actions(self) -> tuple[CallAction, ...]:
+        """The calls that run, or have ended before an earlier one, in the order in which the model asked; without their results."""
+        begun_ids = {call.call_id for call in self.calls_by_key.values()} | set(self._ends)
+        calls = (call.about for call in self.transcript.open_calls() if call.call_id in begun_ids)
+        at_ms, answer = self._now_ms, self.transcript.answers
+        return tuple(
+            CallAction(call.key, tool_of(call.tool, call.argv), call.kind, at_ms=at_ms, answer=answer)
+            for call in calls
+            if call is not None
+        )
+
+    @property
     def _now_ms(self) -> int:
         return (self._last_event.at_ms if self._last_event is not None else None) or 0
 
@@ -309,8 +335,8 @@ class Work:
                 self._take_result(entry.event == "tool_done", read_record(CodingResult, data))
             case "permitted" if read_record(Permission, data).always and (call := self.call) is not None:
                 self.permissions.add(call.asks)
-            case "run_tool.failed":
-                self._interrupt_call()
+            case "run_tool.failed" | "next_call.failed":
+                self._interrupt_calls()
             case "next_subtask":
                 self._begin_next()
             case "apart":
@@ -320,7 +346,7 @@ class Work:
 
     @property
     def call(self) -> CodingCall | None:
-        """The current call, or None."""
+        """The call that was taken last and does not run, or None."""
         return None if self.transcript.current is None else self.transcript.current.about
 
     def _take_goal(self, entry: EventEntry, goal: Goal) -> None:
@@ -376,21 +402,33 @@ class Work:
             work_call.about = call
 
     def _take_result(self, is_done: bool, result: CodingResult) -> None:  # noqa: FBT001  (one of two events)
-        work_call, call = self.transcript.current, self.call
-        if work_call is None or call is None:
+        work_call = self.transcript.open_call(result.call_id)
+        if work_call is None:
             return
         work_call.status = "done" if is_done else "failed"
         self.tools[f"{work_call.tool} {work_call.status}"] += 1
-        self.past.append(action_of(call, result, self._now_ms, self.transcript.answers))
+        self._ends[work_call.call_id] = _CallEnd(result, self._now_ms, is_done)
+        self._add_result(ToolResult(work_call.call_id, result.result))
+
+    def _add_result(self, result: ToolResult) -> None:
+        """Add the result of a call. What calls have found counts in the order in which the model asked, whichever ended first."""
+        self.calls_by_key = {key: each for key, each in self.calls_by_key.items() if each.call_id != result.call_id}
+        for call in self.transcript.result(result):
+            end = self._ends.pop(call.call_id, None)
+            if end is not None and call.about is not None:
+                self._take_end(call.about, end)
+
+    def _take_end(self, call: CodingCall, end: "_CallEnd") -> None:
+        result = end.result
+        self.past.append(action_of(call, result, end.at_ms, self.transcript.answers))
         if result.changes:
-            self._add_change(FileChange(result.before, result.after, result.changes, result.made, self._now_ms))
+            self._add_change(FileChange(result.before, result.after, result.changes, result.made, end.at_ms))
         self._add_usage(result.usage)
         self.commands += [result.ran] * bool(result.ran)
         self.errors += [result.error] * bool(result.error)
-        if is_done and self.active is not None:
+        if end.is_done and self.active is not None:
             self.active[1].done += 1
             self.evidence.append(evidence_of(call, result))
-        self.transcript.result(ToolResult(work_call.call_id, result.result))
 
     def _add_change(self, move: FileChange) -> None:
         """Record the changed files, and the marks of the workspace's history around the change."""
@@ -460,7 +498,7 @@ class Work:
         call = self.transcript.open_call(result.call_id)
         if call is not None:
             call.status = LEFT_OUT if result.is_left_out else reason
-            self.transcript.result(result)
+            self._add_result(result)
 
     def _record_refusal(self, notice: WorkNotice) -> None:
         """Record a refused call, so that the model does not try it again."""
@@ -473,13 +511,21 @@ class Work:
             )
             self.past.append(attrs.evolve(action, polled=call.polled))
 
-    def _interrupt_call(self) -> None:
-        """Add a result for the interrupted call. The calls after it never started; they get results when the queue is dropped."""
-        call = self.transcript.current
-        if call is not None:
+    def _interrupt_calls(self) -> None:
+        """Add results for the interrupted calls. The calls after them never started; they get results when the queue is dropped."""
+        for call in tuple(self.calls_by_key.values()):
             call.status = "interrupted"
             self.reasons["interrupted"] += 1
-            self.transcript.result(fault_result(call.call_id, "interrupted", _UNKNOWN))
+            self._add_result(fault_result(call.call_id, "interrupted", _UNKNOWN))
+
+
+@attrs.frozen
+class _CallEnd:
+    """The result of a call, until the model reads it: those of earlier calls come first."""
+
+    result: CodingResult
+    at_ms: int
+    is_done: bool
 
 
 def _work_call(call: ToolCall) -> WorkCall:

@@ -21,7 +21,16 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.speech import as_unicode
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import CodingResources, messages_for
-from machines.coding.coding_tools import COMPLETE, CallAction, WorkspaceTool, key_of, reminder_of, round_of, tool_of
+from machines.coding.coding_tools import (
+    COMPLETE,
+    CallAction,
+    Kind,
+    WorkspaceTool,
+    key_of,
+    reminder_of,
+    round_beside,
+    tool_of,
+)
 from machines.coding.coding_work import Work, missing_evidence
 from machines.coding.task_plan import (
     DECOMPOSE,
@@ -158,6 +167,8 @@ async def _read_queued(
     is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
     action = CallAction(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
+    others = (*work.past_apart, *agent.others())
+    judgement, is_certain = round_beside(action, tuple(work.past), others, work.unread_actions)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "the call cannot work, and changes nothing")
@@ -169,12 +180,20 @@ async def _read_queued(
         kind=call.tool.kind,
         arguments=call.arguments,
         key=key,
-        round=round_of(action, tuple(work.past), (*work.past_apart, *agent.others())),
+        round=judgement,
         approval=approval,
         polled=is_polling,
+        alone=_why_alone(call.tool.kind, is_certain=is_certain),
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
     )
     return "tool_call", as_data(read_as)
+
+
+def _why_alone(kind: Kind, *, is_certain: bool) -> str:
+    """Return why a call does not run beside calls that look, or an empty text."""
+    if kind != "looking":
+        return "it does more than look"
+    return "" if is_certain else "whether it repeats a call depends on results that are to come"
 
 
 def key_arguments(call: ToolRequest[WorkspaceTool], look: Look, normal_path: Callable[[str], str]) -> JsonObject:
@@ -219,14 +238,14 @@ def _completion(call: ToolRequest[WorkspaceTool], work: Work) -> CodingCall:
 
 @answering("tool_done", "tool_failed")
 async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
-    """Make the current call. A fault in it is a result for the model; only our own faults raise.
+    """Make the call that the effect is for. A fault in it is a result for the model; only our own faults raise.
 
     A command that was running when the run was interrupted does not run again: its effects are unknown, and the result says so.
     """
     agent, work = resources_and_work(context)
-    call = work.call
-    assert call is not None, "the table runs a tool only for a call"
     effect, _, _ = context.key.rpartition("/")  # the rest is the number of the try
+    call = work.calls_by_key[effect].about
+    assert call is not None, "the table runs a tool only for a call"
     if call.kind == "running" and effect in work.doubts:
         outcome = await _stoppable(lambda stop: agent.toolbox.interrupted_call(call, effect, stop))
     else:

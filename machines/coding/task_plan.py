@@ -281,8 +281,9 @@ class Look:
 class CodingCall(Look):
     """A call as the agent reads it. An unknown tool has an empty name and a `fault`.
 
-    Equal calls have equal keys; `round` is the loop judgement, `approval` says whether it may happen, `polled` marks a polling command. `files` are those of a
-    commit. The end of a subtask has `subtask`, its `reason`, the number of tool `results`, and the evidence that it `lacks`.
+    Equal calls have equal keys; `round` is the loop judgement, `approval` says whether it may happen, `polled` marks a polling command. `alone` says why it does
+    not run beside calls that only look, and is empty when it may. `files` are those of a commit.
+    The end of a subtask has `subtask`, its `reason`, the number of tool `results`, and the evidence that it `lacks`.
     """
 
     call_id: str = ""
@@ -295,6 +296,7 @@ class CodingCall(Look):
     round: Round | None = None
     approval: Approval | None = None
     polled: bool = False
+    alone: str = ""
     files: tuple[str, ...] = ()
     subtask: str = ""
     reason: str = ""

@@ -242,6 +242,10 @@ class Transcript(Generic[AnyCall]):
         """Return the ids of the open calls, those without a result, in order."""
         return tuple(call_id for call_id in self._open if call_id not in self._results)
 
+    def open_calls(self) -> tuple[AnyCall, ...]:
+        """Return the calls whose results the model does not read yet, in order."""
+        return tuple(self._open.values())
+
     def open_call(self, call_id: str) -> AnyCall | None:
         """Return the open call of an id, or None."""
         return None if call_id in self._results else self._open.get(call_id)

@@ -72,8 +72,9 @@ class Browser:
         return value
 
     def until_it_reads(self, *words: str) -> None:
-        """Wait until a person reads all of these words in the page."""
-        self.until(f"{json.dumps(words)}.every((each) => document.body?.innerText.includes(each))")
+        """Wait until a person reads all of these words in the page, and its script listens to keys."""
+        reads = f"{json.dumps(words)}.every((each) => document.body?.innerText.includes(each))"
+        self.until(f"document.readyState === 'complete' && {reads}")
 
     def visit(self, address: str) -> None:
         """Go to an address, and wait until the page is there."""

@@ -22,7 +22,7 @@ from dsa.runtime.ledger import EventEntry, ResultEntry
 from machines.coding.work_session import Agent, unfinished_run
 
 #: How many entries the whole work has, at most; the sample is spread over all kinds of places.
-MOST = 230
+MOST = 275
 full = pytest.mark.full
 CUTS = [pytest.param(count, marks=[] if count % 77 == 30 else full) for count in range(1, MOST)]
 MOST_TOGETHER = 125

@@ -80,7 +80,7 @@ def began(*names):
 def require_a_turn_is_bounded(run, bounds):
     """A turn has so many answers, calls and refusals at most."""
     turn = ("message", "retried")
-    made = lambda step: step.event.event in CALL_EVENTS and "drop_calls" not in step.effects  # noqa: E731
+    made = lambda step: step.event.event in CALL_EVENTS and not {"drop_calls", "hold_call"}.intersection(step.effects)  # noqa: E731
     refused = began("skip_duplicate", "refuse_call", "refuse_state", "note_cut_off")
     require_bound(run, "answers", bounds["max_rounds"], began("ask_model"), until=turn)
     require_bound(run, "calls", bounds["max_calls"], made, until=turn)
@@ -126,7 +126,8 @@ def require_leave(run, mode):
         if "run_tool" not in step.effects:
             continue
         event = step.event
-        assert event.event == "permitted" or step.said == {"passed"}, f"{event} ran a tool"
+        said = {outcome for guard, outcome in event.verdicts if guard != "beside"}  # whether it may run beside others
+        assert event.event == "permitted" or said == {"passed"}, f"{event} ran a tool"
         writes = event.event == "tool_call" and event.data["tool"] == "write_file"
         assert not writes or mode == "full-auto", f"{event} wrote in mode {mode}, and nobody was asked"
 

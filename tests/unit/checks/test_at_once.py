@@ -73,6 +73,11 @@ def crew(limit="side + 1", emits="look", again="", failed="", properties="- go l
     return loads(text.replace("PROPERTIES", properties))
 
 
+def test_number_of_the_answered_effect_is_read_in_vain_only_where_one_can_be_outstanding():
+    found = {limit: [each.code for each in check(crew(limit)).diagnostics if each.code == "DSA213"] for limit in ("side + 1", "2", "1")}  # fmt: skip
+    assert found == {"side + 1": [], "2": [], "1": ["DSA213"]}
+
+
 # -- proofs for all values of the parameter ---------------------------------------------------------------------------
 
 OBLIGATIONS = {

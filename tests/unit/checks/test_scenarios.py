@@ -134,7 +134,7 @@ def test_rows_no_scenario_takes_are_listed_once():
     machine, result = run(*BEGIN)
     (found,) = from_scenarios(machine, [result])
     assert (found.code, found.severity) == ("DSA311", "warning")
-    assert "4 of 6 rows: line 48 (validating | verdict | succeeded)" in found.message
+    assert "4 of 6 rows are taken by no scenario: line 48 (validating | verdict | succeeded)" in found.message
     assert from_scenarios(machine, []) == ()
 
 

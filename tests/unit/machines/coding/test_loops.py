@@ -16,6 +16,7 @@ from machines.coding.coding_tools import (
     CallAction,
     key_of,
     reminder_of,
+    round_beside,
     round_of,
 )
 
@@ -177,6 +178,55 @@ def test_more_of_the_same_is_never_less(past):
         assert again.level == "end"
     elif past.count(did(A)) + 2 >= BLOCK:
         assert again.level in {"block", "end"}
+
+
+KEYS = ("a", "b", "c")
+ENDS = st.tuples(st.sampled_from(["r", "x", "y"]), st.sampled_from(["", "", "not_found"]))
+
+
+def saw(key, end, answer, tool="read_file"):
+    return CallAction(key, tool, "looking", end[0], error=end[1], answer=answer)
+
+
+@st.composite
+def looks(draw):
+    """Draw earlier looks with few keys and outcomes, looks that run and how they end, and a look that is made meanwhile."""
+    tools = [draw(st.sampled_from(["read_file", "search"])) for _ in KEYS]
+    at = st.integers(0, len(KEYS) - 1)
+    past = [
+        attrs.evolve(saw(KEYS[n], end, answer, tools[n]), refused=draw(st.integers(0, 9)) == 0)
+        for answer, n, end in ((number // 2, draw(at), draw(ENDS)) for number in range(draw(st.integers(0, 9))))
+    ]
+    unread = [
+        saw(KEYS[n], draw(ENDS), len(past), tools[n])
+        for n in draw(st.lists(at, unique=True, min_size=1, max_size=len(KEYS)))
+    ]
+    n = draw(at)
+    return past, unread, CallAction(KEYS[n], tools[n], "looking", answer=len(past))
+
+
+@given(looks())
+def test_look_that_runs_beside_others_is_judged_as_after_them(drawn):
+    past, unread, call = drawn
+    begun = [attrs.evolve(each, result="", error="") for each in unread]
+    judgement, is_certain = round_beside(call, past, (), begun)
+    after = round_of(call, [*past, *unread])
+    if is_certain:
+        assert (judgement.level, judgement.why) == (after.level, after.why)
+        assert call.key not in {each.key for each in unread}
+    assert round_beside(call, past, (), []) == (round_of(call, past), True)
+
+
+def test_look_is_judged_at_once_unless_what_runs_may_matter():
+    first = [saw("a", ("r", ""), 1), saw("b", ("r", ""), 1)]
+    failed = [saw(key, ("r", "not_found"), answer) for answer, key in enumerate("abc")]
+    other = CallAction("d", "read_file", "looking", answer=9)
+    assert round_beside(attrs.evolve(other, key="b"), [*first, first[0]], (), [])[1]
+    assert round_beside(other, first, (), [saw("a", ("", ""), 9)])[1]
+    assert not round_beside(attrs.evolve(other, key="a"), [], (), [saw("a", ("", ""), 9)])[1]
+    assert not round_beside(attrs.evolve(other, key="b"), first, (), [saw("a", ("", ""), 9)])[1], "a, b, a, b"
+    assert not round_beside(other, failed, (), [saw("e", ("", ""), 9)])[1], "it may be the first that does not fail"
+    assert round_beside(other, failed, (), [saw("e", ("", ""), 9, "search")])[1]
 
 
 def ran(result, **more):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.expr import Value
-from dsa.runtime.ledger import EventEntry, RowEntry
+from dsa.runtime.ledger import EffectEntry, EventEntry, RowEntry
 from machines.coding.coding_resources import MODES, CodingResources, CodingSettings
 from machines.coding.coding_tools import COMPLETE
 from machines.coding.coding_work import Work, WorkCall, work_of
@@ -145,9 +145,10 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
             EventEntry(1, "asked", data={"content": "", "calls": [{"id": "c1", **asked}, {"id": "c2", **asked}]}),
             RowEntry(1, "working.thinking", "working.acting"),
             EventEntry(2, "tool_call", data=about),
-            RowEntry(2, "working.acting", "working.acting"),
+            RowEntry(2, "working.acting", "working.looking"),
+            EffectEntry("2/1", "run_tool"),
             EventEntry(3, "run_tool.failed", data={}),
-            RowEntry(3, "working.acting", "escalated"),
+            RowEntry(3, "working.looking", "escalated"),
         ]
     )
     assert [each.status for each in work.calls] == ["interrupted", "waiting"]
