@@ -7,12 +7,12 @@ from click.testing import CliRunner
 from pipe_browser import CHROMIUM, browser
 from web_server import LEAVE, Outline
 
-from dsa.cli.draw import command
+from dsa.cli.main import program
 
 
 def written_page(folder, text=LEAVE):
     (folder / "leave.md").write_text(text)
-    result = CliRunner().invoke(command, [str(folder / "leave.md"), "-o", str(folder / "leave.html")])
+    result = CliRunner().invoke(program, ["draw", str(folder / "leave.md"), "-o", str(folder / "leave.html")])
     assert result.exit_code == 0, result.output
     return folder / "leave.html"
 
@@ -46,7 +46,7 @@ def test_hostile_document_makes_no_element(tmp_path):
 def test_options_for_drawings_are_refused(tmp_path):
     page = written_page(tmp_path).with_suffix(".md")
     for option in ("--rows", "--full"):
-        result = CliRunner().invoke(command, [str(page), "--format", "html", option])
+        result = CliRunner().invoke(program, ["draw", str(page), "--format", "html", option])
         assert result.exit_code == 2
         assert "as written" in result.output
 
