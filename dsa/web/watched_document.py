@@ -46,7 +46,9 @@ class StoppableWork(Generic[Result]):
         self._function, self._tell_pages = function, tell
         self._is_stopped = False
         self._progress = ""
+        #: The last task, which may still be ending, and the number of the work that counts.
         self._task: asyncio.Task[None] | None = None
+        self._number = 0
 
     def clock(self) -> float:
         """Return the time in seconds, or infinity once the work is stopped."""
@@ -63,7 +65,8 @@ class StoppableWork(Generic[Result]):
     def clear(self) -> None:
         """Stop the work, and forget what it has found."""
         self.stop()
-        self.activity, self.fault, self.result, self._task = "", "", None, None
+        self._number += 1
+        self.activity, self.fault, self.result = "", "", None
 
     def start(self, machine: Machine, activity: str, prepare: Callable[[Machine], None] | None = None) -> None:
         """Begin anew with a machine; work under way is stopped first. `prepare` is called in the thread before."""
@@ -77,10 +80,10 @@ class StoppableWork(Generic[Result]):
         self, machine: Machine, before: "asyncio.Task[None] | None", prepare: Callable[[Machine], None] | None
     ) -> None:
         """Do the work once the one before has ended, and show its progress."""
-        own = asyncio.current_task()
+        number = self._number
         if before is not None:
-            await asyncio.wait({before})
-        if self._task is not own:
+            await asyncio.wait({before})  # it is stopped, and has the same clock
+        if self._number != number:
             return
         self._is_stopped, self._progress = False, ""
         if prepare is not None:
@@ -89,15 +92,17 @@ class StoppableWork(Generic[Result]):
         work = asyncio.create_task(asyncio.to_thread(self._function, machine, self))
         while not work.done():
             await asyncio.wait({work}, timeout=_LOOK_S)
-            if self._progress and self._task is own:
+            if self._progress and self._number == number:
                 self.activity, self._progress = self._progress, ""
                 self._tell_pages()
-        if self._task is own:
-            self.activity = ""
-            try:
-                self.result = work.result()
-            except (DsaError, ValueError) as fault:
-                self.fault = str(fault)
+        try:
+            result = work.result()
+        except (DsaError, ValueError) as fault:
+            result, message = None, str(fault)
+        else:
+            message = ""
+        if self._number == number:
+            self.activity, self.result, self.fault = "", result, message
             self._tell_pages()
 
 
@@ -296,7 +301,9 @@ class WatchedDocument:
         self._tell()
 
     def _draw(self, machine: Machine) -> None:
-        self._picture = diagram(machine)
+        picture = diagram(machine)
+        if machine is self.document_reading.machine:  # which may have changed meanwhile
+            self._picture = picture
 
     def _signature_now(self) -> tuple[int, int] | None:
         try:

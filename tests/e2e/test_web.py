@@ -170,6 +170,22 @@ def test_surviving_mutants_stand_at_their_lines(server, tmp_path):
     assert lines <= {f"#{values['id']}" for _, values in server.page("/machines/0").elements if "id" in values}
 
 
+def test_proofs_and_mutants_can_be_stopped(tmp_path):
+    live = "/machines/0/live?have="
+    with web_server(tmp_path, "chat") as here:
+        here.client.get(here.address)
+        here.page("/machines/0")
+        for name, activity, rest in (
+            ("mutants", "judging: ", "were not judged: stopped"),
+            ("proofs", "proving: ", "UNKNOWN"),
+        ):
+            here.client.post(f"/machines/0/start/{name}")
+            here.until(live, lambda news, name=name, activity=activity: activity in news["replace"].get(name, ""))
+            assert here.client.post(f"/machines/0/stop/{name}").status_code == 200
+            here.until(live, lambda news, name=name, rest=rest: rest in news["replace"].get(name, ""))
+        assert here.client.post("/machines/0/stop/nothing").status_code == 404
+
+
 def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
     server.page("/machines/0")
     server.client.post("/machines/0/start/proofs")
