@@ -5,6 +5,7 @@ with the machine: it is equal when no run can distinguish the two, and otherwise
 driver; there, only new warnings count.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import Literal
@@ -96,6 +97,32 @@ class Strength:
         """Return the share noticed of a group's faults that are not equal, from 0 to 1; None when there are none."""
         noticed_count, survivor_count = len(self.of_kind("noticed", group)), len(self.of_kind("survived", group))
         return noticed_count / (noticed_count + survivor_count) if noticed_count + survivor_count else None
+
+
+def counts_text(strength: Strength, group: Group) -> str:
+    """Return how many faults of a group are noticed, and by what; nothing if none of the group was judged."""
+    if not any(one.mutant.group == group and one.kind != "not judged" for one in strength.results):
+        return ""
+    noticed_count, survivor_count, equal_count = (
+        len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal")
+    )
+    kinds = Counter(_noticer(one) for one in strength.of_kind("noticed", group))
+    by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
+    share = strength.share(group)
+    part = "" if share is None else f" ({_percent(share)})"
+    counts_text = f"{noticed_count + survivor_count + equal_count} faults of {group}; {noticed_count} of {noticed_count + survivor_count} that differ are noticed{part}"
+    return f"{counts_text}: {by}" if by else counts_text
+
+
+def _percent(share: float) -> str:
+    """Return a share as text; a share below 1 is not rounded to 100 %."""
+    return f"{min(share, 0.999):.1%}" if share < 1 else "100.0%"
+
+
+def _noticer(one: MutantResult) -> str:
+    if one.by.startswith("DSA"):
+        return "checks"
+    return "scenarios" if one.by.startswith("scenario ") else "properties"
 
 
 _USUAL = SearchLimits(MAX_STATES)

@@ -3,6 +3,7 @@
 The functions that read and write recorded traces are here, too; several commands use them.
 """
 
+import importlib
 from pathlib import Path, PurePath
 
 import click
@@ -11,7 +12,7 @@ from dsa.checks.monitor import replay
 from dsa.checks.report import CheckReport
 from dsa.cli.command_line import Word, output_option, require_file, require_other, say, write
 from dsa.declarations import Transition
-from dsa.edge.document_files import load, read_text
+from dsa.edge.document_files import load, locate, read_document, read_text
 from dsa.edge.images import png, svg
 from dsa.errors import DocumentError, TraceError
 from dsa.lang import spell_out
@@ -56,8 +57,8 @@ def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
     return paths
 
 
-_FORMATS = ("mermaid", "dot", "svg", "png", "table")
-_ENDINGS = {f".{form}": form for form in ("dot", "svg", "png")} | {".gv": "dot"}
+_FORMATS = ("mermaid", "dot", "svg", "png", "table", "html")
+_ENDINGS = {f".{form}": form for form in ("dot", "svg", "png", "html")} | {".gv": "dot"}
 #: The formats that can show a trace.
 _TRACE_FORMATS = ("dot", "svg", "png")
 
@@ -78,6 +79,8 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     require_other(output, file)
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
+    if form == "html" and (rows or full):
+        raise click.UsageError("--format html shows the document as written: leave --rows and --full out")
     machine = spell_out(load(file)) if rows else load(file)
     if trace is not None and form not in _TRACE_FORMATS:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACE_FORMATS[:-1])} or {_TRACE_FORMATS[-1]}")
@@ -90,6 +93,8 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     if form in _TRACE_FORMATS:
         text = dot(machine, trace=taken, full=full)
         text = svg(text) if form == "svg" else text
+    elif form == "html":
+        text = _page(file, machine)
     else:
         text = mermaid(machine, full=full) if form == "mermaid" else emit(machine, form)
     if output is None:
@@ -97,6 +102,12 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     else:
         output.write_text(text, encoding="utf-8")
         say(f"wrote {output}")
+
+
+def _page(file: str, machine: Machine) -> str:
+    """Return one file with the table, the diagram, the verdicts and an explorer."""
+    page = importlib.import_module("dsa.web.static_page")
+    return str(page.static_page(read_text(locate(file)), read_document(file), machine))
 
 
 def _rows(machine: Machine, trace: str) -> list[Transition]:

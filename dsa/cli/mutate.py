@@ -2,15 +2,14 @@
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import click
 
-from dsa.checks.mutants import GROUPS, Group
-from dsa.checks.mutation import MutantResult, Strength, mutate, prover
+from dsa.checks.mutants import GROUPS
+from dsa.checks.mutation import MutantResult, Strength, counts_text, mutate, prover
 from dsa.checks.places import line_of
 from dsa.checks.search.exploration import MAX_STATES, limits_until
 from dsa.cli.command_line import (
@@ -86,34 +85,11 @@ def _result_lines(file: str, strength: Strength) -> Iterator[str]:
             reason = f"  ({one.by})" if one.by else ""
             yield f"{file}: {what}: {_place(one)}: {one.mutant.what}{reason}"
     for group in GROUPS:
-        if any(one.mutant.group == group and one.kind != "not judged" for one in strength.results):
-            yield f"{file}: {_counts(strength, group)}"
+        if text := counts_text(strength, group):
+            yield f"{file}: {text}"
     yield f"{file}: {len(survivors)} survive, {len(equal)} are equal to the machine"
     if late := strength.of_kind("not judged"):
         yield f"{file}: {len(late)} of {len(strength.results)} were not judged: {late[0].by}; allow more (--time-limit)"
-
-
-def _counts(strength: Strength, group: Group) -> str:
-    noticed_count, survivor_count, equal_count = (
-        len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal")
-    )
-    kinds = Counter(_noticer(one) for one in strength.of_kind("noticed", group))
-    by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
-    share = strength.share(group)
-    part = "" if share is None else f" ({_percent(share)})"
-    counts_text = f"{noticed_count + survivor_count + equal_count} faults of {group}; {noticed_count} of {noticed_count + survivor_count} that differ are noticed{part}"
-    return f"{counts_text}: {by}" if by else counts_text
-
-
-def _percent(share: float) -> str:
-    """Return a share as text; a share below 1 is not rounded to 100 %."""
-    return f"{min(share, 0.999):.1%}" if share < 1 else "100.0%"
-
-
-def _noticer(one: MutantResult) -> str:
-    if one.by.startswith("DSA"):
-        return "checks"
-    return "scenarios" if one.by.startswith("scenario ") else "properties"
 
 
 def _place(one: MutantResult) -> str:

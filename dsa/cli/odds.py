@@ -6,7 +6,7 @@ machines whose runs count; `dsa.checks.odds.estimation` estimates the odds from 
 
 import sys
 from collections.abc import Iterable, Mapping
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import attrs
 import click
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.chain_solver import OddsRange, number_text
-from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, read_attempts
-from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
-from dsa.checks.odds.retry_target import TargetResult, curve, varied_parameter
-from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
+from dsa.checks.odds.chain_solver import OddsRange
+from dsa.checks.odds.estimation import Estimate, read_attempts
+from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer, plotted_curve
+from dsa.checks.odds.odds_text import answer_text, unknown_sentences
+from dsa.checks.odds.retry_target import TargetResult
 from dsa.cli.command_line import (
     JsonCommand,
     ProgressLine,
@@ -39,7 +39,6 @@ from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
 from dsa.runtime.ledger import MachineEntry
-from dsa.trace import align_rows, show_values
 
 
 def recordings(path: Path) -> list[tuple[str, str]]:
@@ -60,10 +59,6 @@ def digests(machine: Machine) -> frozenset[str]:
     )
     variants = (machine, without)
     return frozenset(digest(each) for each in (*variants, *(attrs.evolve(each, properties=()) for each in variants)))
-
-
-#: The number of values that are plotted after the smallest one, and the most points.
-_PLOT_SPAN, _MOST_POINTS = 10, 60
 
 
 @click.command("odds", cls=JsonCommand)
@@ -139,7 +134,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
     if json_wanted:
         print_json(as_json(file, answer))
     else:
-        say(show(answer))
+        say(answer_text(answer))
     sys.exit(int(answer.failed or not has_plot))
 
 
@@ -209,17 +204,10 @@ def _read_numbers(
 
 def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
     """Plot the values for which all odds are known; return whether there are any."""
-    machine = answer.question.system.machine
-    what = varied_parameter(machine, vary)
-    last = what.low + _PLOT_SPAN
-    if answer.target_result is not None and answer.target_result.value is not None:
-        last = max(last, answer.target_result.value + 2)
-    last = last if what.high is None else min(last, what.high)
-    values = {*range(what.low, last + 1, ceil((last - what.low) / _MOST_POINTS) or 1), last}
+    what, run_odds_by_value = plotted_curve(answer, vary)
     points, cost_name = [], ""
-    for value, run_odds in curve(answer.question, what, sorted(values)):
-        if run_odds.success is None or not run_odds.is_known or any(end.kind == "refused" for end, _ in run_odds.ends):
-            continue  # a value at which the table has a fault
+    for value, run_odds in run_odds_by_value:
+        assert run_odds.success is not None, "it is known where a curve is"
         cost_name, cost = run_odds.main_cost
         per = run_odds.per_success(cost)
         finite = _pair(per) if per is not None and per.high < inf else None
@@ -228,188 +216,13 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
         return False
     target_result = answer.target_result
     ceiling = target_result.ceiling if target_result is not None and target_result.answer == "impossible" else None
-    labels = Labels(machine.name, what.name, cost_name)
+    labels = Labels(answer.odds.machine, what.name, cost_name)
     plot(points, labels, path, target=target_result.target if target_result else None, ceiling=ceiling)
     return True
 
 
 def _pair(odds_range: OddsRange) -> tuple[float, float]:
     return odds_range.low, odds_range.high
-
-
-# -- for people ---------------------------------------------------------------------------------------------------------
-
-#: Numbers from the first on are written in full, and from the second on with an exponent.
-_LARGE, _HUGE = 1e5, 1e15
-_ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a fault of the table)"}
-
-
-def show(answer: OddsAnswer) -> str:
-    """Return the answer as text: the numbers, the assumptions, and what is unknown."""
-    run_odds, blocks = answer.odds, []
-    at = f" at {show_values(run_odds.parameters)}" if run_odds.parameters else ""
-    blocks.append([f"{run_odds.machine}{at}: {run_odds.configurations} configurations"])
-    if run_odds.is_known:
-        blocks.append(_ends(run_odds) + _no_success(answer))
-    blocks.append(_effects(answer))
-    if answer.estimate is not None:
-        blocks.append(_estimate(answer.estimate))
-    blocks.append(_target_lines(answer))
-    blocks.append([f"assumed: {sentence}" for sentence in run_odds.assumptions])
-    blocks.append([f"UNKNOWN: {sentence}" for sentence in _unknown(answer)])
-    return "\n\n".join("\n".join(block) for block in blocks if block)
-
-
-def _unknown(answer: OddsAnswer) -> list[str]:
-    sentences = list(answer.odds.unknown)
-    tests = answer.estimate.independence if answer.estimate else ()
-    sentences += [
-        f"attempts are not independent, so no bound holds: {test.finding}" for test in tests if test.is_broken
-    ]
-    return sentences
-
-
-def _ends(run_odds: RunOdds) -> list[str]:
-    rows = [("ends in", "probability")]
-    rows += [(f"{end.state}{_ENDS.get(end.kind, '')}", _bounds(bounds)) for end, bounds in run_odds.ends]
-    if run_odds.never_ends.high > 0:
-        rows.append(("never", _bounds(run_odds.never_ends)))
-    return list(align_rows(rows))
-
-
-def _no_success(answer: OddsAnswer) -> list[str]:
-    """Return a line that no run succeeds, or that no state counts as success, if that is so."""
-    success, machine = answer.odds.success, answer.question.system.machine
-    if not answer.question.success:
-        finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
-        return ["", f"no final state is called {SUCCESS_STATE}: --success names the one that counts, of: {finals}"]
-    if success is None or success.high > 0:
-        return []
-    return ["", f"success 0: no run ends in {' or '.join(answer.question.success)}"]
-
-
-def _effects(answer: OddsAnswer) -> list[str]:
-    run_odds, most = answer.odds, dict(answer.estimate.most) if answer.estimate else {}
-    bound_heading = f"expected, {_percent(answer.estimate.confidence)} bound" if answer.estimate else ""
-    heading = (
-        ("effect", "expected", bound_heading, "per success", "at most") if run_odds.is_known else ("effect", "at most")
-    )
-    rows: list[tuple[str, ...]] = []
-    for effect in run_odds.effects:
-        per = run_odds.per_success(effect.average)
-        cells = (_bounds(effect.average), _number(most[effect.effect]) if most else "", _bounds(per) if per else "")
-        rows.append((effect.effect, *(cells if run_odds.is_known else ()), _number(effect.worst)))
-    if run_odds.prices:
-        per = run_odds.per_success(run_odds.cost) if run_odds.cost else None
-        cells = (_bounds(run_odds.cost) if run_odds.cost else "", "", _bounds(per) if per else "")
-        rows.append(("cost", *(cells if run_odds.is_known else ()), _number(run_odds.worst_cost)))
-    return list(align_rows([heading, *rows])) if rows else []
-
-
-def _estimate(estimate: Estimate) -> list[str]:
-    level = _percent(estimate.confidence)
-    rows: list[tuple[str, ...]] = [("guard", "seen", "passed", f"{level} interval", "fatal", f"{level} interval")]
-    rows += [_guard(guard) for guard in estimate.guards]
-    point = estimate.point.success
-    lines = [
-        *align_rows(rows),
-        "",
-        f"success, from {estimate.runs} recorded runs: {_bounds(point) if point else 'not known'} at these rates",
-        *_success_bounds(estimate, level),
-    ]
-    if estimate.if_fatal is not None:
-        if_fatal = f"  at least {_number(estimate.if_fatal)} if what was never fatal may yet be"
-        lines.append(f"{if_fatal} (--fatal assumes it is not)")
-    if estimate.whole_runs is not None:
-        lines.append(
-            f"  at least {_number(estimate.whole_runs)} from how whole runs ended alone, however attempts depend"
-        )
-    lines += [f"  {_test(test)}" for test in estimate.independence]
-    return [*lines, *(f"  {note}" for note in estimate.notes)]
-
-
-def _success_bounds(estimate: Estimate, level: str) -> list[str]:
-    low, high = estimate.interval
-    if estimate.point.is_known and low == high:
-        return [f"  {_number(low)} whatever the guards' odds are"]
-    return [
-        f"  at least {_number(estimate.lower)} with {level} confidence, if attempts are independent",
-        f"  between {_number(low)} and {_number(high)} with {level} confidence",
-    ]
-
-
-def _guard(estimate: GuardEstimate) -> tuple[str, ...]:
-    counts = estimate.counts
-    intervals = [f"{_number(low)} to {_number(high)}" for low, high in (estimate.interval, estimate.fatal_interval)]
-    fatal = f"{counts.fatal}" + ("" if counts.fatal_odds is None else f" (assumed {_number(counts.fatal_odds)})")
-    return (counts.guard, str(counts.total), f"{counts.passed}", intervals[0], fatal, intervals[1])
-
-
-def _test(test: Independence) -> str:
-    if test.rare is None:
-        return f"{test.question}: {test.finding}"
-    return f"{test.question}: {test.finding} (p = {test.rare:.2g}, level {test.level:g})"
-
-
-def _target_lines(answer: OddsAnswer) -> list[str]:
-    lines = []
-    if answer.target_result_at_point is not None and answer.estimate is not None:
-        lines.append(f"{_target_text(answer.target_result_at_point)}, at the rates seen")
-    if answer.target_result is not None:
-        bound_text = f", by the {_percent(answer.estimate.confidence)} bound" if answer.estimate else ""
-        lines.append(_target_text(answer.target_result) + bound_text)
-    if answer.estimate is not None and answer.target is not None:
-        lines.append(_missing(answer.estimate, answer.target))
-    if isinstance(answer.order, Order):
-        lines.append(_order(answer.order))
-    return lines
-
-
-def _missing(estimate: Estimate, target: float) -> str:
-    if estimate.missing_runs == 0:
-        return f"target {target:g}: the bound is there with these runs"
-    if estimate.missing_runs is None:
-        return f"target {target:g}: no number of runs like these brings the bound there"
-    return (
-        f"target {target:g}: about {estimate.missing_runs} more runs like these are missing for the bound to be there"
-    )
-
-
-def _target_text(result: TargetResult) -> str:
-    start = f"target {result.target:g}"
-    if result.answer == "reached" and result.odds is not None:
-        name, cost = result.odds.main_cost
-        success = result.odds.success
-        success_text = _number(success.low) if success else ""
-        return f"{start}: the smallest {result.parameter} is {result.value}, success {success_text}, {name} {_bounds(cost)}"
-    if result.answer == "impossible":
-        why = f" ({result.reason})" if result.reason else ""
-        return f"{start}: impossible, ceiling {_number(result.ceiling or 0.0)}{why}"
-    tends = f"; it tends to {_number(result.ceiling)}" if result.ceiling is not None else ""
-    return f"{start}: UNKNOWN, {result.reason}{tends}"
-
-
-def _order(order: Order) -> str:
-    if order.best == order.now:
-        return f"order of steps: {'none that is allowed is cheaper' if order.is_exact else 'none cheaper found'}"
-    saves = f"saves {_percent(order.share_saved)}: {_number(order.cost_best)} for {_number(order.cost_now)}"
-    how = "the cheapest" if order.is_exact else "cheaper (riskiest first; not all were compared)"
-    return f"order of steps: {', '.join(order.best)} is {how}, {saves}"
-
-
-def _bounds(odds_range: OddsRange) -> str:
-    low, high = _number(odds_range.low), _number(odds_range.high)
-    return low if low == high else f"{low} to {high}"
-
-
-def _number(value: float) -> str:
-    if not isfinite(value):
-        return "no bound"
-    return f"{value:.0f}" if _LARGE <= value < _HUGE else number_text(value, 5)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if f"{100 * share:.3g}" != "100" or share == 1 else f"{100 * share:.10g} %"
 
 
 # -- for programs -------------------------------------------------------------------------------------------------------
@@ -447,7 +260,7 @@ def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
         "order": _order_json(answer.order),
         "estimate": _estimate_json(answer.estimate),
         "assumptions": list(run_odds.assumptions),
-        "unknown": _unknown(answer),
+        "unknown": unknown_sentences(answer),
     }
     for name in ("success", "cost", "never_ends"):
         if not run_odds.is_known:

@@ -2,7 +2,7 @@
 
 `dsa run --policy NAME TEXT` runs a policy instead, as a run of the shipped machine `policy`. Progress is shown as a table on a terminal and as lines
 elsewhere, or by the machine's own display. A display is made with a console and the folder of the runs, and gets moments. A machine that people talk
-with may have its own `resume` as well (`MachineExtension` in `dsa.cli.run_view`). Nothing here imports a machine: displays and commands of
+with may have its own `resume` as well (`MachineExtension` in `dsa.runs.machine_extension`). Nothing here imports a machine: displays and commands of
 machines are found by their entry points.
 """
 
@@ -27,7 +27,7 @@ from rich.text import Text
 from dsa.cli.command_line import note_run, read_data, require_text, say
 from dsa.cli.ledger_view import CallDisplay, terminal
 from dsa.cli.run_options import RunOptions, RunWatchers, exit_on_faults, run_options, runs_option, watching_options
-from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, print_result
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, print_result
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
@@ -39,6 +39,7 @@ from dsa.lang import machine_of
 from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, sleeping_effects, step_of, timers_after
 from dsa.runs.bindings import DEFAULT_MODEL, request, require_policy
 from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import extension_of
 from dsa.runs.place import new_run_id
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import MachineDocument, Options, first_event, takes_specification

@@ -1,17 +1,15 @@
 """Run views: runs that commands drive until they rest, and their ends, in words for people or as JSON for programs.
 
 `perform` drives one run and writes its results to its folder. `RunReport` is the JSON of a run: one object of one shape (`run.schema.json`) from
-every command that runs or shows one, also after an error. `tell` prints a run that came to rest. `MachineExtension` is what the package of a
-machine adds to the commands.
+every command that runs or shows one, also after an error. `tell` prints a run that came to rest.
 """
 
 import glob
 import json
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import entry_points
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -39,12 +37,13 @@ from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
 from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import extension_of
 from dsa.runs.place import ERRORS, accepted_artifacts, result_of
 from dsa.runs.runs import Runs
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
-from dsa.runtime.ledger import ArtifactEntry, Entry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.ledger_story import spoken_text, step_text
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
@@ -298,31 +297,6 @@ def _own_code(run: Run) -> int | None:
     """Return the machine's own exit code for a finished run; None if it has none."""
     own = extension_of(run.machine.name).exit_code
     return None if own is None else own(run)
-
-
-@attrs.frozen
-class MachineExtension:
-    """The additions of a machine's package to the commands. The package has it in the entry points `dsa.machines`, under the machine's name.
-
-    `name` is the machine's. The other fields are None if the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in
-    the folder `root`; `resume` is a `ResumeCommand`; `counters(entries)` returns numbers by name for `dsa show --counters`; `exit_code(run)` returns
-    the code of a finished run, or None; `diff(runs, run_id)` returns the changes that a run has made outside.
-    """
-
-    name: str = ""
-    display: Callable[..., Any] | None = None
-    resume: Callable[..., int] | None = None
-    counters: Callable[[Iterable[Entry]], Mapping[str, Any]] | None = None
-    exit_code: Callable[[Run], int | None] | None = None
-    diff: Callable[[Runs, str], str] | None = None
-
-
-def extension_of(machine: str) -> MachineExtension:
-    """Return the extension of a machine, by its name; without a package, an empty one."""
-    for point in entry_points(group="dsa.machines", name=machine):
-        extension: MachineExtension = point.load()
-        return extension
-    return MachineExtension()
 
 
 @attrs.frozen

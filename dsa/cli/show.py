@@ -11,13 +11,14 @@ from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, say
 from dsa.cli.ledger_view import story, terminal
 from dsa.cli.run import display_of
 from dsa.cli.run_options import exit_on_faults, machine_record, open_run_folder, recorded_run, runs_option
-from dsa.cli.run_view import JsonRunCommand, MachineExtension, RunReport, extension_of, recorded_report, story_lines
+from dsa.cli.run_view import JsonRunCommand, RunReport, recorded_report, story_lines
 from dsa.declarations import Scenario
 from dsa.edge.document_files import read_text
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine, show_used, used_in
 from dsa.runs.archive import RunRecord, text_of
+from dsa.runs.machine_extension import MachineExtension, extension_of
 from dsa.runs.place import ERRORS
 from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import AttemptRecord, short_id, tree_of_attempts

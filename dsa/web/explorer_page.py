@@ -1,79 +1,42 @@
 """The explorer: a walk through a machine, event by event. Every place has its address, and `step` decides where each event leads.
 
 The address has the events so far (`do`) and the values of parameters (`p.NAME`). Only events that are offered at a place are taken, so an address
-cannot lead anywhere that the machine does not.
+cannot lead anywhere that the machine does not. A walk may begin with what a run has recorded: `at` is the number of rows that it had taken.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice, product
-from urllib.parse import urlencode
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
 
-import attrs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from dsa.checks.places import RowView, rows_at
 from dsa.errors import DsaError
-from dsa.expr import Value, read_value, show_value
-from dsa.machine import Machine, read_guards
-from dsa.semantics import Configuration, Occurrence, Refusal, Taken, candidates, is_over, start, step
+from dsa.expr import read_value, show_value
+from dsa.runtime.ledger import ChangeEntry, RowEntry
+from dsa.runtime.timeline import event_records
+from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
-from dsa.web.machine_page import WatchedDocument, diagram, picture_marks, with_document
-from dsa.web.markup import Markup, badge, hidden_field, join, page, tag
+from dsa.web.document_markup import diagram, picture_marks
+from dsa.web.machine_page import with_document
+from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
+from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag
+from dsa.web.run_pages import RunFeed, run_address, whole_number
+from dsa.web.watched_document import WatchedDocument
 
-#: The most combinations of verdicts that are offered for an event, and the most events of a walk.
-_MOST_VERDICTS, _MOST_STEPS = 81, 500
-
-
-@attrs.frozen
-class MachineWalk:
-    """A walk: the machine at its parameters, the occurrences so far, and what each led to. `fault` says why the address leads no further."""
-
-    machine: Machine
-    names: tuple[str, ...]
-    steps: tuple[Taken, ...]
-    fault: str = ""
-
-    @property
-    def here(self) -> Configuration:
-        """The configuration that it has come to."""
-        return self.steps[-1].configuration if self.steps else start(self.machine)
-
-
-def walk(machine: Machine, names: Sequence[str]) -> MachineWalk:
-    """Walk through a machine by events as `show_occurrence` writes them; stop where one is not taken."""
-    here, steps = start(machine), list[Taken]()
-    for name in names[:_MOST_STEPS]:
-        outcome = next(
-            (step(machine, here, each) for each in occurrences(machine, here.state) if show_occurrence(each) == name),
-            None,
-        )
-        if not isinstance(outcome, Taken):
-            why = outcome.message if isinstance(outcome, Refusal) else "there is no such event here"
-            return MachineWalk(
-                machine, tuple(names[: len(steps)]), tuple(steps), f"'{name}' leads no further from {here.state}: {why}"
-            )
-        steps.append(outcome)
-        here = outcome.configuration
-    return MachineWalk(machine, tuple(names[: len(steps)]), tuple(steps))
-
-
-def occurrences(machine: Machine, state: str) -> Iterator[Occurrence]:
-    """Yield what may happen in a state, taken or refused: each event and armed timer, with each combination of the verdicts that its rows read."""
-    events = [Occurrence(event.name) for event in machine.events]
-    timers = [Occurrence(event, source=source) for source, event in machine.armed_timers(state)]
-    for each in (*events, *timers):
-        guards = read_guards(candidates(machine, state, each))
-        choices = product(*(machine.guard_named[guard].outcomes for guard in guards))
-        for outcomes in islice(choices, _MOST_VERDICTS):
-            yield attrs.evolve(each, verdicts=tuple(zip(guards, outcomes, strict=True)))
+#: The most steps that are listed.
+_MOST_LISTED = 200
 
 
 def explorer_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
     """Return the routes of the explorer."""
-    return [Route("/machines/{number:int}/explore", with_document(documents, _show))]
+    return [
+        Route("/machines/{number:int}/explore", with_document(documents, _show)),
+        Route("/runs/{run}/explore", _show_run),
+    ]
 
 
 def _show(request: Request, document: WatchedDocument) -> Response:
@@ -83,50 +46,51 @@ def _show(request: Request, document: WatchedDocument) -> Response:
         parameters = {name: read_value(value.strip()) for name, value in values.items()}
         machine = document.required_machine().at(parameters)
     except (DsaError, ValueError) as fault:
-        back = tag("p", tag("a", "Back to the machine", href=document.address))
-        text = tag("p", str(fault), class_="message", role="alert")
-        return HTMLResponse(page("Explorer", tag("h1", "Explorer"), text, back).html, 409)
-    return HTMLResponse(_page(document, walk(machine, query.getlist("do")), parameters).html)
+        return _refusal(str(fault), document.address)
+    pairs = tuple((f"p.{name}", show_value(value)) for name, value in parameters.items())
+    home = document.address
+    return HTMLResponse(_page(walk(WalkPlace(machine, f"{home}/explore", home, pairs, home), query.getlist("do"))).html)
 
 
-def _address(document: WatchedDocument, names: Sequence[str], parameters: dict[str, Value]) -> str:
-    pairs = [
-        *((f"p.{name}", show_value(value)) for name, value in parameters.items()),
-        *(("do", name) for name in names),
-    ]
-    return f"{document.address}/explore?{urlencode(pairs)}"
+async def _show_run(request: Request) -> Response:
+    """Answer with the explorer at a place of a run: after `at` rows, or where the run is now."""
+    feed = RunFeed(request.app.state.runs, request.path_params["run"])
+    home = run_address(feed.id)
+    if feed.machine is None:
+        return _refusal("This run's document is not a machine for this release of dsa.", home)
+    if any(isinstance(entry, ChangeEntry) for entry in feed.entries):
+        return _refusal("The table of this run was changed on the way, so no one machine walks all of it.", home)
+    records = event_records(feed.entries)
+    run_occurrences = tuple(each.occurrence for each in records if isinstance(each.outcome, RowEntry))
+    at = request.query_params.get("at", "")
+    place = WalkPlace(feed.machine, run_address(feed.id, "/explore"), home, occurrences=run_occurrences)
+    rows = whole_number(at, len(run_occurrences))
+    path = await asyncio.to_thread(walk, place, request.query_params.getlist("do"), rows)
+    return HTMLResponse(_page(path).html)
 
 
-def _page(document: WatchedDocument, path: MachineWalk, parameters: dict[str, Value]) -> Markup:
+def _refusal(fault: str, home: str) -> Response:
+    back = tag("p", tag("a", "Back", href=home))
+    return HTMLResponse(message_page("Explorer", fault, back).html, 409)
+
+
+def _page(path: MachineWalk) -> Markup:
     machine, here = path.machine, path.here
     over = tag("p", badge("finished"), " A run ends here: every event is refused.") if is_over(machine, here) else None
     lines = [taken.transition.span.line if taken.transition.span else 0 for taken in path.steps]
     states = [start(machine).state, *(taken.configuration.state for taken in path.steps)]
     marks = picture_marks(machine, lines, states)
-    now = tag(
-        "section",
-        _facts(path),
-        over,
-        tag("h2", "What can happen"),
-        _choices(document, path, parameters),
-        aria_label="Here",
-    )
+    now = tag("section", _facts(path), over, tag("h2", "What can happen"), _choices(path), aria_label="Here")
     picture = tag("section", diagram(machine, marks), aria_label="Diagram", class_="beside")
     steps = tag("h2", f"The way here: {plural(len(path.steps), 'step')}")
-    way = tag(
-        "section",
-        steps,
-        _way(document, path, parameters),
-        _parameter_form(document, path, parameters),
-        aria_label="The way here",
-    )
+    way = tag("section", steps, _way(path), _parameter_form(path), aria_label="The way here")
     return page(
         f"{machine.name}: {here.state}",
         tag("h1", f"Explore {machine.name}"),
-        _moves(document, path, parameters),
+        _moves(path),
         tag("p", path.fault, class_="message", role="alert") if path.fault else None,
         tag("div", now, picture, way, class_="columns"),
-        here="/",
+        here="/" if path.place.occurrences is None else "/runs",
     )
 
 
@@ -141,26 +105,31 @@ def _facts(path: MachineWalk) -> Markup:
     return tag("dl", [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact])
 
 
-def _moves(document: WatchedDocument, path: MachineWalk, parameters: dict[str, Value]) -> Markup:
-    back = _address(document, path.names[:-1], parameters)
-    links: list[Markup | str] = [tag("a", "← Back", href=back, rel="prev", id="back"), " "] if path.names else []
-    again = tag("a", "Start again", href=_address(document, (), parameters))
-    return tag("p", links, again, " ", tag("a", "The machine", href=document.address))
+def _moves(path: MachineWalk) -> Markup:
+    count = len(path.steps)
+    links: list[Markup | str] = (
+        [tag("a", "← Back", href=path.address(count - 1), rel="prev", id="back"), " "] if count else []
+    )
+    is_of_run, total = path.place.occurrences is not None, len(path.place.occurrences or ())
+    onwards = tag("a", "As the run went on →", href=path.place.at((), path.rows + 1)) if path.rows < total else None
+    links += [onwards, " "] if onwards is not None else []
+    again = tag("a", "Start again", href=path.address(0))
+    return tag("p", links, again, " ", tag("a", "The run" if is_of_run else "The machine", href=path.place.home))
 
 
-def _choices(document: WatchedDocument, path: MachineWalk, parameters: dict[str, Value]) -> Markup:
+def _choices(path: MachineWalk) -> Markup:
     taken, refused_items = list[Markup](), list[Markup]()
     for occurrence in occurrences(path.machine, path.here.state):
         outcome = step(path.machine, path.here, occurrence)
         views = rows_at(path.machine, path.here, occurrence)
         name = show_occurrence(occurrence)
         if isinstance(outcome, Taken):
-            link = tag("a", name, href=_address(document, (*path.names, name), parameters), class_="choice")
+            link = tag("a", name, href=path.place.at((*path.names, name), path.rows), class_="choice")
             effects = f", asks for {', '.join(outcome.effects)}" if outcome.effects else ""
-            taken.append(tag("li", link, f" → {outcome.configuration.state}{effects}", _rows(views, document)))
+            taken.append(tag("li", link, f" → {outcome.configuration.state}{effects}", _rows(views, path.place.lines)))
         elif views or occurrence.event in path.machine.events_from_outside:
             refused_items.append(
-                tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, document))
+                tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, path.place.lines))
             )
     empty = tag("p", "Nothing is accepted here.", class_="message") if not taken else None
     refusals = (
@@ -171,15 +140,15 @@ def _choices(document: WatchedDocument, path: MachineWalk, parameters: dict[str,
     return join(tag("ul", taken, class_="plain"), empty, refusals)
 
 
-def _rows(views: Sequence[RowView], document: WatchedDocument) -> Markup:
-    items = [_row(view, document) for view in views]
+def _rows(views: Sequence[RowView], lines: str | None) -> Markup:
+    items = [_row(view, lines) for view in views]
     return tag("ul", items, class_="rows") if items else join()
 
 
-def _row(view: RowView, document: WatchedDocument) -> Markup:
+def _row(view: RowView, lines: str | None) -> Markup:
     wrong = [text for text, is_true in view.conjuncts if not is_true]
     line = view.row.span.line if view.row.span else None
-    link = tag("a", f"line {line}", href=f"{document.address}#line{line}") if line else None
+    link = tag("a", f"line {line}", href=f"{lines}#line{line}") if line and lines else f"line {line}" if line else None
     false = join(" false: ", [tag("code", text, " ") for text in wrong]) if wrong else None
     return tag(
         "li",
@@ -192,27 +161,28 @@ def _row(view: RowView, document: WatchedDocument) -> Markup:
     )
 
 
-def _way(document: WatchedDocument, path: MachineWalk, parameters: dict[str, Value]) -> Markup:
-    items = [tag("li", tag("a", "start", href=_address(document, (), parameters)))]
-    for number, (name, taken) in enumerate(zip(path.names, path.steps, strict=True), 1):
-        link = tag("a", name, href=_address(document, path.names[:number], parameters))
+def _way(path: MachineWalk) -> Markup:
+    count = len(path.steps)
+    first = max(0, count - _MOST_LISTED)
+    items = [] if first else [tag("li", tag("a", "start", href=path.address(0)))]
+    run_names = map(show_occurrence, path.place.occurrences or ())
+    names = [*islice(run_names, path.rows), *path.names]
+    for number, (name, taken) in enumerate(zip(names[first:], path.steps[first:], strict=True), first + 1):
+        link = tag("a", name, href=path.address(number))
         items.append(tag("li", link, f" → {taken.configuration.state}"))
-    return tag("ol", items, start=0)
+    left_out = (
+        tag("p", f"The first {first} steps are not listed: go back step by step, or start again.") if first else None
+    )
+    return join(left_out, tag("ol", items, start=first + 1 if first else 0))
 
 
-def _parameter_form(document: WatchedDocument, path: MachineWalk, parameters: dict[str, Value]) -> Markup | None:
-    if not path.machine.parameters:
+def _parameter_form(path: MachineWalk) -> Markup | None:
+    if not path.machine.parameters or path.place.occurrences is not None:
         return None
     fields = [
         tag("label", name, tag("input", name=f"p.{name}", value=show_value(value)))
-        for name, value in {**path.machine.constants, **parameters}.items()
+        for name, value in path.machine.constants.items()
     ]
     button = tag("button", "Use these parameters", type="submit")
-    return tag(
-        "form",
-        fields,
-        [hidden_field("do", name) for name in path.names],
-        button,
-        method="get",
-        action=f"{document.address}/explore",
-    )
+    walk_fields = [hidden_field("do", name) for name in path.names]
+    return tag("form", fields, walk_fields, button, method="get", action=path.place.address)

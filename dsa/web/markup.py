@@ -19,7 +19,7 @@ from dsa.text import printable
 #: The attributes with addresses; each must be a path of this server.
 _ADDRESSES = frozenset({"href", "src", "action", "formaction"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
-_VOID = frozenset({"input", "link", "meta", "br", "hr"})
+_VOID = frozenset({"input", "img", "link", "meta", "br", "hr"})
 _FORBIDDEN_TAGS = frozenset({"iframe", "object", "embed", "base", "style", "foreignObject"})
 
 
@@ -122,6 +122,12 @@ def message_page(title: str, text: str, *content: Content) -> Markup:
 def post_form(action: str, *content: Content, label: str, **attributes: Attribute) -> Markup:
     """Return a form that is posted, with its button."""
     return tag("form", content, tag("button", label, type="submit"), method="post", action=action, **attributes)
+
+
+def diff_lines(text: str) -> Markup:
+    """Return a text with the colours of a diff: lines that begin with + and -."""
+    kinds = {"+": "added", "-": "removed"}
+    return tag("pre", [tag("span", f"{line}\n", class_=kinds.get(line[:1])) for line in text.splitlines()])
 
 
 def hidden_field(name: str, value: str) -> Markup:

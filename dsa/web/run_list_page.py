@@ -5,7 +5,7 @@ The list comes from the summaries of the runs; no ledger is read. The filters ar
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -13,13 +13,14 @@ from starlette.routing import Route
 
 from dsa.errors import DsaError
 from dsa.expr import Value, read_value, show_value
+from dsa.runs.machine_extension import StartForm, extension_of, extensions
 from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural
-from dsa.web.machine_page import WatchedDocument
 from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
-from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data
+from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data, whole_number
+from dsa.web.watched_document import WatchedDocument
 
 _RUNS_A_PAGE = 50
 _STATUSES = ("under way", "waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished", "damaged")
@@ -28,11 +29,11 @@ _SECOND_MS = 1_000
 
 def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, fault: str = "") -> Markup:
     """Return the page with the form that starts a run."""
+    others = _other_forms()
     choice = [tag("option", each.file, value=place, selected=place == number) for place, each in enumerate(documents)]
     if not choice:
-        return message_page(
-            "Start a run", "No machine is open here. Start `dsa web FILE..` with the file of the machine."
-        )
+        empty = "No machine is open here. Start `dsa web FILE..` with the file of the machine."
+        return message_page("Start a run", empty, others)
     machine = documents[number].machine if number < len(documents) else None
     parameters = [
         tag("label", parameter.name, tag("input", name=f"p.{parameter.name}", value=form.get(f"p.{parameter.name}", show_value(value)), id=f"p.{parameter.name}"))
@@ -62,6 +63,7 @@ def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, f
             label="Start",
             class_="card",
         ),
+        others,
         here="/runs",
     )
 
@@ -73,8 +75,8 @@ class RunStarter:
         self._documents = documents
 
     def _number(self, text: str) -> int:
-        is_known = text.isdecimal() and int(text) < len(self._documents)
-        return int(text) if is_known else 0
+        number = whole_number(text, 0)
+        return number if number < len(self._documents) else 0
 
     async def show(self, request: Request) -> Response:
         """Answer with the form."""
@@ -104,6 +106,42 @@ class RunStarter:
         return RedirectResponse(run_address(run.id), 303)
 
 
+def _other_forms() -> list[Markup]:
+    """Return links to the forms that begin runs of machines with packages."""
+    forms = [(each.name, each.start_form.title) for each in extensions() if each.start_form is not None]
+    return [tag("p", tag("a", title, href=f"/runs/begin/{quote(name, safe='')}")) for name, title in forms]
+
+
+# -- forms of machines -----------------------------------------------------------------------------------------------------
+
+
+def _begin_form(name: str, start_form: StartForm, form: Form, fault: str = "") -> Markup:
+    fields = [
+        tag("label", label, tag("textarea", form.get(field, ""), name=field, rows="3"))
+        for field, label in start_form.fields.items()
+    ]
+    message = tag("p", fault, class_="message", role="alert") if fault else None
+    action = f"/runs/begin/{quote(name, safe='')}"
+    whole = post_form(action, fields, label="Begin", class_="card")
+    return page(start_form.title, tag("h1", start_form.title), message, whole, here="/runs")
+
+
+async def _begin(request: Request) -> Response:
+    """Answer with the form of a machine's package, or begin a run with what was typed."""
+    name = request.path_params["machine"]
+    start_form = extension_of(name).start_form
+    if start_form is None:
+        return HTMLResponse(message_page("No such form", "The page Runs has a link to the forms there are.").html, 404)
+    if request.method != "POST":
+        return HTMLResponse(_begin_form(name, start_form, {}).html)
+    form = await form_fields(request)
+    try:
+        run = await start_form.begin(request.app.state.runs, form)
+    except (DsaError, ValueError, TypeError, OSError) as fault:
+        return HTMLResponse(_begin_form(name, start_form, form, str(fault)).html, 409)
+    return RedirectResponse(run_address(run.id), 303)
+
+
 # -- the list --------------------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +154,7 @@ async def _list(request: Request) -> Response:
         each for each in every
         if each.matches(filters_now["status"] or None, filters_now["waiting"] or None, filters_now["machine"] or None) and (each.is_due or not is_due)
     ][::-1]  # fmt: skip
-    number = int(query["page"]) if query.get("page", "").isdecimal() else 1
+    number = whole_number(query.get("page", ""), 1)
     last = max(1, -(-len(summaries) // _RUNS_A_PAGE))
     number = min(max(1, number), last)
     selection = summaries[(number - 1) * _RUNS_A_PAGE : number * _RUNS_A_PAGE]
@@ -189,4 +227,5 @@ def run_list_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
         Route("/runs", _list),
         Route("/runs/new", starter.show, methods=["GET"]),
         Route("/runs/new", starter.start, methods=["POST"]),
+        Route("/runs/begin/{machine}", _begin, methods=["GET", "POST"]),
     ]

@@ -8,7 +8,7 @@ import asyncio
 import difflib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
@@ -20,6 +20,8 @@ from dsa.expr import show_value
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import text_of
+from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import MachineExtension, RunView, extension_of
 from dsa.runs.runs import Resumption, Runs
 from dsa.runtime import ledger
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -36,11 +38,24 @@ from dsa.runtime.ledger_story import (
 )
 from dsa.runtime.run_store import Posted, RunSummary
 from dsa.runtime.status import is_question
-from dsa.runtime.timeline import EventRecord
+from dsa.runtime.timeline import EventRecord, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import plural, shorten
-from dsa.web.machine_page import diagram, event, picture_marks
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, message_page, page, post_form, tag
+from dsa.web.document_markup import diagram, picture_marks
+from dsa.web.machine_page import event
+from dsa.web.markup import (
+    EMPTY,
+    Fragments,
+    Markup,
+    badge,
+    diff_lines,
+    hidden_field,
+    join,
+    message_page,
+    page,
+    post_form,
+    tag,
+)
 
 #: The time between two reads of a run that a page shows, in seconds.
 _POLL_S = 0.02
@@ -51,6 +66,11 @@ _ATTEMPTS_A_PAGE, _MOST_TEXT, _MOST_COMPARED = 20, 20_000, 2_000
 _SECOND_MS = 1_000
 #: The decisions about an effect in doubt, as forms send them.
 _HANDLINGS: dict[str, Handling] = {"retry": "retry", "fail": "fail", "done": "done"}
+#: The pictures that pages show, by the endings of their files.
+_PICTURES = {"png": "image/png", "svg": "image/svg+xml", "jpg": "image/jpeg", "jpeg": "image/jpeg"}
+#: The digits of a number in an address that are read: a longer one is beyond everything.
+_MOST_DIGITS = 12
+Number = TypeVar("Number", int, None)
 Form = Mapping[str, str]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -58,6 +78,11 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 def run_address(run_id: str, more: str = "") -> str:
     """Return the address of a run."""
     return f"/runs/{quote(run_id, safe='')}{more}"
+
+
+def whole_number(text: str, otherwise: Number) -> int | Number:
+    """Return the number of digits in an address, up to a bound; of another text, what is given for it."""
+    return int(text[:_MOST_DIGITS]) if text.isdecimal() else otherwise
 
 
 class RunFeed:
@@ -68,11 +93,19 @@ class RunFeed:
         self.entries: list[ledger.Entry] = []
         self.intents = Intents()
         self.questions: dict[str, str] = {}
+        #: How many rows had been taken with each entry that is one, by the number of the entry.
+        self.rows: dict[int, int] = {}
         self.lines: dict[int, None] = {}
         self.states: dict[str, None] = {}
         self.machine: Machine | None = None
         self.picture: Markup = EMPTY
         self.attempts, self.watchers = 0, 0
+        #: The machine's own view, and what its model is saying now.
+        self.extension, self.speech = MachineExtension(), ""
+        self.view: RunView | None = None
+        self._talk, self._talk_entries = EMPTY, 0
+        self._listener: asyncio.Task[None] | None = None
+        self._has_news = False
         self._next = asyncio.Event()
         self._text = ""
         self.summary = self._summary_now()
@@ -116,14 +149,40 @@ class RunFeed:
                 self.picture = await asyncio.to_thread(diagram, self.machine)
                 self._tell()
             self.read()
+            self._listen()
             await asyncio.sleep(_POLL_S)
+
+    def _listen(self) -> None:
+        """Listen to a run that this server drives, if nobody does yet; tell the pages what was said since the last time."""
+        handle = self.runs.handle(self.id)
+        if self.view is not None and handle is not None and handle.is_driven and self._listener is None:
+            self._listener = asyncio.create_task(self._hear(handle))
+        if self._has_news:
+            self._has_news = False
+            self._tell()
+
+    async def _hear(self, handle: RunHandle) -> None:
+        """Collect what the model says, up to its next event."""
+        try:
+            async for each in handle.moments_and_text(after=len(handle.run.ledger)):
+                if isinstance(each, Piece):
+                    self.speech = (self.speech + each.text)[-_MOST_TEXT:]
+                elif isinstance(each.entry, ledger.EventEntry):
+                    self.speech = ""
+                self._has_news = True
+        except DsaError:
+            pass  # the run's page says why it stopped
+        finally:
+            self.speech, self._listener, self._has_news = "", None, True
 
     def _take(self, entries: Iterable[ledger.Entry]) -> None:
         changes = self.machine is None
         for entry in entries:
             self.entries.append(entry)
+            self._show(entry)
             self.intents.take(entry)
             if isinstance(entry, ledger.RowEntry):
+                self.rows[len(self.entries)] = len(self.rows) + 1
                 self.states.pop(entry.target, None)
                 self.states |= {entry.source: None, entry.target: None}
                 if entry.line is not None:
@@ -137,6 +196,24 @@ class RunFeed:
                 self.lines.clear()  # those of the document before
         if changes:
             self.machine, self.picture = self._machine_now(), EMPTY
+
+    def _show(self, entry: ledger.Entry) -> None:
+        """Pass an entry on to the machine's own view. A machine that only has the name of one with a view has none."""
+        if isinstance(entry, ledger.MachineEntry) and len(self.entries) == 1:
+            self.extension = extension_of(entry.name)
+            view = self.extension.view
+            self.view = None if view is None else view(run_address(self.id), self.runs.folder(self.id))
+        if self.view is not None:
+            try:
+                self.view.take(entry)
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+                self.view = None
+
+    def talk(self) -> Markup:
+        """Return the machine's own view, drawn once for each entry."""
+        if self.view is not None and self._talk_entries != len(self.entries):
+            self._talk, self._talk_entries = self.view.markup(), len(self.entries)
+        return EMPTY if self.view is None else self._talk
 
     def _machine_now(self) -> Machine | None:
         changes = [entry for entry in self.entries if isinstance(entry, ledger.ChangeEntry)]
@@ -155,7 +232,9 @@ class RunFeed:
 
     def fragments(self) -> Fragments:
         """Return the parts of the page as they are now."""
-        return Fragments({"status": _status(self), "asks": _asks(self), "diagram": self.picture}, self.marks())
+        speech = tag("p", self.speech, class_="speech") if self.speech else EMPTY
+        parts = {"status": _status(self), "talk": self.talk(), "speech": speech, "asks": _asks(self)}
+        return Fragments({**parts, "diagram": self.picture}, self.marks())
 
     def marked_picture(self) -> Markup:
         """Return the diagram, if it is drawn already, with its marks of now."""
@@ -184,7 +263,12 @@ def _moment(feed: RunFeed, number: int, entry: ledger.Entry) -> Markup:
     whole = json.dumps(ledger.to_json(entry), ensure_ascii=False, indent=1, default=str)
     part = part_in(entry) if isinstance(entry, ledger.ResultEntry) else None
     child = tag("p", tag("a", part.run, href=run_address(part.run))) if part is not None else None
-    details = tag("details", tag("summary", text), child, tag("pre", whole[:_MOST_JSON]))
+    explore = (
+        tag("p", tag("a", "Explore from here", href=run_address(feed.id, f"/explore?at={feed.rows[number]}")))
+        if number in feed.rows
+        else None
+    )
+    details = tag("details", tag("summary", text), child, explore, tag("pre", whole[:_MOST_JSON]))
     cells = (tag("td", number), tag("td", since), tag("td", kind), tag("td", details))
     return tag("tr", cells, id=f"moment{number}", class_=kind)
 
@@ -214,7 +298,12 @@ def _status(feed: RunFeed) -> Markup:
     )
     count = plural(feed.attempts, "attempt")
     attempts = tag("p", tag("a", count, href=run_address(feed.id, "/attempts"))) if feed.attempts else None
-    return join(words, tag("dl", facts_shown), attempts, stop, go_on)
+    explore = tag("p", tag("a", "Explore from here", href=run_address(feed.id, "/explore"))) if feed.machine else None
+    has_diff = extension_of(feed.first.name).diff is not None
+    changes = (
+        tag("p", tag("a", "What it has changed outside", href=run_address(feed.id, "/changes"))) if has_diff else None
+    )
+    return join(words, tag("dl", facts_shown), attempts, explore, changes, stop, go_on)
 
 
 def show_values_of(first: ledger.MachineEntry) -> str:
@@ -226,7 +315,9 @@ def _asks(feed: RunFeed) -> Markup:
     """Return the forms for what a person can say now: answers to questions, and decisions about effects in doubt."""
     summary = feed.summary.summary
     is_asking = summary.status in {"waiting", "due"} and feed.summary.damage is None
-    answers = [_answer_form(feed, name, place) for name, place in summary.waits_for.items()] if is_asking else []
+    texts = feed.view.texts if feed.view is not None else {}
+    names = sorted(summary.waits_for, key=lambda name: name not in texts)  # what a person writes comes first
+    answers = [_answer_form(feed, name, summary.waits_for[name]) for name in names] if is_asking else []
     is_doubtful = feed.summary.holder is None and summary.status == "in doubt"
     doubts = [_doubt_form(feed, key, name) for key, name in summary.in_doubt.items()] if is_doubtful else []
     return join(answers, doubts)
@@ -234,13 +325,18 @@ def _asks(feed: RunFeed) -> Markup:
 
 def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
     question = feed.questions.get(place.rpartition("@")[2])
+    label = None if feed.view is None else feed.view.texts.get(name)
+    data = tag("details", tag("summary", f"Data of {name}"), data_field("Text or JSON; empty: no data"))
+    if label is not None:
+        text = tag("textarea", name="data", rows="3")
+        data = join(tag("label", label, text), hidden_field("form", "text"))
     return post_form(
         run_address(feed.id, "/answer"),
         tag("h2", name),
         tag("p", question, class_="question") if question else None,
         hidden_field("event", name),
         hidden_field("place", place),
-        tag("details", tag("summary", f"Data of {name}"), data_field("Text or JSON; empty: no data")),
+        data,
         label=f"Send {name}",
         class_="card",
         data_keep=f"{name}@{place}",
@@ -302,7 +398,7 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
             tag(
                 "section",
                 tag("div", fragments.holders("status"), role="status"),
-                fragments.holders("asks"),
+                fragments.holders("talk", "speech", "asks"),
                 aria_label="The run",
             ),
             tag("section", tag("div", feed.marked_picture(), id="diagram"), aria_label="Diagram", class_="beside"),
@@ -370,16 +466,23 @@ class RunFeeds:
     async def show(self, request: Request) -> Response:
         """Answer with the page of a run."""
         before = request.query_params.get("before", "")
-        return HTMLResponse(_run_page(self.feed(request), int(before) if before.isdecimal() else None).html)
+        return HTMLResponse(_run_page(self.feed(request), whole_number(before, None)).html)
+
+    async def file(self, request: Request) -> Response:
+        """Answer with a file of a run. Only pictures are more than bytes to the browser, and none is a page."""
+        name, view = request.path_params["name"], self.feed(request).view
+        content = None if view is None else await asyncio.to_thread(view.file, name)
+        if content is None:
+            return HTMLResponse(message_page("No such file", "The page of the run has links to its files.").html, 404)
+        kind = _PICTURES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+        disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+        return Response(content, media_type=kind, headers={"content-disposition": disposition})
 
     async def live(self, request: Request) -> Response:
         """Answer with the events of a run's page; a page that connects again goes on after its last one."""
         number, _, have = request.headers.get("last-event-id", "").partition(":")
         after = number or request.query_params.get("after", "-1")
-        is_number = after.removeprefix("-").isdecimal()
-        events = self.changes(
-            self.feed(request), have or request.query_params.get("have", ""), int(after) if is_number else -1
-        )
+        events = self.changes(self.feed(request), have or request.query_params.get("have", ""), whole_number(after, -1))
         return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -473,6 +576,25 @@ async def _interrupt(request: Request) -> Response:
     return RedirectResponse(run_address(run_id), 303)
 
 
+# -- changes ---------------------------------------------------------------------------------------------------------------
+
+
+@_in_words
+async def _changes(request: Request) -> Response:
+    """Answer with what a run has changed outside, as its machine's package says."""
+    run_id, runs = request.path_params["run"], request.app.state.runs
+    first = runs.stored_run(run_id).entries[0]
+    diff = extension_of(first.name).diff if isinstance(first, ledger.MachineEntry) else None
+    text = "" if diff is None else diff(runs, run_id)  # in this thread, which has the store
+    content = diff_lines(text[:_MOST_JSON]) if text else tag("p", "It has changed nothing outside.", class_="message")
+    rest = (
+        tag("p", "The rest is longer than this page; `dsa show --diff` prints it.") if len(text) > _MOST_JSON else None
+    )
+    back = tag("p", tag("a", "The run", href=run_address(run_id)))
+    title = f"Changes of {run_id}"
+    return HTMLResponse(page(title, tag("h1", title), back, content, rest, here="/runs").html)
+
+
 # -- attempts --------------------------------------------------------------------------------------------------------------
 
 
@@ -483,7 +605,7 @@ async def _attempts(request: Request) -> Response:
     runs.summary(run_id)  # raises UnknownRunError
     store = runs.artifacts(run_id)
     attempts = store.attempts()
-    end = min(int(before), len(attempts)) if before.isdecimal() else len(attempts)
+    end = min(whole_number(before, len(attempts)), len(attempts))
     first = max(0, end - _ATTEMPTS_A_PAGE)
     by_id = {each.artifact_id: each for each in attempts}
     items = [_attempt(each, by_id, store) for each in reversed(attempts[first:end])]
@@ -528,9 +650,7 @@ def _difference(before: str, after: str) -> Markup:
     if max(len(old), len(new)) > _MOST_COMPARED:
         return tag("p", f"Texts of more than {_MOST_COMPARED:,} lines are not compared here.", class_="message")
     lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
-    kinds = {"+": "added", "-": "removed"}
-    spans = [tag("span", f"{line}\n", class_=kinds.get(line[:1])) for line in lines]
-    return tag("pre", spans) if spans else tag("p", "Nothing: the texts are equal.")
+    return diff_lines("\n".join(lines)) if lines else tag("p", "Nothing: the texts are equal.")
 
 
 def run_routes() -> list[Route]:
@@ -540,6 +660,8 @@ def run_routes() -> list[Route]:
         Route("/runs/{run}", feeds.show),
         Route("/runs/{run}/live", feeds.live),
         Route("/runs/{run}/attempts", _attempts),
+        Route("/runs/{run}/files/{name}", feeds.file),
+        Route("/runs/{run}/changes", _changes),
         Route("/runs/{run}/answer", _answer, methods=["POST"]),
         Route("/runs/{run}/resume", _resume, methods=["POST"]),
         Route("/runs/{run}/interrupt", _interrupt, methods=["POST"]),

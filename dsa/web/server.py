@@ -1,19 +1,24 @@
 """The server: it lets only the person in who started it, and hands requests to the pages.
 
 It listens on this computer alone. The address that it prints has a token that is good for one visit; the visit gets a cookie. A request is refused unless
-its Host is this server and, when it changes something, its Origin too: a page of another site cannot post here, and no other name leads here.
+its Host is this server and, when it changes something, its Origin too: a page of another site cannot post here, and no other name leads here. The secret
+of the cookie outlives a server that is killed, so that open pages connect to the next one at the same port (docs/decisions/0036).
 """
 
 import asyncio
 import hmac
+import os
+import re
 import secrets
 import socket
+import stat
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -27,10 +32,11 @@ from dsa.errors import DsaError
 from dsa.runs.runs import Runs
 from dsa.runtime.run_store import UnknownRunError
 from dsa.web.explorer_page import explorer_routes
-from dsa.web.machine_page import WatchedDocument, machine_routes
+from dsa.web.machine_page import machine_routes
 from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
 from dsa.web.run_list_page import run_list_routes
 from dsa.web.run_pages import run_routes
+from dsa.web.watched_document import WatchedDocument
 
 HOST = "127.0.0.1"
 #: The seconds that open streams get when the server ends.
@@ -49,15 +55,71 @@ _HEADERS = {
 }
 _MOST_BODY = 2 * 2**20
 _SAFE = {"GET", "HEAD"}
+#: The bytes of a secret, its text, and the most characters that are read of a file with one.
+_SECRET_BYTES, _SECRET, _MOST_SECRET = 32, re.compile(r"[A-Za-z0-9_-]{43}"), 100
+
+
+@attrs.frozen
+class CookieSecret:
+    """The secret of the cookie, and the file that keeps it for the next server; None: it ends with the process."""
+
+    text: str = attrs.field(factory=lambda: secrets.token_urlsafe(_SECRET_BYTES), repr=False)
+    path: Path | None = None
+
+    def end(self) -> None:
+        """Remove the file: from now on, the cookie is worth nothing."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def state_folder() -> Path:
+    """Return the folder for what programs of this user remember (XDG base directories)."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "dsa"
+
+
+def kept_secret(port: int, folder: Path) -> CookieSecret:
+    """Return the secret that a killed server of this port has left in a folder, or a new one, kept there in a file that only this user may read.
+
+    Where no such file can be kept, the secret ends with the process.
+    """
+    if not hasattr(os, "getuid"):
+        return CookieSecret()
+    path = folder / f"web-{port}.secret"
+    present = _private_text(path)
+    if present is not None:
+        return CookieSecret(present, path)
+    secret = CookieSecret(path=path)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "w", encoding="ascii") as stream:
+            stream.write(secret.text)
+    except OSError:
+        return CookieSecret()
+    return secret
+
+
+def _private_text(path: Path) -> str | None:
+    """Return the secret in a file, if the file is this user's, nobody else may read or write it, and it is whole."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(file, encoding="ascii", errors="replace") as stream:
+        status = os.fstat(stream.fileno())
+        is_private = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+        text = stream.read(_MOST_SECRET) if is_private else ""
+    return text if _SECRET.fullmatch(text) else None
 
 
 class Gate:
     """The gate in front of the pages. `port` is the server's; a token lets one browser in, and `secret` is the cookie of those that are in."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, secret: CookieSecret | None = None) -> None:
+        self.port, self.secret = port, secret or CookieSecret()
         self.hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
-        self._secret = secrets.token_urlsafe(32)
         self._tokens: set[str] = set()
         self._app: ASGIApp | None = None
 
@@ -118,12 +180,12 @@ class Gate:
         if token is not None and request.url.path == "/" and request.method in _SAFE and token in self._tokens:
             self._tokens.discard(token)
             answer: Response = RedirectResponse("/", 303)
-            answer.set_cookie(self.cookie, self._secret, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(self.cookie, self.secret.text, httponly=True, samesite="strict", path="/")
             return answer
         if request.url.path.startswith("/static/"):
             return None  # nothing of anybody: it makes refusals readable
         present = request.cookies.get(self.cookie, "")
-        if hmac.compare_digest(present.encode(), self._secret.encode()):
+        if hmac.compare_digest(present.encode(), self.secret.text.encode()):
             return RedirectResponse("/", 303) if token is not None else None
         how = "Open the address that `dsa web` has printed. It is good for one browser; to let in another one, use the link at the end of the list of machines."
         return refusal(401, "Not let in", how)
@@ -143,6 +205,7 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         yield
         for document in documents:
             document.stop()
+        gate.secret.end()  # only a server that is killed leaves it
 
     async def machines(_request: Request) -> Response:
         return HTMLResponse(_machines_page(documents).html)
@@ -197,7 +260,7 @@ def _machines_page(documents: tuple[WatchedDocument, ...]) -> Any:  # noqa: ANN4
 def serve(
     files: tuple[str, ...], open_place: Callable[[], Runs], *, port: int, opens: bool, say: Callable[[str], None]
 ) -> None:
-    """Serve the pages until the process is interrupted; `say` prints the address. With port 0 the system chooses one.
+    """Serve the pages until the process is interrupted; `say` prints the address. With port 0 the system chooses one, and no secret is kept.
 
     Raises DocumentError for a file that is not there, DsaError where runs cannot be kept or the port is in use.
     """
@@ -209,13 +272,13 @@ def serve(
             listener.bind((HOST, port))
         except OSError as fault:
             raise DsaError(f"port {port} cannot be used: {fault.strerror}; choose another with --port") from fault
-        asyncio.run(_serve(files, open_place, listener, opens=opens, say=say))
+        gate = Gate(listener.getsockname()[1], kept_secret(port, state_folder()) if port else None)
+        asyncio.run(_serve(files, open_place, listener, gate, opens=opens, say=say))
 
 
 async def _serve(
-    files: tuple[str, ...], open_place: Callable[[], Runs], listener: socket.socket, *, opens: bool, say: Callable[[str], None]
+    files: tuple[str, ...], open_place: Callable[[], Runs], listener: socket.socket, gate: Gate, *, opens: bool, say: Callable[[str], None]
 ) -> None:  # fmt: skip
-    gate = Gate(listener.getsockname()[1])
     async with open_place() as runs:
         listener.listen()  # a browser that is faster than the server waits
         config = uvicorn.Config(

@@ -18,6 +18,7 @@ from dsa.runtime.timeline import Moment
 from dsa.text import on_one_line, printable
 from machines.chat.chat_resources import FILES_FOLDER
 from machines.chat.conversation import (
+    BADGES,
     DONE_EVENTS,
     FAILURE_EVENTS,
     REASONS,
@@ -34,22 +35,6 @@ from machines.tool_use.tool_call import ModelAnswer
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
-_BADGES = {
-    "duplicate_tool_call_skipped": "skipped: done already",
-    "duplicate_artifact_prevented": "kept once",
-    "empty_python_payload_retried": "sent back",
-    "invalid_tool_payload": "refused",
-    "unknown_tool": "refused",
-    "invalid_state": "refused here",
-    "too_many_calls": "left out",
-    "answer_cut_off": "asked again",
-    "answer_incomplete": "incomplete",
-    "turn_cancelled": "stopped",
-    "turn_timed_out": "stopped",
-    "limit_reached": "stopped",
-    "turn_failed": "failed",
-    "interrupted": "no result",
-}
 
 
 class ChatDisplay(Lines):
@@ -171,7 +156,7 @@ class ChatDisplay(Lines):
                 text = one_line(str(payload.get("text")), _LONGEST_ERROR)
                 if len(payload.get("results") or ()) == 1:
                     self._name_call(*payload["results"])
-                self.line(f"[{_BADGES[payload['reason']]}] {payload['reason']}: {text}", "yellow")
+                self.line(f"[{BADGES[payload['reason']]}] {payload['reason']}: {text}", "yellow")
             if entry.has_failed and isinstance(payload, dict) and payload.get("error") is True:
                 self._failure = str(payload.get("message"))
                 self.line(f"[failed] {step['actor']}: {one_line(self._failure, _LONGEST_ERROR)}", "red")

@@ -33,15 +33,17 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
+from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError
 from dsa.expr import show_value
+from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import new_run_id
 from dsa.runs.runs import Runs, length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
 from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
+from machines.chat.chat_page import START_FORM, ChatPage
 from machines.chat.chat_session import NAME, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.records import as_data
@@ -503,4 +505,4 @@ def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     )  # fmt: skip
 
 
-extension = MachineExtension(NAME, TranscriptDisplay, resume, show_counters)
+extension = MachineExtension(NAME, TranscriptDisplay, resume, show_counters, view=ChatPage, start_form=START_FORM)

@@ -259,6 +259,23 @@ REASONS: dict[str, str] = {
     "limit_reached": "The turn reached its limit of answers, calls or refusals.",
     "turn_failed": "The model or a tool failed.",
 }
+#: What people read for these reasons, in a word or two.
+BADGES: dict[str, str] = {
+    "duplicate_tool_call_skipped": "skipped: done already",
+    "duplicate_artifact_prevented": "kept once",
+    "empty_python_payload_retried": "sent back",
+    "invalid_tool_payload": "refused",
+    "unknown_tool": "refused",
+    "invalid_state": "refused here",
+    "too_many_calls": "left out",
+    "answer_cut_off": "asked again",
+    "answer_incomplete": "incomplete",
+    "turn_cancelled": "stopped",
+    "turn_timed_out": "stopped",
+    "limit_reached": "stopped",
+    "turn_failed": "failed",
+    "interrupted": "no result",
+}
 #: Reasons that end a turn without an answer.
 ENDS = frozenset({"turn_cancelled", "turn_timed_out", "limit_reached", "turn_failed"})
 #: Events of calls from the queue, and of their results.

@@ -100,8 +100,12 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     tools = [TOOLS[name] for name in available_tools(context.run)]
     names = tuple(tool.name for tool in tools)
 
+    def show(text: str) -> None:
+        chat.listen(text)
+        context.show(text)
+
     async def ask(messages: list[ChatMessage]) -> StreamResult:
-        return await chat.model.ask(messages, tools, number=transcript.answers, on_text=chat.listen)
+        return await chat.model.ask(messages, tools, number=transcript.answers, on_text=show)
 
     def messages_within(chars: int) -> list[ChatMessage]:
         shortens = chat.is_limited or chars < chat.context_chars  # otherwise the model may be able to read more

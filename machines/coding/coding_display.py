@@ -1,8 +1,9 @@
-"""The display of the work on a terminal: the model's text as it comes, a line for each call and its result, tasks as they are completed.
+"""Displays of the work: on a terminal, the model's text as it comes and a line for each call and its result; on the page of a run, the plan and the calls.
 
-It takes moments and pieces of text in order, and only prints.
+They take what is recorded, in order, and only show it.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import plural
-from machines.coding.coding_work import Work
+from dsa.web.markup import EMPTY, Markup, badge, diff_lines, join, tag
+from machines.coding.coding_work import Work, WorkCall
 from machines.coding.task_plan import (
     REASONS,
     Apart,
@@ -25,6 +27,7 @@ from machines.coding.task_plan import (
     Decomposition,
     Goal,
     PartsDone,
+    Subtask,
     Task,
     WorkNotice,
 )
@@ -251,3 +254,110 @@ def totals(work: Work, rounds: int) -> str:
     return (
         f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {plural(files, 'file')}, {totals_text}"
     )
+
+
+# -- the page of a run -----------------------------------------------------------------------------------------------------
+
+#: The newest calls that a page shows, and the most characters of one text.
+_MOST_CALLS, _MOST_TEXT = 50, 20_000
+
+
+class CodingPage:
+    """The view of a coding run (`dsa.runs.machine_extension.RunView`): the plan, the calls, the files that changed, and the call that needs permission.
+
+    Nobody should permit what they cannot see, so that call is shown whole.
+    """
+
+    texts: Mapping[str, str] = {
+        "permitted": "Empty: this call alone; `always`: others like it too",
+        "denied": "Why not, for the model; may be empty",
+    }
+
+    def __init__(self, _address: str, _folder: Path | None) -> None:
+        self._work = Work()
+        self._notices: dict[str, WorkNotice] = {}
+        self._question: str | None = None
+        self._tool = ""
+
+    def take(self, entry: Entry) -> None:
+        """Read a further entry of the run."""
+        self._work.take([entry])
+        if isinstance(entry, RowEntry):
+            self._question = None  # any row answers the question
+        elif isinstance(entry, ResultEntry):
+            for notice in notices_in(entry, WorkNotice, REASONS):
+                self._notices |= dict.fromkeys(notice.results, notice)
+            for step in entry.steps:
+                payload = step["payload"]
+                if step["actor"] == "ask_approval" and isinstance(payload, dict) and not entry.has_failed:
+                    self._question = str(payload.get("diff", ""))
+                    self._tool = self._work.call.tool if self._work.call is not None else ""
+
+    def file(self, _name: str) -> bytes | None:
+        """Return None: the files are in the workspace."""
+        return None
+
+    def markup(self) -> Markup:
+        """Return the work as it is now."""
+        work = self._work
+        plan = [
+            tag("li", chapter.description, tag("ul", [_subtask(each) for each in chapter.subtasks], class_="plain"))
+            for chapter in work.chapters
+        ]
+        calls = work.calls[-_MOST_CALLS:]
+        earlier = len(work.calls) - len(calls)
+        changes = {change.path: change_word(change) for move in work.moves for change in move.changes}
+        files = [tag("li", badge(word), " ", tag("code", path)) for path, word in changes.items()]
+        return join(
+            tag("h2", "The plan"),
+            tag("p", work.goal, class_="asked"),
+            tag("ol", plan) if plan else tag("p", "There is no plan yet.", class_="hint"),
+            tag("h2", "The calls"),
+            tag("p", f"{plural(earlier, 'call')} before these are in the timeline below.", class_="hint")
+            if earlier
+            else None,
+            [self._call(call) for call in calls] or tag("p", "No call was asked for yet.", class_="hint"),
+            [tag("h2", "Files that changed"), tag("ul", files, class_="plain")] if files else None,
+            tag("p", work.answer, class_="said") if work.answer else None,
+            self._asks(),
+        )
+
+    def _asks(self) -> Markup:
+        """Return the whole call that needs permission, as it was when the person was asked."""
+        if self._question is None:
+            return EMPTY
+        return join(tag("h2", f"{self._tool} needs permission"), diff_lines(self._question))
+
+    def _call(self, call: WorkCall) -> Markup:
+        """Return a call: whether it was made and why not, its arguments, and its result."""
+        about = call.about
+        line = arguments_text(about) if about is not None else ""
+        facts = (
+            [tag("p", badge("repaired"), f" {', '.join(about.rescues)}")] if about is not None and about.rescues else []
+        )
+        if call.status in REASONS:
+            notice = self._notices.get(call.call_id)
+            facts.append(tag("p", f"{call.status}: ", notice.text if notice is not None else REASONS[call.status]))
+        arguments = json.dumps(dict(call.asked), ensure_ascii=False, indent=1)
+        asked = tag("details", tag("summary", line or call.call_id), tag("pre", arguments[:_MOST_TEXT]))
+        words = tag("p", badge(call.status), " ", tag("code", call.tool))
+        return tag("div", words, facts, asked, _result(call), class_="note")
+
+
+def _subtask(subtask: Subtask) -> Markup:
+    why = f": {subtask.reason}" if subtask.reason else ""
+    return tag("li", badge(subtask.status.replace("_", " ")), " ", subtask.description, why)
+
+
+def _result(call: WorkCall) -> Markup:
+    """Return the result of a call, or why it has none."""
+    if call.result is None:
+        why = REASONS.get(call.status, f"it is {call.status}")
+        return tag("p", f"It has no result: {why}", class_="hint")
+    fault = ToolResult(call.call_id, call.result).fault
+    if fault is not None:
+        return tag("pre", f"{fault.code}: {fault.message}"[:_MOST_TEXT], class_="message")
+    outcome = outcome_of(call.result)
+    text = text_of(outcome)
+    remarks = [tag("p", remark, class_="hint") for remark in remarks_on(outcome)]
+    return join(tag("details", tag("summary", "The result"), tag("pre", text[:_MOST_TEXT])) if text else None, remarks)

@@ -32,11 +32,12 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
+from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.expr import Value
 from dsa.generators.model_options import LOCAL
+from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
@@ -46,7 +47,7 @@ from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.text import plural
-from machines.coding.coding_display import CodingDisplay, of_run, totals
+from machines.coding.coding_display import CodingDisplay, CodingPage, of_run, totals
 from machines.coding.coding_resources import MODES, CodingSettings, settings_at_start, workspace_fault
 from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
@@ -609,4 +610,4 @@ def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
     write(f"{json.dumps(document, ensure_ascii=False)}\n")
 
 
-extension = MachineExtension(NAME, of_run, resume, show_counters, exit_code=code_of_end, diff=diff)
+extension = MachineExtension(NAME, of_run, resume, show_counters, exit_code=code_of_end, diff=diff, view=CodingPage)

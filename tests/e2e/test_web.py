@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from web_server import LEAVE, Outline, events, web_server
+from web_server import LEAVE, Outline, events, free_port, web_server
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
         coming = events(answer)
         (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
         found = next(news for _, news in coming if "2 of 2 properties HOLD" in news["replace"].get("status", ""))
-    assert found["replace"].keys() <= {"status", "table", "diagram"}
+    assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
 
 
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
@@ -123,9 +123,108 @@ def test_long_check_can_be_stopped(server, tmp_path):
     server.page("/machines/0")
     live = "/machines/0/live?have="
     server.until(live, lambda news: "configurations, " in news["replace"].get("status", ""))
-    assert server.client.post("/machines/0/stop").status_code == 200
+    assert server.client.post("/machines/0/stop/check").status_code == 200
     news = server.until(live, lambda news: "Check again" in news["replace"].get("status", ""))
     assert "stopped at the time limit" in Outline(news["replace"]["status"]).text
+
+
+def test_proofs_are_opened_in_place(server):
+    assert "Prove for all values" in server.client.get("/machines/0").text
+    assert server.client.post("/machines/0/start/proofs").status_code == 200
+    news = server.until(
+        "/machines/0/live?have=", lambda news: "What every machine must do" in news["replace"].get("proofs", "")
+    )
+    assert "1 VIOLATED" in Outline(news["replace"]["proofs"]).text
+    table = server.page("/machines/0").text
+    assert "PROVED possible granted" in table
+    assert "The evidence: " in table
+    assert "Counterexample: 2 steps" in table
+
+
+def test_evidence_has_lemmas_and_ranks(server):
+    server.page("/machines/1")
+    server.client.post("/machines/1/start/proofs")
+    live = "/machines/1/live?have="
+    news = server.until(live, lambda news: "What every machine must do" in news["replace"].get("proofs", ""))
+    assert "rmax - retries" in Outline(news["replace"]["proofs"]).text
+    assert "a rank that falls" in Outline(news["replace"]["proofs"]).text
+
+
+def test_surviving_mutants_stand_at_their_lines(server, tmp_path):
+    failing = server.client.post("/machines/0/start/mutants")
+    assert failing.status_code == 200
+    live = "/machines/0/live?have="
+    news = server.until(live, lambda news: "does not pass" in news["replace"].get("mutants", ""))
+    (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
+    server.until(live, lambda news: "2 of 2 properties HOLD" in Outline(news["replace"].get("status", "")).text)
+    server.client.post("/machines/0/start/mutants")
+    news = server.until(live, lambda news: "faults of rows" in news["replace"].get("mutants", ""))
+    outline = Outline(news["replace"]["mutants"])
+    command = [sys.executable, "-m", "dsa", "mutate", "leave.md"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    survivors = [line for line in printed.splitlines() if "survives: line " in line]
+    assert f"{len(survivors)} survivor" in outline.text
+    assert all(line.partition(", ")[2].partition(": ")[2].split("  (")[0] in outline.text for line in survivors)
+    lines = {values["href"] for tag, values in outline.elements if tag == "a"}
+    assert lines
+    assert lines <= {f"#{values['id']}" for _, values in server.page("/machines/0").elements if "id" in values}
+
+
+def test_proofs_and_mutants_can_be_stopped(tmp_path):
+    live = "/machines/0/live?have="
+    with web_server(tmp_path, "chat") as here:
+        here.client.get(here.address)
+        here.page("/machines/0")
+        for name, activity, rest in (
+            ("mutants", "judging: ", "were not judged: stopped"),
+            ("proofs", "proving: ", "UNKNOWN"),
+        ):
+            here.client.post(f"/machines/0/start/{name}")
+            here.until(live, lambda news, name=name, activity=activity: activity in news["replace"].get(name, ""))
+            assert here.client.post(f"/machines/0/stop/{name}").status_code == 200
+            here.until(live, lambda news, name=name, rest=rest: rest in news["replace"].get(name, ""))
+        assert here.client.post("/machines/0/stop/nothing").status_code == 404
+
+
+def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
+    server.page("/machines/0")
+    server.client.post("/machines/0/start/proofs")
+    live = "/machines/0/live?have="
+    server.until(live, lambda news: "What every machine must do" in news["replace"].get("proofs", ""))
+    (tmp_path / "leave.md").write_text(LEAVE.replace("- possible granted", "- possible idle"))
+    news = server.until(live, lambda news: "possible idle" in news["replace"].get("table", ""))
+    assert "What every machine must do" not in news["replace"]["proofs"]
+    assert server.client.post("/machines/0/start/nothing").status_code == 404
+
+
+def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
+    assert "the odds are not known" in server.page("/machines/1/odds").text
+    query = "pass.g=0.5&target=0.9&p.rmax=2"
+    page = server.page(f"/machines/1/odds?{query}")
+    command = [
+        sys.executable,
+        "-m",
+        "dsa",
+        "odds",
+        "dual_state",
+        "--pass",
+        "g=0.5",
+        "--target",
+        "0.9",
+        "--param",
+        "rmax=2",
+    ]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() in page.text
+    assert "Success and cost at rmax = 0 to 10" in [values.get("aria-label") for _, values in page.elements]
+    points = next(values["points"] for tag, values in page.elements if tag == "polyline").split()
+    assert len(points) == 11
+    heights = [float(each.partition(",")[2]) for each in points]
+    assert heights == sorted(heights, reverse=True), "more retries, more success"
+    wrong = server.client.get("/machines/1/odds?pass.g=often")
+    assert wrong.status_code == 409
+    assert "'often' is not a number" in Outline(wrong.text).text
+    assert Outline(wrong.text).fields("pass.g") == ["often"]
 
 
 def test_explorer_walks_by_addresses(server):
@@ -151,6 +250,32 @@ def test_explorer_offers_each_verdict(server):
         "verdict+g.failed",
         "verdict+g.fatal",
     }
+
+
+def test_explorer_goes_on_from_a_run(server):
+    path = server.start("?", **{"p.days": "2"})
+    for _ in range(2):
+        place = server.page(path).fields("place")[0]
+        server.client.post(f"{path}/answer", data={"event": "again", "place": place})
+    links = [values.get("href") for _, values in server.page(path).elements]
+    assert f"{path}/explore" in links
+    assert [each for each in links if each and "explore?at=" in each] == [f"{path}/explore?at={n}" for n in (1, 2, 3)]
+    here = server.page(f"{path}/explore")
+    assert "The way here: 3 steps" in here.text
+    assert "asks = 2" in here.text
+    assert "days = 2" in here.text
+    choices = [values["href"] for tag, values in here.elements if values.get("class") == "choice"]
+    assert choices == [f"{path}/explore?at=3&do=approved"]
+    assert "A run ends here" in server.page(choices[0]).text
+    before = server.page(f"{path}/explore?at=1")
+    assert "asks = 0" in before.text
+    assert f"{path}/explore?at=2" in [values.get("href") for _, values in before.elements], "as the run went on"
+    elsewhere = server.page(f"{path}/explore?at=1&do=approved")
+    assert "A run ends here" in elsewhere.text
+    back = next(values["href"] for _, values in elsewhere.elements if values.get("id") == "back")
+    assert back == f"{path}/explore?at=1"
+    assert server.client.get("/runs/nothing/explore").status_code == 404
+    assert "asks = 2" in server.page(f"{path}/explore?at=999999999999").text
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -213,6 +338,64 @@ def test_reconnected_page_misses_nothing(server):
     ids = [values["id"] for tag, values in Outline(missed["append"]["moments"]).elements if tag == "tr"]
     assert ids[0] == f"moment{number + 1}"
     assert "again" in missed["append"]["moments"]
+
+
+def moments_of(news: dict) -> list[str]:
+    """Return the ids of the moments that an event brings."""
+    return [
+        values["id"]
+        for tag, values in Outline(news.get("append", {}).get("moments", "")).elements
+        if tag == "tr" and values.get("id")
+    ]
+
+
+def test_killed_server_is_started_again_and_pages_miss_nothing(tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE)
+    port, ids = free_port(), list[str]()
+    with web_server(tmp_path, "leave.md", port=port) as first:
+        first.client.get(first.address)
+        path = first.start("?")
+        with first.client.stream("GET", f"{path}/live?have=&after=0") as answer:
+            last_id, news = next(each for each in events(answer) if moments_of(each[1]))
+            ids += moments_of(news)
+            first.process.kill()
+            first.process.wait(30)
+        cookies = {cookie.name: cookie.value for cookie in first.client.cookies.jar}
+    sent = [sys.executable, "-m", "dsa", "send", path.rpartition("/")[2], "again", "--runs", str(tmp_path / ".dsa")]
+    assert subprocess.run(sent, check=False, capture_output=True).returncode == 3  # it waits again
+    with web_server(tmp_path, "leave.md", port=port) as second:
+        second.client.cookies.update(cookies)
+        place = second.page(path).fields("place")[0]
+        is_sent = False
+        with second.client.stream("GET", f"{path}/live?have=&after=0", headers={"last-event-id": last_id}) as answer:
+            for _, news in events(answer):
+                ids += moments_of(news)
+                if not is_sent:
+                    is_sent = second.client.post(
+                        f"{path}/answer", data={"event": "approved", "place": place}
+                    ).is_success
+                if "finished granted" in Outline(news["replace"].get("status", "")).text:
+                    break
+        rows = second.page(path).elements
+        assert httpx.get(first.address).status_code == 401, "a token is good once, whatever happens"
+    assert ids == [f"moment{number}" for number in range(1, len(ids) + 1)]
+    assert ids == [values["id"] for tag, values in rows if tag == "tr" and values.get("id")]
+
+
+def test_cookie_ends_with_a_server_that_ends_itself(tmp_path):
+    port = free_port()
+    with web_server(tmp_path, port=port) as first:
+        first.client.get(first.address)
+        cookies = {cookie.name: cookie.value for cookie in first.client.cookies.jar}
+        (secret,) = (tmp_path / "state" / "dsa").iterdir()
+        assert secret.stat().st_mode & 0o777 == 0o600
+        assert secret.read_text() in cookies.values()
+    assert not secret.exists()
+    with web_server(tmp_path, port=port) as second:
+        assert httpx.get(f"{second.base}/runs", cookies=cookies).status_code == 401
+    with web_server(tmp_path):
+        assert not secret.exists()
+        assert not list(secret.parent.iterdir()), "a port that the system chose does not come again"
 
 
 def test_event_of_the_command_line_reaches_the_page(server, tmp_path):
@@ -280,6 +463,19 @@ def test_attempts_are_shown_with_their_texts_and_differences(server, tmp_path):
     assert server.client.get("/runs/nothing/attempts").status_code == 404
 
 
+def test_any_number_in_an_address_has_an_answer(server):
+    path = server.start("?")
+    for number in ("9" * 5000, "-1", "0", "x", "٣"):
+        for address in (
+            f"{path}?before={number}",
+            f"{path}/attempts?before={number}",
+            f"/runs?page={number}",
+            f"{path}/explore?at={number}",
+            f"/runs/new?machine={number}",
+        ):
+            assert server.client.get(address).status_code == 200, address[:60]
+
+
 def test_unknown_run_is_refused_in_words(server):
     answer = server.client.get("/runs/nothing")
     assert answer.status_code == 404
@@ -318,6 +514,8 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
     assert usual.status_code == 409
     same = dict.fromkeys(("status", "machine", "waiting"), "a")
     runs, explorer = client.get("/runs", params=same), client.get("/machines/0/explore", params={"do": "a"})
+    odds = client.get("/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), "a"))
+    begun = client.post("/runs/begin/chat", data={"message": "a", "data": "a", "model": "a"})
     for text in HOSTILE:
         mean = client.post("/runs/new", data={"machine": "0", "p.days": text, "data": text, "model": text})
         assert Outline(mean.text).shape == Outline(usual.text).shape, text
@@ -325,6 +523,12 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
         assert Outline(mean.text).shape == Outline(runs.text).shape, text
         mean = client.get("/machines/0/explore", params={"do": text})
         assert Outline(mean.text).shape == Outline(explorer.text).shape, text
+        mean = client.get(
+            "/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), text)
+        )
+        assert Outline(mean.text).shape == Outline(odds.text).shape, text
+        mean = client.post("/runs/begin/chat", data={"message": text, "data": text, "model": text})
+        assert Outline(mean.text).shape == Outline(begun.text).shape, text
         lost = Outline(client.get(f"/runs/{quote(text[:200].replace(chr(0), ''), safe='')}").text)
         assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from pipe_browser import CHROMIUM, browser
-from web_server import LEAVE, Outline, web_server
+from web_server import LEAVE, Outline, free_port, web_server
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
@@ -57,6 +57,27 @@ def test_run_is_started_watched_and_answered(visit):
     assert not tab.evaluate("document.title").startswith("1")
 
 
+def test_open_page_goes_on_after_its_server_was_killed(tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE)
+    port = free_port()
+    with browser(tmp_path / "profile") as tab:
+        with web_server(tmp_path, "leave.md", port=port) as first:
+            tab.visit(first.address)
+            tab.visit(f"{first.base}/runs/new?machine=0")
+            tab.evaluate("document.querySelector('textarea').value = 'two days'")
+            tab.press("Start")
+            tab.until_it_reads("waiting", "asking", "live")
+            first.process.kill()
+            first.process.wait(30)
+            tab.until_it_reads("connecting again")
+        with web_server(tmp_path, "leave.md", port=port):
+            tab.until_it_reads("live")
+            tab.press("Send approved")
+            tab.until("document.querySelector('.badge')?.innerText === 'finished'")
+            ids = tab.evaluate("[...document.querySelectorAll('#moments > tr')].map((each) => each.id)")
+            assert ids == [f"moment{number}" for number in range(1, len(ids) + 1)]
+
+
 def test_page_of_another_site_cannot_post(visit, tmp_path):
     server, tab, _ = visit
     (tmp_path / "evil.html").write_text(
@@ -94,7 +115,10 @@ def test_pages_can_be_heard(visit):
         "/runs",
         run,
         f"{run}/attempts",
+        f"{run}/explore",
+        "/machines/0/odds",
         "/runs/new?machine=0",
+        "/runs/begin/chat",
     ):
         tab.visit(f"{server.base}{path}")
         assert unnamed(tab) == [], path
@@ -106,7 +130,18 @@ def test_pages_can_be_heard(visit):
 def test_pages_fit_every_width_in_both_schemes(visit):
     server, tab, _ = visit
     run = server.start("x " * 400)
-    for path in ("/", "/machines/0", "/machines/0/explore?do=asked", "/runs", run, "/runs/new?machine=0", "/nowhere"):
+    for path in (
+        "/",
+        "/machines/0",
+        "/machines/0/explore?do=asked",
+        "/machines/0/odds?outside=1&event.asked=1",
+        "/runs",
+        run,
+        f"{run}/explore",
+        "/runs/new?machine=0",
+        "/runs/begin/chat",
+        "/nowhere",
+    ):
         for width in WIDTHS:
             for is_dark in (False, True):
                 tab.show_at(width, is_dark=is_dark)

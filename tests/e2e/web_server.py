@@ -1,7 +1,9 @@
 """A real `dsa web` in a process of its own, and a client that is let in."""
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,12 +127,22 @@ def events(answer: httpx.Response) -> Iterator[tuple[str, dict]]:
             yield number, json.loads(line[6:])
 
 
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as here:
+        here.bind(("127.0.0.1", 0))
+        return here.getsockname()[1]
+
+
 @contextmanager
-def web_server(folder, *files: str) -> Iterator[WebServer]:
-    """Run `dsa web` in a folder, on a free port."""
-    command = [sys.executable, "-m", "dsa", "web", *files, "--runs", str(folder / ".dsa")]
-    with (folder / "stderr.txt").open("w") as errors:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+def web_server(folder, *files: str, port: int = 0) -> Iterator[WebServer]:
+    """Run `dsa web` in a folder, on a free port, or on this one."""
+    command = [sys.executable, "-m", "dsa", "web", *files, "--runs", str(folder / ".dsa"), "--port", str(port)]
+    surroundings = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    with (folder / "stderr.txt").open("a") as errors:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True, env=surroundings
+        )
         try:
             address = process.stdout.readline().strip()
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+", address), (folder / "stderr.txt").read_text()

@@ -7,12 +7,13 @@ workflow and cost little come first. Success does not depend on the order; what 
 
 from collections.abc import Mapping
 from functools import cache
+from math import ceil
 from typing import Unpack
 
 import attrs
 
 from dsa.checks.odds.estimation import Estimate, RecordedAttempts, estimate, estimator
-from dsa.checks.odds.retry_target import TargetResult, smallest, varied_parameter
+from dsa.checks.odds.retry_target import TargetResult, VariedParameter, curve, smallest, varied_parameter
 from dsa.checks.odds.run_odds import CALL, OddsAssumptions, Question, RunOdds, question
 from dsa.declarations import StepRow
 from dsa.expr import evaluate
@@ -21,6 +22,8 @@ from dsa.machine import Machine
 #: With more steps than this the order is built step by step, the riskiest ready one first.
 MOST_EXACT = 14
 _PER_ATTEMPT = (CALL, "execute_guard")
+#: The number of values that are plotted after the smallest one, and the most points.
+_PLOT_SPAN, _MOST_POINTS = 10, 60
 
 
 @attrs.frozen
@@ -202,3 +205,26 @@ def odds_answer(
         run_estimate,
         None if what is None or target is None or run_estimate is None else smallest(point_question, target, what),
     )
+
+
+def plotted_curve(
+    answer: OddsAnswer, vary: str | None = None
+) -> tuple[VariedParameter, tuple[tuple[int, RunOdds], ...]]:
+    """Return the parameter of a plot, and the odds at its values from the smallest on, where all are known. Raises OddsError.
+
+    Values at which the table has a fault are left out.
+    """
+    what = varied_parameter(answer.question.system.machine, vary)
+    last = what.low + _PLOT_SPAN
+    if answer.target_result is not None and answer.target_result.value is not None:
+        last = max(last, answer.target_result.value + 2)
+    last = last if what.high is None else min(last, what.high)
+    values = {*range(what.low, last + 1, ceil((last - what.low) / _MOST_POINTS) or 1), last}
+    points = tuple(
+        (value, run_odds)
+        for value, run_odds in curve(answer.question, what, sorted(values))
+        if run_odds.success is not None
+        and run_odds.is_known
+        and not any(end.kind == "refused" for end, _ in run_odds.ends)
+    )
+    return what, points

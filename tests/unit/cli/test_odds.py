@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
 from dsa.checks.odds.odds_report import OddsAnswer
+from dsa.checks.odds.odds_text import answer_text
 from dsa.checks.odds.retry_target import smallest, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
 from dsa.cli.main import main, program
-from dsa.cli.odds import show
 from dsa.edge.document_files import load
 from dsa.lang import dumps, loads
 
@@ -238,7 +238,7 @@ def test_more_configurations_than_are_laid_out_are_unknown():
     asked = question(load("dual_state").at({"rmax": 1000}), passes={"g": [0.7]}, max_nodes=50)
     found = asked.at()
     assert (found.unknown, found.is_known) == (("more than 50 configurations",), False)
-    assert "UNKNOWN: more than 50 configurations" in show(OddsAnswer(asked, found, None))
+    assert "UNKNOWN: more than 50 configurations" in answer_text(OddsAnswer(asked, found, None))
 
 
 def test_a_target_too_far_to_lay_out_is_unknown():

@@ -1,0 +1,80 @@
+"""Machine extensions: what the package of a machine adds to the commands and to the web page, found by the machine's name."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+
+from dsa.runs.handle import RunHandle
+from dsa.runs.runs import Runs
+from dsa.runtime.ledger import Entry
+from dsa.runtime.run import Run
+
+
+class RunView(Protocol):
+    """A machine's own view of a run on its web page. It takes the run's entries one by one, and draws what they say.
+
+    `texts` has the events whose data is a text that a person types, with the label of the field.
+    """
+
+    texts: Mapping[str, str]
+
+    def take(self, entry: Entry) -> None:
+        """Read a further entry."""
+
+    def markup(self) -> Any:  # noqa: ANN401  (dsa.web.markup.Markup, which is above this package)
+        """Return the view as it is now."""
+
+    def file(self, name: str) -> bytes | None:
+        """Return the content of a file of the run, by the name in the view; None if it has no such file."""
+
+
+@attrs.frozen
+class StartForm:
+    """A form that begins runs of a machine on the web page. `fields` are the labels of its fields by their names, each a text that may be empty.
+
+    `begin(runs, values)` begins a run with what was typed, and drives it on. It raises DsaError, ValueError or OSError for what cannot be used; then no run
+    exists.
+    """
+
+    title: str
+    fields: Mapping[str, str]
+    begin: Callable[[Runs, Mapping[str, str]], Awaitable[RunHandle]]
+
+
+@attrs.frozen
+class MachineExtension:
+    """The additions of a machine's package to the commands and the web page. The package has it in the entry points `dsa.machines`, under the machine's name.
+
+    `name` is the machine's. The other fields are None if the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in
+    the folder `root`; `resume` is a `ResumeCommand`; `counters(entries)` returns numbers by name for `dsa show --counters`; `exit_code(run)` returns
+    the code of a finished run, or None; `diff(runs, run_id)` returns the changes that a run has made outside; `view(address, folder)` returns the
+    view of a run whose page has this address; `start_form` begins runs there.
+    """
+
+    name: str = ""
+    display: Callable[..., Any] | None = None
+    resume: Callable[..., int] | None = None
+    counters: Callable[[Iterable[Entry]], Mapping[str, Any]] | None = None
+    exit_code: Callable[[Run], int | None] | None = None
+    diff: Callable[[Runs, str], str] | None = None
+    view: Callable[[str, Path | None], RunView] | None = None
+    start_form: StartForm | None = None
+
+
+def extensions() -> tuple[MachineExtension, ...]:
+    """Return the extensions of all machines whose packages are installed, by their names."""
+    points = entry_points(group="dsa.machines")
+    return tuple(extension_of(name) for name in sorted(points.names))
+
+
+@lru_cache(maxsize=64)
+def extension_of(machine: str) -> MachineExtension:
+    """Return the extension of a machine, by its name; without a package, an empty one."""
+    for point in entry_points(group="dsa.machines", name=machine):
+        extension: MachineExtension = point.load()
+        return extension
+    return MachineExtension()

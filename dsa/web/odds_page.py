@@ -1,0 +1,220 @@
+"""The odds page: a form for what is assumed of a machine, the answer of `dsa odds`, and a plot of it that the server draws.
+
+The assumptions are in the address, so every answer has one. The numbers come from the functions that `dsa odds` calls.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
+from dsa.checks.odds.odds_text import answer_text
+from dsa.checks.odds.run_odds import RunOdds
+from dsa.errors import DsaError
+from dsa.expr import read_value, show_value
+from dsa.machine import Machine
+from dsa.web.markup import Markup, join, page, tag
+from dsa.web.watched_document import WatchedDocument
+
+#: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
+_WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 440, 150, 60, 20, 24
+_MOST_LABELS = 11
+#: Costs from here on are written without digits after the point.
+_LARGE = 100
+
+
+@attrs.frozen
+class Curve:
+    """What a plot shows: a title, the values of a parameter, the least and the most at each, and the top of the scale."""
+
+    title: str
+    values: tuple[int, ...]
+    bounds: tuple[tuple[float, float], ...]
+    top: float
+
+
+@attrs.frozen
+class OddsForm:
+    """The fields of the form, by their names: `p.NAME`, `pass.GUARD`, `fatal.GUARD`, `event.EVENT`, `target`, `vary`, `success`, `outside`."""
+
+    fields: Mapping[str, str]
+
+    def of(self, prefix: str) -> dict[str, str]:
+        """Return the fields that are filled in below a prefix."""
+        pairs = (
+            (name.removeprefix(prefix), value.strip()) for name, value in self.fields.items() if name.startswith(prefix)
+        )
+        return {name: value for name, value in pairs if value}
+
+    def numbers(self, prefix: str) -> dict[str, tuple[float, ...]]:
+        """Return lists of numbers. Raises ValueError."""
+        return {
+            name: tuple(_number(name, part) for part in value.split(",")) for name, value in self.of(prefix).items()
+        }
+
+    def answer(self, machine: Machine) -> OddsAnswer:
+        """Work out the odds. Raises OddsError and other errors of dsa, and ValueError for a field that cannot be read."""
+        target = self.fields.get("target", "").strip()
+        return odds_answer(
+            machine.at({name: read_value(value) for name, value in self.of("p.").items()}),
+            target=_number("target", target) if target else None,
+            vary=self.fields.get("vary") or None,
+            passes=self.numbers("pass."),
+            fatals=self.numbers("fatal."),
+            events={name: values[0] for name, values in self.numbers("event.").items()},
+            outside=self.fields.get("outside") == "1",
+            success=self.fields.get("success") or None,
+        )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"{name}: '{text.strip()}' is not a number; write 0.7, or 0.7, 0.8, 0.9 by retry number"
+        ) from None
+
+
+async def show(request: Request, document: WatchedDocument) -> Response:
+    """Answer with the odds of a machine under what the address assumes."""
+    form, machine = OddsForm(dict(request.query_params)), None
+    try:
+        machine = document.required_machine()
+        answer = await asyncio.to_thread(form.answer, machine)
+        result = await asyncio.to_thread(_answer, answer, form)
+    except (DsaError, ValueError) as fault:
+        message = tag("p", str(fault), class_="message", role="alert")
+        return HTMLResponse(_page(document, machine, form, message).html, 409)
+    return HTMLResponse(_page(document, machine, form, result).html)
+
+
+def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, result: Markup) -> Markup:
+    back = tag("p", tag("a", "The machine", href=document.address))
+    fields = _form(document, machine, form) if machine is not None else None
+    content = tag(
+        "div",
+        tag("section", result, aria_label="The answer"),
+        tag("section", fields, aria_label="What is assumed"),
+        class_="columns",
+    )
+    name = machine.name if machine is not None else document.file
+    return page(f"Odds of {name}", tag("h1", f"Odds of {name}"), back, content, here="/")
+
+
+# -- the form --------------------------------------------------------------------------------------------------------------
+
+
+def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup:
+    def field(label: str, name: str, value: str = "", hint: str = "") -> Markup:
+        text = form.fields.get(name, value)
+        return tag("label", label, tag("input", name=name, value=text, placeholder=hint or None, autocomplete="off"))
+
+    guards = [guard.name for guard in machine.guards if guard.judges]
+    document_hint = "as in the document"
+    passes = [field(f"{name} passes, by retry number", f"pass.{name}", hint=document_hint) for name in guards]
+    fatals = [field(f"{name} is fatal", f"fatal.{name}", hint=document_hint) for name in guards]
+    events = [field(f"{name} comes", f"event.{name}", hint=document_hint) for name in machine.events_from_outside]
+    finals = ["", *sorted(machine.final_states | machine.ends.keys())]
+    options = [
+        tag("option", name or "succeeded", value=name, selected=name == form.fields.get("success", ""))
+        for name in finals
+    ]
+    outside = tag("input", type="checkbox", name="outside", value="1", checked=form.fields.get("outside") == "1")
+    return tag(
+        "form",
+        tag("h2", "What is assumed"),
+        [field(name, f"p.{name}", show_value(value)) for name, value in machine.constants.items()],
+        passes,
+        tag("label", "The state that counts as success", tag("select", options, name="success")),
+        field("Find the smallest bound for success of at least", "target", hint="0.95"),
+        field("Vary", "vary", hint="rmax"),
+        tag("details", tag("summary", "More"), fatals, events, tag("label", outside, "Any outside event may come wherever the run waits", class_="choice")),
+        tag("button", "Work out", type="submit"),
+        method="get", action=f"{document.address}/odds", class_="card",
+    )  # fmt: skip
+
+
+# -- the answer ------------------------------------------------------------------------------------------------------------
+
+
+def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
+    """Return the answer as `dsa odds` prints it, and the plot where there is something to vary."""
+    text = tag("pre", answer_text(answer))
+    try:
+        what, points = plotted_curve(answer, form.fields.get("vary") or None)
+    except DsaError as fault:
+        return join(text, tag("p", f"No plot: {fault}", class_="hint"))
+    if not points:
+        return join(text, tag("p", "No plot: the odds are not known. Fill in how often guards pass.", class_="hint"))
+    return join(_plot(what.name, points), text)
+
+
+def _plot(name: str, points: Sequence[tuple[int, RunOdds]]) -> Markup:
+    """Return the odds of success above the costs, over the same values, and the numbers as a table to open."""
+    values = tuple(value for value, _ in points)
+    successes = tuple((each.success.low, each.success.high) for _, each in points if each.success is not None)
+    costs = tuple((each.main_cost[1].low, each.main_cost[1].high) for _, each in points)
+    cost_name = points[0][1].main_cost[0]
+    panels = [
+        _panel(Curve("probability of success", values, successes, 1.0), 0),
+        _panel(
+            Curve(
+                cost_name, values, costs, max([high for _, high in costs if high < float("inf")], default=1.0) or 1.0
+            ),
+            1,
+        ),
+    ]
+    height = 2 * (_HEIGHT + _ABOVE) + 2 * _BELOW
+    label = f"Success and cost at {name} = {values[0]} to {values[-1]}"
+    below = tag("text", name, x=_LEFT + _WIDTH // 2, y=height - 2, text_anchor="middle")
+    svg = tag(
+        "svg", panels, below, role="img", aria_label=label, viewBox=f"0 0 {_WIDTH + _LEFT + 12} {height}", class_="plot"
+    )
+    rows = [
+        tag("tr", tag("td", value), tag("td", _bounds(success)), tag("td", _bounds(cost)))
+        for value, success, cost in zip(values, successes, costs, strict=True)
+    ]
+    heads = tag("tr", [tag("th", each, scope="col") for each in (name, "success", cost_name)])
+    return join(
+        svg, tag("details", tag("summary", "The numbers"), tag("table", tag("thead", heads), tag("tbody", rows)))
+    )
+
+
+def _panel(curve: Curve, number: int) -> Markup:
+    """Return one panel: a band from the least to the most, a line and a dot at each value, and its scales."""
+    top = number * (_HEIGHT + _ABOVE + _BELOW // 2) + _ABOVE
+    span = max(1, curve.values[-1] - curve.values[0])
+
+    def place(value: int, amount: float) -> str:
+        x = _LEFT + (_WIDTH - 8) * (value - curve.values[0]) / span
+        return f"{x:.1f},{top + _HEIGHT * (1 - min(amount, curve.top) / curve.top):.1f}"
+
+    lows = [place(value, low) for value, (low, _) in zip(curve.values, curve.bounds, strict=True)]
+    highs = [place(value, high) for value, (_, high) in zip(curve.values, curve.bounds, strict=True)]
+    dots = [tag("circle", cx=each.partition(",")[0], cy=each.partition(",")[2], r="3") for each in lows]
+    lines = []
+    for share in (0.0, 0.5, 1.0):
+        x_text, y_text = _LEFT - 6, place(curve.values[0], share * curve.top).partition(",")[2]
+        lines.append(tag("path", d=f"M{_LEFT},{y_text}H{_LEFT + _WIDTH}", class_="scale"))
+        lines.append(tag("text", _short(share * curve.top), x=x_text, y=y_text, text_anchor="end", dy="4"))
+    step = -(-len(curve.values) // _MOST_LABELS)
+    numbers = [
+        tag("text", value, x=place(value, 0).partition(",")[0], y=top + _HEIGHT + 15, text_anchor="middle")
+        for value in curve.values[::step]
+    ] if number else []  # fmt: skip
+    band = tag("polygon", points=" ".join([*lows, *reversed(highs)]), class_="band")
+    title = tag("text", curve.title, x=_LEFT, y=top - 8)
+    return tag("g", lines, numbers, title, band, tag("polyline", points=" ".join(lows)), dots)
+
+
+def _short(amount: float) -> str:
+    return f"{amount:.0f}" if amount >= _LARGE else f"{amount:.3g}"
+
+
+def _bounds(pair: tuple[float, float]) -> str:
+    low, high = (f"{each:.5g}" for each in pair)
+    return low if low == high else f"{low} to {high}"

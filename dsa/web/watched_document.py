@@ -1,0 +1,324 @@
+"""Watched documents: files that pages follow, and the work on them that a person can stop.
+
+When a file changes, it is read again, drawn, and checked in a thread. Proofs and mutants are worked out when a person asks for them. Pages wait for the
+next version of the fragments.
+"""
+
+import asyncio
+import importlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from dsa.checks.report import CheckReport, check, explored_text, totals_text
+from dsa.edge.document_files import locate, read_document, read_text
+from dsa.errors import DocumentError, DsaError, MachineError
+from dsa.lang import DocumentReading
+from dsa.machine import Machine
+from dsa.text import plural
+from dsa.web.document_markup import DocumentVerdicts, diagram, document_markup, overview
+from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
+
+#: The time between two looks at a file, and between two reports of progress, in seconds.
+_LOOK_S = 0.25
+#: The time limit of work that nobody stops: none, but a clock can go beyond it.
+NO_LIMIT_S = 1e9
+_NOTHING = DocumentReading(None, ())
+Result = TypeVar("Result")
+
+
+class StoppableWork(Generic[Result]):
+    """Work on a machine in a thread, with its progress. `stop` ends it early; what it has found so far is its result.
+
+    `address` is that of the document's page. `function` takes the machine and this work: its `clock` jumps to the end
+    of time once the work is stopped, and `tell` says how far it has come.
+    """
+
+    def __init__(
+        self, function: "Callable[[Machine, StoppableWork[Result]], Result]", address: str, tell: Callable[[], None]
+    ) -> None:
+        self.address = address
+        self.activity, self.fault = "", ""
+        self.result: Result | None = None
+        self._function, self._tell_pages = function, tell
+        self._is_stopped = False
+        self._progress = ""
+        #: The last task, which may still be ending, and the number of the work that counts.
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+
+    def clock(self) -> float:
+        """Return the time in seconds, or infinity once the work is stopped."""
+        return math.inf if self._is_stopped else time.perf_counter()
+
+    def tell(self, progress: str) -> None:
+        """Say how far the work has come."""
+        self._progress = progress
+
+    def stop(self) -> None:
+        """Stop the work; what it has found so far stays."""
+        self._is_stopped = True
+
+    def clear(self) -> None:
+        """Stop the work, and forget what it has found."""
+        self.stop()
+        self._number += 1
+        self.activity, self.fault, self.result = "", "", None
+
+    def start(self, machine: Machine, activity: str, prepare: Callable[[Machine], None] | None = None) -> None:
+        """Begin anew with a machine; work under way is stopped first. `prepare` is called in the thread before."""
+        before = self._task
+        self.clear()
+        self.activity = activity
+        self._task = asyncio.create_task(self._follow(machine, before, prepare))
+        self._tell_pages()
+
+    async def _follow(
+        self, machine: Machine, before: "asyncio.Task[None] | None", prepare: Callable[[Machine], None] | None
+    ) -> None:
+        """Do the work once the one before has ended, and show its progress."""
+        number = self._number
+        if before is not None:
+            await asyncio.wait({before})  # it is stopped, and has the same clock
+        if self._number != number:
+            return
+        self._is_stopped, self._progress = False, ""
+        if prepare is not None:
+            await asyncio.to_thread(prepare, machine)
+            self._tell_pages()
+        work = asyncio.create_task(asyncio.to_thread(self._function, machine, self))
+        while not work.done():
+            await asyncio.wait({work}, timeout=_LOOK_S)
+            if self._progress and self._number == number:
+                self.activity, self._progress = self._progress, ""
+                self._tell_pages()
+        try:
+            result = work.result()
+        except (DsaError, ValueError) as fault:
+            result, message = None, str(fault)
+        else:
+            message = ""
+        if self._number == number:
+            self.activity, self.result, self.fault = "", result, message
+            self._tell_pages()
+
+
+def _check(machine: Machine, work: StoppableWork[CheckReport]) -> CheckReport:
+    def report_progress(states: int, depth: int) -> None:
+        work.tell(f"checking: {plural(states, 'configuration')}, {plural(depth, 'step')} deep")
+
+    return check(machine, time_limit_s=NO_LIMIT_S, clock=work.clock, progress=report_progress)
+
+
+def _prove(machine: Machine, work: "StoppableWork[WorkFindings]") -> "WorkFindings":
+    return _evidence().proofs(machine, work)  # type: ignore[no-any-return]
+
+
+def _mutate(machine: Machine, work: "StoppableWork[WorkFindings]") -> "WorkFindings":
+    return _evidence().survivors(machine, work)  # type: ignore[no-any-return]
+
+
+def _evidence() -> Any:  # noqa: ANN401  (a module)
+    """Load what proves and plants faults: until a person asks, the server does without."""
+    return importlib.import_module("dsa.web.evidence")
+
+
+@attrs.frozen
+class WorkFindings:
+    """What work has found, as markup: a summary, and notes by the lines that they speak of."""
+
+    summary: Markup
+    notes: Mapping[int, Sequence[Markup]]
+
+
+class WatchedDocument:
+    """A document that pages show. `document_reading` is its last reading, `fault` why there is none.
+
+    `check` is the work that follows each change of the file; `proofs` and `mutants` begin when a person asks for them.
+    """
+
+    def __init__(self, number: int, file: str) -> None:
+        self.file, self.address = file, f"/machines/{number}"
+        self.text, self.document_reading, self.fault = "", _NOTHING, ""
+        self.check = StoppableWork[CheckReport](_check, self.address, self._tell)
+        self.proofs = StoppableWork[WorkFindings](_prove, self.address, self._tell)
+        self.mutants = StoppableWork[WorkFindings](_mutate, self.address, self._tell)
+        self._picture, self._table = EMPTY, EMPTY
+        self._results_shown: tuple[object, ...] = (None,) * 5
+        self._signature: tuple[int, int] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._change = asyncio.Event()
+
+    @property
+    def works(self) -> dict[str, StoppableWork[CheckReport] | StoppableWork[WorkFindings]]:
+        """The work on the document, by the names in addresses."""
+        return {"check": self.check, "proofs": self.proofs, "mutants": self.mutants}
+
+    @property
+    def report(self) -> CheckReport | None:
+        """The result of the last check."""
+        return self.check.result
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine of the document; None while it is not one."""
+        return self.document_reading.machine
+
+    def required_machine(self) -> Machine:
+        """Return the machine as the file has it now. Raises DocumentError and MachineError."""
+        self._read()
+        if self.fault:
+            raise DocumentError(self.file, self.fault)
+        if self.document_reading.machine is None:
+            raise MachineError(self.document_reading.diagnostics)
+        return self.document_reading.machine
+
+    def open(self) -> None:
+        """Begin to follow the file, if nobody has yet."""
+        self._read()
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._follow())
+
+    def start(self, name: str) -> None:
+        """Begin work anew. The check begins by reading the file again; the other work has no use for a document that is not a machine."""
+        if name == "check":
+            self._signature = None
+            self._read()
+        elif self.machine is not None:
+            self.works[name].start(self.machine, "beginning")
+
+    def stop(self) -> None:
+        """Stop all work; what it has found so far stays."""
+        for work in self.works.values():
+            work.stop()
+
+    @property
+    def next_change(self) -> asyncio.Event:
+        """The event that is set at the next change."""
+        return self._change
+
+    def fragments(self) -> Fragments:
+        """Return the parts of the page as they are now."""
+        results = (self.text, self.fault, self.check.result, self.proofs.result, self.mutants.result)
+        if any(new is not old for new, old in zip(results, self._results_shown, strict=True)):
+            message = tag("p", self.fault, class_="message", role="alert") if self.fault else None
+            self._table = message or join(document_markup(self.text, self._verdicts(), self.address))
+            self._results_shown = results
+        parts = {"status": self._status(), "table": self._table, "diagram": self._picture}
+        proofs = self._work_state("proofs", "Prove for all values of the parameters", "Prove again")
+        return Fragments(
+            {
+                **parts,
+                "proofs": proofs,
+                "mutants": self._work_state("mutants", "Plant small faults", "Plant them again"),
+            }
+        )
+
+    def _verdicts(self) -> DocumentVerdicts:
+        notes: dict[int, list[Markup]] = {}
+        for work in (self.proofs, self.mutants):
+            for line, more in work.result.notes.items() if work.result is not None else ():
+                notes.setdefault(line, []).extend(more)
+        return DocumentVerdicts(self.document_reading, self.check.result, notes)
+
+    def _button(self, name: str, label: str, verb: str = "start") -> Markup:
+        """Return the button that starts or stops work."""
+        return post_form(
+            f"{self.address}/{verb}/{name}", label=label, class_="quiet" if label.endswith("again") else None
+        )
+
+    def _status(self) -> Markup:
+        """Return what the check is doing or has found; each finding leads to its line."""
+        links = _links(self.address) if self.machine is not None else None
+        if self.check.activity:
+            activity = tag("p", self.check.activity, class_="activity")
+            return join(links, activity, self._button("check", "Stop the check", "stop"))
+        again = self._button("check", "Check again")
+        if self.check.fault:
+            return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
+        report = self.report
+        if report is None:
+            count = plural(len(self.document_reading.diagnostics), "mistake")
+            words = tag("p", badge("not a machine"), f" {count}: nothing is drawn or run until the document is one.")
+            return join(words, overview(self.document_reading, None), again)
+        lines = [explored_text(each) for each in report.explorations]
+        lines += [f"rests in: {', '.join(report.rests)}"] if report.rests else []
+        totals = totals_text((*self.document_reading.diagnostics, *report.diagnostics), report)
+        more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
+        words = tag("p", badge(self.word), " ", totals)
+        return join(links, words, overview(self.document_reading, report), more if lines else None, again)
+
+    def _work_state(self, name: str, label: str, again: str) -> Markup:
+        """Return how far work has come with the button that stops it, or what it has found with the button that begins it."""
+        work = self.works[name]
+        if self.machine is None:
+            return EMPTY
+        if work.activity:
+            return join(tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
+        fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
+        summary = work.result.summary if isinstance(work.result, WorkFindings) else None
+        return join(fault, summary, self._button(name, label if summary is None else again))
+
+    @property
+    def word(self) -> str:
+        """What is known of the document, in a word or two."""
+        if self.fault:
+            return "error"
+        if self._signature is None:
+            return "not opened yet"
+        if self.machine is None:
+            return "not a machine"
+        if self.report is None:
+            return "checking"
+        return "findings" if self.report.failed else "good"
+
+    # -- following ---------------------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self._read()
+
+    def _read(self) -> None:
+        """Read the file if it is not as it was."""
+        signature = self._signature_now()
+        if signature == self._signature and signature is not None:
+            return
+        self._signature, self.fault = signature, ""
+        try:
+            self.text, self.document_reading = read_text(locate(self.file)), read_document(self.file)
+        except DocumentError as fault:
+            self.text, self.document_reading, self.fault = "", _NOTHING, str(fault)
+        for work in self.works.values():
+            work.clear()
+        if self.document_reading.machine is None:
+            self._picture = EMPTY
+        else:
+            self.check.start(self.document_reading.machine, "checking", self._draw)
+        self._tell()
+
+    def _draw(self, machine: Machine) -> None:
+        picture = diagram(machine)
+        if machine is self.document_reading.machine:  # which may have changed meanwhile
+            self._picture = picture
+
+    def _signature_now(self) -> tuple[int, int] | None:
+        try:
+            status = locate(self.file).stat()
+        except (DocumentError, OSError):
+            return (0, 0)
+        return status.st_mtime_ns, status.st_size
+
+    def _tell(self) -> None:
+        self._change.set()
+        self._change = asyncio.Event()
+
+
+def _links(address: str) -> Markup:
+    number = address.rpartition("/")[2]
+    explore = tag("a", "Explore", href=f"{address}/explore")
+    odds = tag("a", "Odds", href=f"{address}/odds")
+    return tag("p", explore, " · ", odds, " · ", tag("a", "Start a run", href=f"/runs/new?machine={number}"))

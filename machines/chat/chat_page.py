@@ -1,0 +1,194 @@
+"""The page of a conversation: what was said, each call with its badges and its result, tables, plots and files; and the form that begins one.
+
+Everything is drawn from the run's ledger. Texts of the model and of people are strings of markup, so none can become an element.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import StartForm
+from dsa.runs.runs import Runs
+from dsa.runtime.ledger import Entry, ResultEntry
+from dsa.semantics import Occurrence
+from dsa.text import plural
+from dsa.web.markup import Markup, badge, join, tag
+from machines.chat.chat_resources import RESOURCES, Files
+from machines.chat.chat_session import NAME, ChatStart
+from machines.chat.conversation import BADGES, REASONS, ChatArtifact, ChatConversation, ChatTurn, DataCall
+from machines.tool_use.machine_session import begin_run
+from machines.tool_use.transcript import Notice, notices_in
+
+#: The newest turns that a page shows, the most rows and columns of a table, and the most characters of a text.
+_MOST_TURNS, _MOST_ROWS, _MOST_COLUMNS, _MOST_TEXT = 20, 20, 12, 20_000
+_PICTURES = (".png", ".svg", ".jpg", ".jpeg")
+#: Why a call has no result yet.
+_NOT_YET = {"waiting": "It has not begun: calls before it come first.", "running": "It is under way."}
+
+
+class ChatPage:
+    """The view of a conversation (`dsa.runs.machine_extension.RunView`). `address` is that of the run's page, `folder` the run's own folder."""
+
+    texts: Mapping[str, str] = {"message": "Your message"}
+
+    def __init__(self, address: str, folder: Path | None) -> None:
+        self._address, self._folder = address, folder
+        self._conversation = ChatConversation()
+        #: Notices about calls, by the ids of the calls, and the others, by the numbers of turns.
+        self._of_calls: dict[str, Notice] = {}
+        self._of_turns: dict[int, list[Notice]] = {}
+
+    def take(self, entry: Entry) -> None:
+        """Read a further entry of the run."""
+        self._conversation.take([entry])
+        if isinstance(entry, ResultEntry):
+            for notice in notices_in(entry, Notice, REASONS):
+                self._of_calls |= dict.fromkeys(notice.results, notice)
+                if not notice.results:
+                    self._of_turns.setdefault(len(self._conversation.turns), []).append(notice)
+
+    def file(self, name: str) -> bytes | None:
+        """Return the content of an artifact, by the name of its file."""
+        artifact = next((each for each in self._conversation.inventory if each.file_name == name), None)
+        if artifact is None or self._folder is None:
+            return None
+        try:
+            return Files(self._folder).content(artifact.digest)
+        except (OSError, ValueError):
+            return None
+
+    def markup(self) -> Markup:
+        """Return the conversation, the newest turns of it."""
+        turns = self._conversation.turns
+        first = max(0, len(turns) - _MOST_TURNS)
+        earlier = f"The first {plural(first, 'turn')} are not shown here; `dsa chat --resume` has all of them."
+        empty = tag("p", "Nothing has been said yet. Write a message below.", class_="message")
+        return join(
+            tag("h2", "The conversation"),
+            tag("p", earlier, class_="hint") if first else None,
+            [self._turn(turn) for turn in turns[first:]] if turns else empty,
+        )
+
+    def _turn(self, turn: ChatTurn) -> Markup:
+        notices = [
+            tag("p", badge(BADGES[each.reason]), " ", each.text, class_="notice")
+            for each in self._of_turns.get(turn.number, ())
+        ]
+        report = f"turn-{turn.number}"
+        files = [self._file(each) for each in self._conversation.inventory if each.source_call_id == report]
+        return tag(
+            "section", tag("h3", f"Turn {turn.number}"), list(self._messages(turn)), notices, files,
+            class_="turn", aria_label=f"Turn {turn.number}",
+        )  # fmt: skip
+
+    def _messages(self, turn: ChatTurn) -> Iterator[Markup]:
+        """Yield what was said in a turn, and the calls below the answer that asked for them."""
+        yield tag("p", turn.text, class_="asked")
+        for message in list(turn.exchange.messages)[1:]:
+            if message.role == "user":
+                yield tag("p", "To the model: ", message.content or "", class_="hint")
+            elif message.role == "assistant":
+                if message.content:
+                    yield tag("p", message.content[:_MOST_TEXT], class_="said")
+                for each in message.calls:
+                    call = self._conversation.transcript.call(each.id)
+                    yield self._call(call) if call is not None else tag("p", f"{each.name}: not read", class_="hint")
+
+    def _call(self, call: DataCall) -> Markup:
+        """Return a call: what was done with it and why, its text, its result and its files."""
+        words: list[Markup | str] = [badge(BADGES.get(call.status, call.status)), " ", tag("code", call.tool), " "]
+        facts = []
+        if call.rescues:
+            facts.append(tag("p", badge("repaired"), f" {', '.join(call.rescues)}"))
+        if call.status in REASONS:
+            notice = self._of_calls.get(call.call_id)
+            facts.append(tag("p", call.status, ": ", notice.text if notice is not None else REASONS[call.status]))
+        if call.equal_to:
+            facts.append(tag("p", f"An equal call was made before: {call.equal_to}.", class_="hint"))
+        result = tag("p", _NOT_YET[call.status], class_="hint") if call.status in _NOT_YET else None
+        if call.result is not None:
+            result = _result(call.result)
+        elif result is None:
+            result = tag("p", f"It has no result: {REASONS.get(call.status, 'it was cut off')}", class_="hint")
+        text = tag("details", tag("summary", call.call_id), tag("pre", call.text[:_MOST_TEXT]), open=True)
+        inventory = self._conversation.inventory
+        files = [self._file(inventory[each]) for each in call.artifacts if each]
+        return tag("div", tag("p", words), facts, text if call.text else None, result, files, class_="note")
+
+    def _file(self, artifact: ChatArtifact) -> Markup:
+        """Return the link to a file, a picture of it if it is one, and why other names lead to it."""
+        address = f"{self._address}/files/{quote(artifact.file_name, safe='')}"
+        size = f" {artifact.size_bytes:,} bytes"
+        version = f", version {artifact.version}" if artifact.version > 1 else ""
+        is_picture = artifact.file_name.lower().endswith(_PICTURES)
+        picture = tag("p", tag("img", src=address, alt=artifact.name)) if is_picture else None
+        aliases = [tag("p", badge("kept once"), f" {name}: {reason}") for name, reason in artifact.aliases]
+        return join(picture, tag("p", tag("a", artifact.file_name, href=address), size, version), aliases)
+
+
+def _result(result: Any) -> Markup:  # noqa: ANN401  (JSON)
+    """Return the result of a call: its error, its table, and what it has printed; for a repeated call, those of the first."""
+    parts = []
+    error = result.get("error")
+    if isinstance(error, dict):
+        parts.append(tag("pre", f"{error.get('code')}: {error.get('message')}"[:_MOST_TEXT], class_="message"))
+    if isinstance(result.get("columns"), list) and isinstance(result.get("rows"), list):
+        parts.append(_table(result))
+    parts += [tag("pre", str(result[name])[:_MOST_TEXT]) for name in ("output", "value") if result.get(name)]
+    if isinstance(result.get("result"), dict):
+        parts.append(_result(result["result"]))
+    return join(parts)
+
+
+def _table(result: Any) -> Markup:  # noqa: ANN401  (JSON)
+    columns, rows = result["columns"][:_MOST_COLUMNS], result["rows"][:_MOST_ROWS]
+    heads = tag("tr", [tag("th", str(column), scope="col") for column in columns])
+    cells = [tag("tr", [tag("td", _cell(cell)) for cell in row[:_MOST_COLUMNS]]) for row in rows]
+    table = tag("table", tag("thead", heads), tag("tbody", cells))
+    left_over = int(result.get("row_count", len(rows))) - len(rows)
+    more = [f"{left_over:,} more rows"] if left_over > 0 else []
+    more += [f"{len(result['columns']) - len(columns)} more columns"] if len(result["columns"]) > len(columns) else []
+    rest = tag("p", f"and {', '.join(more)}", class_="hint") if more else None
+    return join(tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Result"), rest)
+
+
+def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
+    return "NULL" if cell is None else str(cell)
+
+
+# -- a new conversation ----------------------------------------------------------------------------------------------------
+
+
+async def begin_conversation(runs: Runs, values: Mapping[str, str]) -> RunHandle:
+    """Begin a conversation with the values of the form, and send its first message.
+
+    Raises LoadError for data that cannot be read, ModelUnavailable, ValueError for an empty message.
+    """
+    text = values.get("message", "").strip()
+    if not text:
+        raise ValueError("the first message is empty: write what you want to know")
+    data = tuple(Path(line.strip()) for line in values.get("data", "").splitlines() if line.strip())
+    handle = begin_run(runs, NAME, ChatStart(values.get("model", "").strip(), data).options())
+    resources = RESOURCES.of(handle.config, handle.id)
+    try:
+        await asyncio.to_thread(lambda: (resources.model, resources.database))
+    except BaseException:
+        handle.release()
+        RESOURCES.release(resources)
+        raise
+    handle.start(Occurrence("message", data={"text": text}))
+    return handle
+
+
+START_FORM = StartForm(
+    "Begin a conversation about data",
+    {
+        "message": "Your first message",
+        "data": "Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line",
+        "model": "Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE",
+    },
+    begin_conversation,
+)
