@@ -32,7 +32,7 @@ _EVERY_S = 1.0
 
 
 @attrs.frozen
-class RunView:
+class RunCopy:
     """What a worker has of a run: the run and its artifacts as they were read last, its bindings on this worker, and its budget.
 
     `read` reads the run anew, and waits for it; it is for the loop of policies.
@@ -50,7 +50,7 @@ class Workplace(Protocol):
 
     clock: Clock
 
-    async def look_at(self, run_id: str) -> RunView:
+    async def look_at(self, run_id: str) -> RunCopy:
         """Return a run as far as it is known, in the worker's loop; at least its beginning was read. Raises BindingError."""
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
@@ -108,7 +108,7 @@ class EffectHost:
     much as the effect.
     """
 
-    def __init__(self, view: RunView, show: Callable[[str, str], None], fault: Callable[[str, str], None]) -> None:
+    def __init__(self, view: RunCopy, show: Callable[[str, str], None], fault: Callable[[str, str], None]) -> None:
         self._run, self._read = view.run, view.read
         self._has_begun = self._is_read = False
         self._entries: list[Any] = []
@@ -171,7 +171,7 @@ class EffectActivities:
         view = await self._workplace.look_at(request["run"])
         return await self._within_reach(self._perform(view, request))
 
-    async def _perform(self, view: RunView, request: Json) -> Json:
+    async def _perform(self, view: RunCopy, request: Json) -> Json:
         run_id, workplace, binding = request["run"], self._workplace, view.binding
         text = binding.secrets.text
         host = EffectHost(

@@ -33,7 +33,7 @@ from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError
 from dsa.runtime.timeline import OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
-from dsa.temporal.effect_activities import EffectActivities, RunView
+from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.run_workflow import RunWorkflow, StoredArtifacts
 from dsa.temporal.server_link import ServerLink
@@ -228,7 +228,7 @@ class TemporalRuns(Runs):
         await self.link.wait(self.link.work_on(QUEUE, workflows=(RunWorkflow,)))
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
-    async def look_at(self, run_id: str) -> RunView:
+    async def look_at(self, run_id: str) -> RunCopy:
         """Return what is known of a run, in the worker's loop. Raises BindingError for a document or a module that this worker may not read."""
         reader = self.store.reader_so_far(run_id)
         if not reader.entries:
@@ -240,7 +240,7 @@ class TemporalRuns(Runs):
             self._require_allowed(first)
             setup = self._setup_again(reader.run, first, reader.text, self._options, even_over=True)
             pair = self._known_bindings[run_id] = setup.binding, setup.limits
-        return RunView(reader.run, reader.artifacts, *pair, lambda: self.store.reader(run_id).run)
+        return RunCopy(reader.run, reader.artifacts, *pair, lambda: self.store.reader(run_id).run)
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
