@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dsa.runtime.timeline import Moment
-from machines.chat import chat_display as display_module
 from machines.chat.chat_display import ChatDisplay
-from machines.chat.conversation import REASONS
+from machines.chat.conversation import BADGES, REASONS
 from machines.chat.sql import TableInfo
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
@@ -44,13 +43,13 @@ def table(columns, rows, row_count=None):
 
 
 def test_every_reason_has_a_badge():
-    assert set(display_module._BADGES) == set(REASONS)  # noqa: SLF001  (a badge that is missing would end the conversation)
+    assert set(BADGES) == set(REASONS)  # a badge that is missing would end the conversation
 
 
 @each_row("reason", sorted(REASONS))
 def test_what_was_not_done_is_shown_with_its_badge_reason_and_text(reason):
     shown = displayed(Told().says("?").told(reason))
-    assert f"[{display_module._BADGES[reason]}] {reason}: because of {reason}\n" in shown  # noqa: SLF001
+    assert f"[{BADGES[reason]}] {reason}: because of {reason}\n" in shown
 
 
 def test_reasons_of_others_are_not_shown():
