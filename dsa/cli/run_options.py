@@ -37,7 +37,7 @@ from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_confi
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
-from dsa.runs.place import DEFAULT_RUNS, PART_OF
+from dsa.runs.place import DEFAULT_RUNS, PART_OF, place_text
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.artifacts import ArtifactStoreError
@@ -287,7 +287,7 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
 def shell_command(verb: str, directory: Path, *words: str, at: str = "") -> str:
     """Return a command for the run of a directory, ready to paste. `at` is the place of the question that it answers, maybe in a part of the run."""
     root = directory.parent
-    where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
+    where = [] if str(root) == DEFAULT_RUNS else ["--runs", place_text(root)]
     return shlex.join(["dsa", verb, place_in_part(directory.name, at) if at else directory.name, *words, *where])
 
 

@@ -38,7 +38,7 @@ from dsa.runs.archive import RunRecord
 from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.place import ERRORS, accepted_artifacts, result_of
+from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of
 from dsa.runs.runs import Runs
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
@@ -432,7 +432,7 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
         console.print()
         console.print(Text(printable(_judged_text(candidate))), soft_wrap=True)
     artifacts = _artifacts(finished_run)
-    facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or finished_run.directory}
+    facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or place_text(finished_run.directory)}
     facts |= {
         "redacted": _redaction_text(finished_run.rest.run),
         "said": _last_text(finished_run.rest),

@@ -91,6 +91,12 @@ class RunPlace:
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
+def place_text(path: Path) -> str:
+    """Return the path of a folder, or the address of a server, as a person writes it."""
+    text = str(path)
+    return f"{SERVER}/{text.removeprefix(SERVER)}" if text.startswith(SERVER) else text
+
+
 def open_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
     """Open a folder of runs, or `memory:`. A missing folder is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:

@@ -108,3 +108,5 @@ def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
 def test_commands_to_paste_name_the_folder_where_it_is_not_the_usual_one():
     assert shell_command("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
     assert shell_command("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"
+    server = "temporal://localhost:7233/default"
+    assert shell_command("show", Path(server) / "r") == f"dsa show r --runs {server}"
