@@ -70,14 +70,21 @@ def engine_module(engine: str) -> ModuleType:
 def automatic(compile_c: "Compile | None" = None, first: FirstEngine = python_engine.search) -> Engine:
     """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler.
 
-    `first` searches first, with at most `TRIALS` trials.
+    `first` searches first, with at most `TRIALS` trials. Once a system of a machine took more, so will that system with observers: later
+    searches of the same machine begin with the engine for large ones.
     """
+    large_machine: Machine | None = None
+    is_thin = False
 
     def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
-        result = first(ground, watches, limits, TRIALS)
-        if result.is_all(limits):
-            return result
-        for engine in _for_large(ground, watches, result, limits, compile_c):
+        nonlocal large_machine, is_thin
+        if ground.system.machine is not large_machine:
+            result = first(ground, watches, limits, TRIALS)
+            if result.is_all(limits):
+                return result
+            assert result.layers is not None, "the engine in Python keeps its layers"
+            large_machine, is_thin = ground.system.machine, result.configurations < _THIN * len(result.layers)
+        for engine in _for_large(ground, watches, limits, compile_c, is_thin=is_thin):
             try:
                 return engine(ground, watches, limits)
             except (DsaError, MemoryError):  # no library, or no room: try the next one
@@ -95,15 +102,15 @@ def diagrams_count(ground: Ground) -> bool:
 def _for_large(
     ground: Ground,
     watches: Sequence[GroundWatch],
-    first_result: SearchResult,
     limits: SearchLimits,
     compile_c: "Compile | None",
+    *,
+    is_thin: bool,
 ) -> Iterator[Engine]:
     """Yield the engines for a system that is not small, the best first."""
-    assert first_result.layers is not None, "the engine in Python keeps its layers"
     if limits.max_states > MAX_HELD and diagrams_count(ground):
         yield engine_module("bdd_engine").search
-    if first_result.configurations < _THIN * len(first_result.layers):
+    if is_thin:
         return
     vectors = engine_module("numpy_engine")
     arrays = vectors.is_installed() and vectors.fits(ground, watches)

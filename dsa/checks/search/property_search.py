@@ -352,12 +352,9 @@ class Obligations:
 
     def promises(self) -> frozenset[Promise]:
         """Return the promises of all configurations at which something is owed: that they end is what the answer rests on."""
-        positions = marked_positions(self._marks)
-        places = {self._result.place(position) for position in positions}
+        places = self._graph.marked_locations(self._marks)
         promises = frozenset[Promise]().union(*map(self._system.promises, places))
-        return frozenset(
-            promise for promise in promises if any(self._has_promise(position, promise) for position in positions)
-        )
+        return frozenset(each for each in promises if self._graph.have_common(self._marks, self._promise_marks(each)))
 
     def _resting_by(self, silent: frozenset[str]) -> list[int]:
         """Return the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""

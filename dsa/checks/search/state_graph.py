@@ -74,6 +74,18 @@ class StateGraph:
                     marks[position] = is_so
         return marks
 
+    def marked_locations(self, marks: Numbers) -> list[int]:
+        """Return the locations that have a marked position."""
+        if isinstance(self.numbers, list):
+            return [place for place, part in self._parts.items() if any(marks[at] for at in part.positions)]
+        return [place for place, part in self._parts.items() if marks[part.positions].any()]
+
+    def have_common(self, marks: Numbers, others: Numbers) -> bool:
+        """Return whether some position is marked twice."""
+        if isinstance(self.numbers, list):
+            return any(is_marked and other for is_marked, other in zip(marks, others, strict=True))
+        return bool(_numpy().logical_and(marks, others).any())
+
 
 @attrs.frozen
 class _LocationPart:
@@ -130,23 +142,38 @@ def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> StateGraph:
     parts = {location: _flat(chunks) for location, chunks in by_location(layers).items()}
     at = {location: _lookup(part, ground.volume) for location, part in parts.items()}
     count, steps, writer = sum(map(len, layers)), steps_of(ground), Writer(ground, arrays=True)
-    columns: list[list[Any]] = [[], [], []]
+    chunks: list[tuple[int, Array, Array]] = []
     for location, part in parts.items():
         for step in steps[location]:
             ground.require_time()
             mask = truth_of(writer, step.rule.condition)(part.data)
             ends = _ends(step, at, after_all(writer, step.rule)(part.data[mask]))
-            for rule in step.places:
-                for column, values in zip(columns, (part.positions[mask], ends, rule), strict=True):
-                    column.append(np.broadcast_to(np.asarray(values, dtype=np.int64), ends.shape))
-    nothing = np.zeros(0, dtype=np.int64)
-    sources, targets, rules = (np.concatenate([nothing, *column]) for column in columns)
-    order = np.lexsort((rules, sources))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=count))])
+            chunks += [(rule, part.positions[mask], ends) for rule in step.places]
+    offsets, targets, rules = _sorted_steps(chunks, count)
+    sources = np.repeat(np.arange(count), np.diff(offsets))
     numbers = np.zeros(count, dtype=np.int64)
     for location, part in parts.items():
         numbers[part.positions] = part.data + location * ground.volume
-    return StateGraph(ground, numbers, offsets, sources[order], targets[order], rules[order], parts)
+    return StateGraph(ground, numbers, offsets, sources, targets, rules, parts)
+
+
+def _sorted_steps(chunks: Sequence[tuple[int, Array, Array]], count: int) -> tuple[Array, Array, Array]:
+    """Return offsets, targets and rules of steps by source and rule; a chunk has a rule, sources (each once) and their targets.
+
+    Each step goes to its place at once, in linear time: sorting takes longer than the search.
+    """
+    np = _numpy()
+    counts = np.zeros(count, dtype=np.int64)
+    for _, sources, _ in chunks:
+        counts[sources] += 1
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    free = offsets[:-1].copy()
+    targets, rules = np.empty(offsets[-1], dtype=np.int64), np.empty(offsets[-1], dtype=np.int64)
+    for rule, sources, ends in sorted(chunks, key=lambda chunk: chunk[0]):
+        places = free[sources]
+        targets[places], rules[places] = ends, rule
+        free[sources] = places + 1
+    return offsets, targets, rules
 
 
 def _ends(step: RuleStep, at: Mapping[int, Callable[[Array], Array]], data: Array) -> Array:

@@ -7,7 +7,7 @@ import families
 import pytest
 from example_machines import chain, compare, jugs, ranged
 
-from dsa.checks.search import exploration, numpy_engine
+from dsa.checks.search import exploration, numpy_engine, python_engine
 from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.checks.search.exploration import automatic
 from dsa.declarations import Variable
@@ -90,6 +90,24 @@ def test_what_cannot_be_held_goes_to_diagrams():
         found = searched(machine, SearchLimits(10**10))
         assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
         assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
+
+
+def test_a_machine_that_was_too_large_for_python_is_not_tried_there_again():
+    tried = []
+
+    def first(*search):
+        tried.append(search)
+        return python_engine.search(*search)
+
+    engine, large, other = (
+        automatic(first=first),
+        grounded(families.any_order(5, 3)),
+        grounded(families.any_order(5, 3)),
+    )
+    assert [engine(large, (), UNLIMITED).engine for _ in range(3)] == ["numpy"] * 3
+    assert len(tried) == 1
+    engine(other, (), UNLIMITED)
+    assert len(tried) == 2
 
 
 def test_limits_hold_whatever_engine_it_is():

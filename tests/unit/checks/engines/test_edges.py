@@ -36,6 +36,8 @@ def test_the_graph_has_every_step(machine: Machine, small: int, engine):
     expected = sorted((n, places[id(rule)], to) for n in numbers for rule, to in system.successors(n))
     steps = zip(net.sources, net.rules, net.targets, strict=True)
     assert sorted((numbers[source], int(rule), numbers[target]) for source, rule, target in steps) == expected
+    by_source = list(zip(net.sources, net.rules, strict=True))
+    assert by_source == sorted(by_source)
     assert [sorted(layer) for layer in found.layers or ()] == layered(numbers, [len(x) for x in found.layers or ()])
     assert numbers[0] == system.start
     assert (len(net.offsets), int(net.offsets[0]), int(net.offsets[-1])) == (len(numbers) + 1, 0, len(expected))
