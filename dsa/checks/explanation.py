@@ -69,7 +69,7 @@ class Explanation:
         if self.source is None:
             names = ", ".join(self.accepted) or "nothing"
             return f"{self.event} has no row in {self.state}: it is refused. Accepted there: {names}."
-        lines = [f"{self.event} in {self.state}: the rows of {self.source} decide"]
+        lines = [f"{self.event} in {self.state}: decided by the rows with source {self.source}"]
         for case in self.cases:
             lines += ["", *_show_case(case)]
         return "\n".join(lines + ([] if self.complete else ["", f"(only the first {_CASES_TRIED} cases)"]))

@@ -62,7 +62,7 @@ def vacuous(claim: Property, text: str, idle: Sequence[str], where: str) -> Diag
     if not idle or not all(idle):
         return None
     what = "no scope opens: " if isinstance(claim.form, AtMost) and claim.form.between else ""
-    message = f"'{text}' holds because {what}{idle[0]} never happens{where}"
+    message = f"'{text}' holds only because {what}'{idle[0]}' is never true{where}"
     return Diagnostic("DSA313", "warning", message, place(claim.span), "fix the property, or the rows it speaks of")
 
 

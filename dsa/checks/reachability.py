@@ -144,20 +144,21 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
     rows = candidates(machine, state, first.occurrence)
     where = _circumstances(exploration, first, rows)
     false = show_false(rows_at(machine, first.configuration, first.occurrence))
-    more = (f"; no row applies ({false})" if false else "") + _others(witnesses)
+    more = f"; no row applies: {false}" if false else ""
     if first.occurrence.source is None and machine.event_named[event].origin == OUTSIDE:
         states = list(dict.fromkeys(witness.configuration.state for witness in witnesses))
-        several = f"states {', '.join(states)}; in {state}" if len(states) > 1 else f"state {state}"
-        message = f"event {show_occurrence(first.occurrence)} is refused in {several}{where}{more}"
+        several = f"states {', '.join(states)}; in '{state}'" if len(states) > 1 else f"state '{state}'"
+        message = f"event '{show_occurrence(first.occurrence)}' is refused in {several}{where}{more}{_others(witnesses, 'refused too')}"
         hint = "add a row for this case (with target '=' to ignore the event), or write 'refused' in the column 'otherwise' of Events if this is meant"
         hint += _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
     kind = "timer" if first.occurrence.source else f"answer of {machine.event_named[event].origin}"
-    message = f"{show_occurrence(first.occurrence)} ({kind}) is not handled in state {state}{where}{more}"
+    message = f"'{show_occurrence(first.occurrence)}' ({kind}) is not handled in state '{state}'{where}{more}{_others(witnesses, 'not handled either')}"
     if rows:
         hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
-    hint = f"add a row for {event} in {state} (with target '=' to ignore it), or cancel the effect on the way there"
+    origin = machine.event_named[event].origin
+    hint = f"add a row for '{event}' in state '{state}' (target '=' ignores it), or write 'cancel {origin}' in a row on the way there"
     return Diagnostic("DSA305", "error", message, _emitted_at(exploration, first), hint)
 
 
@@ -169,10 +170,10 @@ def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
     return f"; the rows of {sources[0]} do not step in, since {row.source} has rows for {row.event}" if sources else ""
 
 
-def _others(witnesses: list[Witness]) -> str:
-    cases = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
+def _others(witnesses: list[Witness], what: str) -> str:
+    cases = [f"{show_occurrence(w.occurrence)} in state '{w.configuration.state}'" for w in witnesses[1:4]]
     rest = f", and {len(witnesses) - 4} more" if len(witnesses) > 4 else ""  # noqa: PLR2004  (the first and three more are shown)
-    return f"; the same holds for {', '.join(cases)}{rest}" if cases else ""
+    return f"; {what}: {', '.join(cases)}{rest}" if cases else ""
 
 
 def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
@@ -218,8 +219,8 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     """Report the states that no exploration reaches and the rows that none takes."""
     machine = explorations[0].machine
     reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
-    at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
-    where = f" (explored: {at})" if at else ""
+    at = " and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
+    where = f" (explored with {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
     first = "fix the other errors first, as they may cause this; otherwise " if refused_rows or has_unhandled else ""

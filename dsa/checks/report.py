@@ -191,12 +191,12 @@ def _result(
 def from_judged(machine: Machine, reports: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
     """Return a warning for each property whose subject never happens in any exploration."""
     warnings = []
-    at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in reports)))
+    at = " and with ".join(filter(None, (show_values(_values(each.machine)) for each in reports)))
     for number, claim in enumerate(machine.properties):
         judgements = [each.judgements[number] for each in reports]
         if all(judgement.verdict != "VIOLATED" for judgement in judgements):
             idle = [judgement.idle for judgement in judgements]
-            warnings.append(vacuous(claim, text_of(claim), idle, f" (explored: {at})" if at else ""))
+            warnings.append(vacuous(claim, text_of(claim), idle, f" (explored with {at})" if at else ""))
     return tuple(finding for finding in warnings if finding is not None)
 
 
@@ -462,9 +462,9 @@ def findings_text(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def totals_text(diagnostics: Iterable[Diagnostic], report: CheckReport) -> str:
-    """Return the last line of `dsa check`: findings, scenarios that run as written, properties by their verdicts."""
+    """Return the last line of `dsa check`: findings, scenarios that pass, properties by their verdicts."""
     good = sum(result.ok for result in report.scenarios)
-    scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
+    scenarios = f", {good} of {len(report.scenarios)} scenarios pass" if report.scenarios else ""
     return f"{findings_text(diagnostics)}{scenarios}{_properties_text(report)}"
 
 
@@ -475,6 +475,8 @@ def _properties_text(report: CheckReport) -> str:
     verdicts = [result.verdict for result in report.properties]
     good = verdicts.count("HOLDS")
     others = [f", {verdicts.count(bad)} {bad}" for bad in ("VIOLATED", "UNKNOWN") if bad in verdicts]
-    at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations)))
+    at = " and at ".join(
+        filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations))
+    )
     where = f" at {at}" if at and good else ""
     return f", {good} of {len(verdicts)} properties HOLD{where}{''.join(others)}"

@@ -89,15 +89,13 @@ def _row_verdict(
             )
         elif is_judged and _is_of_several(machine, row, update.variable):
             message = (
-                f"the row for '{row.event}' in {row.source} sets '{update.variable}' by the verdicts of one answer "
+                f"the row for '{row.event}' in state '{row.source}' sets '{update.variable}' by the verdicts of one answer "
                 "among several"
             )
             hint = "add a variable that remembers a failed answer, and a property over both"
             yield Diagnostic("DSA211", "info", message, span, hint)
         elif not is_judged:
-            message = (
-                f"the row for '{row.event}' in {row.source} sets '{update.variable}', but no guard judges '{row.event}'"
-            )
+            message = f"the row for '{row.event}' in state '{row.source}' sets '{update.variable}', but no guard judges '{row.event}'"
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
     why = _unguarded_reason(machine, row, rows) if is_judged and assignments else ""
@@ -191,7 +189,7 @@ def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
                     "error",
                     message,
                     span,
-                    "add a row with this source, mark it final, or write 'end when ..'",
+                    "add a row that leaves this state, or give it the kind 'final' or 'end when CONDITION' in the States table",
                 )
             )
     return tuple(diagnostics)
@@ -259,8 +257,10 @@ def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
             message, hint = f"no event answers the sleep '{name}'", f"declare one in Events, with {name} in 'from'"
             diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
         elif len(events) > 1:
-            message = f"the sleep '{name}' has several answers: {', '.join(events)}"
-            diagnostics.append(Diagnostic("DSA215", "error", message, span, "keep one: a sleep always ends alike"))
+            message = f"several events are declared as the answer of the sleep '{name}': {', '.join(events)}"
+            diagnostics.append(
+                Diagnostic("DSA215", "error", message, span, "keep one: a sleep can end in only one way")
+            )
     for row in machine.transitions:
         if machine.is_failure(row.event) and (name := row.event.removesuffix(".failed")) in sleeping_effects(machine):
             message = f"this row can never be taken: the sleep '{name}' never fails"

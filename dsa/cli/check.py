@@ -245,7 +245,7 @@ def print_result(file: str, document: DocumentReading, report: CheckReport | Non
     for line in more(diagnostics):
         say(line)
     if report is None:
-        say(f"{file}: {findings_text(diagnostics)}; not a machine")
+        say(f"{file}: {findings_text(diagnostics)}; not explored because of these errors")
         return
     for exploration in report.explorations:
         say(f"{file}: {explored_text(exploration)}")
@@ -346,9 +346,9 @@ class _Options:
 @click.option(
     "--each-value",
     is_flag=True,
-    help="Explore at every combination of parameter values, at most 64. A parameter given with --param keeps that value.",
+    help="Explore at every combination of parameter values; more than 64 are refused. A parameter given with --param keeps that value.",
 )
-@click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also if there are only warnings.")
 @max_states_option(MAX_STATES)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option(
@@ -356,14 +356,14 @@ class _Options:
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Show up to N counterexamples that take different rows, and the most similar run that does not violate the property.",
+    help="For each violated property, show up to N counterexamples that differ in the rows they take, and the run most like them that does not violate it.",
 )
 @click.option("--trace", "trace", metavar="FILE", help="Run a recorded trace again, and watch the properties on it.")
 @click.option(
     "--save-traces",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write every counterexample and witness here, as JSONL.",
+    help="Write every counterexample, and every run that shows that something is possible, here as JSONL.",
 )
 @click.option("--itf", is_flag=True, help="With --save-traces: use the Informal Trace Format instead of JSONL.")
 @click.option(
@@ -397,7 +397,7 @@ def command(
     json_wanted: bool,
     sarif_wanted: bool,
 ) -> None:
-    """Check machines and specs: names, types, rows, exploration, Definition 4, scenarios, properties.
+    """Check machines, and specs (files with properties and scenarios of a machine): names, types and rows first, then everything that can happen, Definition 4, scenarios and properties.
 
     Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit code 0: good;
     1: findings, VIOLATED or UNKNOWN; 2: unreadable. With --trace it only runs that trace again.

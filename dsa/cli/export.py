@@ -51,7 +51,7 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 
 @click.command("export")
 @click.argument("file")
-@click.option("--to", "tool", type=Word(_TOOLS), required=True, help="What the text is for.")
+@click.option("--to", "tool", type=Word(_TOOLS), required=True, help="The tool to write for.")
 @output_option
 @param_option("Set a parameter, such as rmax=1; repeatable.")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:

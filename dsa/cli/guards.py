@@ -32,7 +32,7 @@ def command_for(
     @click.command(
         name,
         cls=JsonCommand,
-        help=f"List the kinds of {what} that the column `is` may name, or one KIND, with their options.",
+        help=f"List the kinds of {what} with their options, or only KIND. A kind is what the column `is` of the {what.capitalize()} table names.",
     )
     @click.argument("kind", required=False)
     @click.option(

@@ -36,7 +36,7 @@ from dsa.edge.processes import spread
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="At least this share of the faults planted in rows must be noticed, such as 0.95; if it is smaller, exit with 1.",
+    help="Exit with 1 if less than this share, such as 0.95, of the faults planted in rows is noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")

@@ -76,12 +76,12 @@ def digests(machine: Machine) -> frozenset[str]:
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="Odds of an effect's answer or failure (E.failed), or, for an outside event, that it comes before a timer fires while the run waits.",
+    help="How likely EVENT is. For an answer or a failure (EFFECT.failed): that the effect ends with it. For an outside event: that it comes before the timer for which the run waits.",
 )
 @click.option(
     "--outside",
     is_flag=True,
-    help="Allow any outside event wherever the run waits or a timer will fire. Which one comes is left open, so that results become bounds over all choices.",
+    help="Let any outside event come wherever the run waits, also while a timer runs. Nothing is assumed about which one comes: results are the lowest and the highest over all choices.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
@@ -119,7 +119,7 @@ def digests(machine: Machine) -> frozenset[str]:
 def command(file: str, *, target: float | None, json_wanted: bool, **options: Any) -> None:  # noqa: ANN401  (click's options)
     """Compute how runs of a machine end and what they cost.
 
-    Odds of guards are in the columns `pass` and `fatal` of Guards, or given here. Exit code 0: good; 1: a target is missed or something is
+    Odds of guards are in the columns `pass` and `fatal` of Guards, or given here. Exit code 0: good; 1: the probability of --target is not reached or something is
     UNKNOWN; 2: wrong usage.
     """
     try:

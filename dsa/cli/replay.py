@@ -108,10 +108,15 @@ _TRACES = (".jsonl", ".json")
 @click.argument("run")
 @runs_option
 @click.option("--against", "file", metavar="FILE", help="Feed the recorded events to the machine in FILE.")
-@click.option("--with", "module", metavar="MODULE", help="If RUN is a run of a policy: the module with its code.")
+@click.option(
+    "--with",
+    "module",
+    metavar="MODULE",
+    help="For a run of a policy (see `dsa run --policy`): the module with the policy's code.",
+)
 @json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
-    """Compute every entry of RUN again from its events, and compare. With --against, feed them to the machine in FILE and show the first difference.
+    """Compute every entry of RUN's ledger again from the recorded events, and compare. With --against, feed the events to the machine in FILE and show the first difference.
 
     RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit code 0: the same; 1: not.
     """

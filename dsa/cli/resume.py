@@ -183,10 +183,18 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
 @click.argument("run")
 @runs_option
 @click.option(
-    "--retry", "retry_keys", multiple=True, metavar="KEY", help="This effect in doubt has not happened: do it."
+    "--retry",
+    "retry_keys",
+    multiple=True,
+    metavar="KEY",
+    help="Say of the effect in doubt KEY: it has not happened. It is performed again.",
 )
-@click.option("--done", "done_keys", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
-@click.option("--fail", "failed_keys", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
+@click.option(
+    "--done", "done_keys", multiple=True, metavar="KEY", help="Say of the effect in doubt KEY: it has happened."
+)
+@click.option(
+    "--fail", "failed_keys", multiple=True, metavar="KEY", help="Say of the effect in doubt KEY: it has failed."
+)
 @click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
     "--machine",
@@ -206,10 +214,10 @@ def command(
     machine: str | None,
     options: RunOptions,
 ) -> None:
-    """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
+    """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    of --retry, --done and --fail; where an effect is in doubt because its code had called other policies, it prints a KEY with a path for each such call. The exit codes are those of `dsa run`. Without --json,
+    for --retry, --done and --fail. If the effect in doubt had itself called policies, each of these calls has a KEY of its own, written as a path. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

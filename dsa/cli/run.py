@@ -362,8 +362,8 @@ def command(
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy, an async Python function that is registered by name.
 
-    SPECIFICATION says in a sentence what the workflow should make. You can leave it out if no step's task uses it, or if
-    the machine has cases but no steps: then the model is asked for code that the cases accept. Exit code 0: succeeded; 1: failed; 3: a person is needed;
+    SPECIFICATION says in a sentence what the workflow should make. You can leave it out if no step's task uses it. You can also leave it out if
+    the machine has cases but no steps; the model is then asked for code that passes the cases. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read, or its code does not fit its table; 130: interrupted.
     """
     file = file if policy is None else POLICY

@@ -186,7 +186,7 @@ runs_option = click.option(
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "`calls` counts each attempt of any effect that returns an answer, not only model calls."
+    "`calls` counts every attempt, also a failed one, of every effect that has an answer, not only calls of the model."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
@@ -396,7 +396,7 @@ def run_options(command: FC) -> FC:
         callback=duration_s,
         default="60s",
         show_default=True,
-        help="Keep running while the next timer is due within DURATION, such as 90s, 15m or 24h.",
+        help="If the run waits for a timer that is due within DURATION, such as 90s, 15m or 24h, wait for it; otherwise end.",
     )
     @wraps(command)
     def command_with_wait(*arguments: Any, options: RunOptions, wait_s: float, **arguments_by_name: Any) -> Any:  # noqa: ANN401  (the command's own)

@@ -70,7 +70,10 @@ class RunsCommand(JsonCommand, click.Group):
 @click.group("runs", cls=RunsCommand, invoke_without_command=True)
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option(
-    "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs with this status: {', '.join(_STATUSES)}."
+    "--status",
+    type=Word(_STATUSES),
+    metavar="WORD",
+    help=f"Only runs with this status: {', '.join(_STATUSES)}. A run is stopped by a failure, cut off by a crash, interrupted by Ctrl-C.",
 )
 @click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
 @click.option(
@@ -136,7 +139,7 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
-    """Remove runs and all that belongs to them: parts, artifacts, folders. Each is named by its id or a part of it. A run that a process holds is refused."""
+    """Remove runs and all that belongs to them: their child runs, artifacts and folders. Each is named by its id or a part of it. A run that a process holds is refused."""
     removed_ids, find = list[str](), importlib.import_module("dsa.cli.run_options").find
     with _open_archive(Path(root)) as runs:
         ids = runs.ids()

@@ -52,7 +52,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt with this KEY. For a KEY with a path, EVENT is the type of the value (a `Step`) that the policy called there should return.",
+    help="Take EVENT as the answer of the effect in doubt with this KEY. If KEY is a path, it names a call of a policy: EVENT is then the type of the `Step` that the call returns, and DATA its content.",
 )
 @click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
@@ -80,10 +80,10 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a piece of one, or `last`. A run that waits prints itself as RUN@PLACE, where PLACE is the question that it asks. With that, the event is
-    refused (reason: late) if the run has gone on to another question. With RUN alone it answers what the run asks now. If another process holds the run, the event goes into the
-    run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. If no other process holds the run, the exit codes are
-    those of `dsa run`; 1 also if the event is refused, 2 also if the machine has no such event.
+    RUN is an id, a piece of one, or `last`. When a run waits, RUN@PLACE is printed, where PLACE names the question. An event sent to RUN@PLACE
+    counts for that question alone: if the run has gone on to another, it is refused (reason: late). An event sent to RUN counts for whatever the run asks now. If another process holds the run, the event goes into the
+    run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. Otherwise the exit codes are
+    those of `dsa run`. In addition, 1 means that the event was refused, and 2 that the machine has no such event.
     """
     folder, (run, place) = Path(root), _split_place(run)
     record, at, whole = _target_records(folder, run, event, place)

@@ -48,7 +48,7 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
     "--counters",
     "form",
     flag_value="counters",
-    help="Count events, effects, refusals (by reason), and malformed answers of models that could be read all the same.",
+    help="Count events, effects, refusals (by reason), and answers of models that were malformed but could still be read.",
 )
 @click.option(
     "--transcript",
@@ -58,7 +58,7 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
 )
 @click.option("--diff", "form", flag_value="diff", help="Print the changes of a coding run to its workspace.")
 @click.option("--errors", "form", flag_value="errors", help="Print the exceptions of your code, with tracebacks.")
-@click.option("--jsonl", "form", flag_value="jsonl", help="Print the story, one entry a line as JSON.")
+@click.option("--jsonl", "form", flag_value="jsonl", help="Print the ledger, one entry a line as JSON.")
 @click.option(
     "--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Print only the entries after this one."
 )

@@ -189,7 +189,10 @@ _MOST_WORKERS = 8
 @click.command("sim")
 @click.argument("file")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), metavar="N", help="The number of seeds. [enough to cover everything]"
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The number of seeds. [default: enough to cover everything]",
 )
 @click.option(
     "--seed",
@@ -203,10 +206,13 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Count the combinations of a row, a moment in its handling and a fault that strikes there. If fewer than this percentage of them occurred, exit with 1. [95; with --seed or --seeds: none]",
+    help="Exit with 1 if fewer than PERCENT of all combinations of a row, a moment while it is handled and a fault at that moment occurred. [default: 95; with --seed or --seeds: none]",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="The number of worker processes. [as many as processors]"
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The number of worker processes. [default: as many as processors]",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
 def command(
@@ -223,7 +229,7 @@ def command(
     """Run FILE with the real driver in a simulated world: crashes before and after every step, failing disks, two processes that hold one run, clocks that jump.
 
     FILE is a machine, or a spec; the properties of a spec are watched as well. The output depends only on FILE and the seeds; a seed always gives the same
-    story. Exit code 0: good; 1: a rule was broken, or too little was covered; 2: FILE cannot be read or is too large.
+    story. Exit code 0: good; 1: a property or a guarantee of the driver was violated, or too little was covered; 2: FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters, parse_families(families)), SimArguments(file, parameters, families)
     if seed is not None and seeds is None:

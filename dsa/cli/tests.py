@@ -27,7 +27,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 @click.option(
     "--extra",
     type=click.IntRange(min=0),
-    help="The number of additional states that an implementation may have; with --complete. [0]",
+    help="With --complete: find faults also in implementations that have up to this many states more than the machine. [default: 0]",
 )
 @click.option(
     "--refused",
@@ -39,7 +39,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "--observe",
     default="",
     metavar="WHAT",
-    help="With --complete: what can be seen of an implementation beside its effects: one or more of `state`, `pending`, `reasons` and names of variables (whose values are seen), or `all`.",
+    help="With --complete: what a test can see besides effects. A list of `state`, `pending` (effects without an answer yet), `reasons` (of refusals) and names of variables; or `all`.",
 )
 @param_option("Set a parameter, such as rmax=1; repeatable.")
 @click.option(
@@ -68,7 +68,11 @@ def command(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Print tests as scenarios, or write them as a spec or a pytest file: a tour that takes every row in every configuration where it can be taken, or a complete suite."""
+    """Generate tests for your own implementation of the machine in FILE.
+
+    By default a tour, which takes every row in every configuration where it can be taken. With --complete a suite that finds every fault of an
+    implementation with up to --extra more states than the machine. Tests are printed as scenarios, or written as a spec or a pytest file.
+    """
     _require_consistent(output, complete=complete, extra=extra, tries_refused=tries_refused, observe=observe)
     require_other(output, file)
     require_free(output, force=force)

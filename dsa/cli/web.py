@@ -19,9 +19,9 @@ from dsa.runs.runs import open_runs
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 def command(files: tuple[str, ...], *, root: str, port: int, opens: bool) -> None:
-    """Show machines and runs as pages in a browser on this computer. The printed address is good for one browser.
+    """Show machines and runs as pages in a browser on this computer. The printed address works in the first browser that opens it, and in no other.
 
-    The pages follow the FILEs as they are edited, with their verdicts, and the runs as they go on. Answer what a run asks, decide what is in doubt, and start
+    A page changes when its FILE is edited, with new results of the check, and while its run goes on. Answer what a run asks, decide what is in doubt, and start
     runs there. Only this computer can reach the pages. Ctrl-C ends the server; runs that it drives can be resumed.
     """
     try:

@@ -191,7 +191,7 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
     if word in _KINDS:
         return _KINDS[word], None
     if "end" not in word.replace(",", " ").split():
-        hint = f"allowed: {', '.join(filter(None, _KINDS))}, end when CONDITION, or nothing"
+        hint = f"allowed: {', '.join(filter(None, _KINDS))}, end when CONDITION, or an empty cell"
         findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), hint)
         return "", None
 
@@ -336,7 +336,9 @@ def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Finding
     word = cell.text.strip("`").strip()
     if not word or word in choices:
         return word or default
-    findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(choices)}, or nothing")
+    findings.error(
+        "DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(choices)}, or an empty cell"
+    )
     return default
 
 

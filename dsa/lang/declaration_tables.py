@@ -523,10 +523,15 @@ def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collect
             message = f"a prompt has no part '{block.title.text}'"
             findings.error("DSA112", message, block.title.span(), closest(part, PARTS))
         elif part in parts:
-            findings.error("DSA112", f"the part {part} occurs twice", block.title.span())
+            findings.error("DSA112", f"the part '{block.title.text}' occurs twice", block.title.span())
         elif not isinstance(following, Fence):
             hint = "put its text between two lines of ```"
-            findings.error("DSA112", f"the part {part} is not followed by a fence", block.title.span(), hint)
+            findings.error(
+                "DSA112",
+                f"the heading '{block.title.text}' is not followed by a fenced block",
+                block.title.span(),
+                hint,
+            )
         else:
             parts[part] = following.content.removesuffix("\n")
             also = ("feedback",) if part == "feedback" else ()

@@ -46,7 +46,9 @@ _FIRST_LINE = 200  # characters of the first line that are shown
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
-_SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
+_SEVERAL_STARTS = (
+    "for several starts, declare a parameter and test it in the conditions of the rows that leave the one initial state"
+)
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 #: The sections whose rows may name families, with those whose rows stand for others.
 _WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
@@ -250,7 +252,7 @@ def _written_rows(parts: Parts, kind: str, findings: Findings, *, as_parts: bool
     for section in parts.of(kind):
         if not section.tables and kind != "steps":
             hint = _no_table_hint(section)
-            findings.error("DSA102", f"section {kind} has no table", section.heading.span(), hint)
+            findings.error("DSA102", f"the section '{kind.capitalize()}' has no table", section.heading.span(), hint)
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
         rows += records(section, columns, findings)
     return rows
@@ -262,14 +264,16 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
     rows = _records(parts, kind, findings)
     if parts.of(kind) and not rows and findings.count == before:
         hint = f"list them all, or leave the section out: the rows then declare the {kind}"
-        findings.error("DSA102", f"section {kind} has no rows", parts.of(kind)[0].heading.span(), hint)
+        findings.error(
+            "DSA102", f"the section '{kind.capitalize()}' has no rows", parts.of(kind)[0].heading.span(), hint
+        )
         findings.doubt_all()
     return rows
 
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
-        return "write a row of dashes below the header, with as many cells as the header"
+        return "below the row with the names of the columns, write a row of dashes with as many cells"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 
@@ -477,8 +481,13 @@ def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> t
             result.append(state)
             continue
         if state.name in parents:
-            message = f"{state.name} is an end and has children"
-            findings.error("DSA206", message, state.span, "mark the children that are ends instead")
+            message = f"state '{state.name}' is an end, but has child states"
+            findings.error(
+                "DSA206",
+                message,
+                state.span,
+                f"mark as ends those of its children in which a run may end, and not '{state.name}' itself",
+            )
         resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
         result.append(attrs.evolve(state, end=resolver.condition(state.end)))
     return tuple(result)
@@ -508,7 +517,7 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
             findings.error("DSA206", message, state.span or at, hint)
     top = [state for state in initials if state.parent is None] or initials
     if not initials:
-        hint = "mark one with kind 'initial' in the States table"
+        hint = "give one state the kind 'initial' in the States table"
         findings.error("DSA206", "no state is initial", at, hint, about=_all_names(states))
         return states[0].name if states else ""
     if top[0].parent is not None and len({state.parent for state in top}) > 1:
@@ -524,16 +533,26 @@ def _require_no_start_line(parts: Parts, states: Iterable[State], findings: Find
     for word in _START_LINES:
         line = parts.line(word, *_WITH_TRANSITIONS)
         if line is not None and names.issuperset(name.strip(" `") for name in line.text.strip(" {}.").split(",")):
-            hint = f"mark one with kind 'initial' in the States table; {_SEVERAL_STARTS}"
-            findings.error("DSA206", "a line does not say where a machine starts", line.span(), hint)
+            hint = f"give one state the kind 'initial'; {_SEVERAL_STARTS}"
+            findings.error(
+                "DSA206",
+                f"'{word} {line.text.strip()}' is not part of the language: the States table says where a machine starts",
+                line.span(),
+                hint,
+            )
 
 
 def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None:
     parents = {state.parent for state in states}
     for state in states:
         if state.kind == "final" and state.name in parents and state.span is not None:
-            message = f"{state.name} is final and has children"
-            findings.error("DSA206", message, state.span, "mark the children that are final instead")
+            message = f"state '{state.name}' is final, but has child states"
+            findings.error(
+                "DSA206",
+                message,
+                state.span,
+                f"mark as final those of its children in which a run may end, and not '{state.name}' itself",
+            )
 
 
 def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], findings: Findings) -> None:

@@ -48,7 +48,7 @@ _HINTS = {
     "/": "there is no division; multiply the other side",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "a name may have one index: x[f] for a family f, x[f+1], x[f-1], or a value, x[2]; there are no lists",
+    "[": "a name has at most one index: x[f], x[f+1] or x[f-1] for a family f, or a fixed one such as x[2]",
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
     "?": "there is no choice inside an expression: write a row for each case",

@@ -44,7 +44,7 @@ def agree(left: Type, right: Type) -> bool:
     return not set(left).isdisjoint(right)
 
 
-_AS_VALUE = "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration"
+_AS_VALUE = "such a name can be a value only where '==', '!=' or 'in' compares it with a variable or parameter of an enumeration"
 
 #: Names that people use for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
@@ -283,7 +283,7 @@ class Resolver:
 
 
 def _choices(kind: Type) -> str:
-    return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
+    return "" if isinstance(kind, str) else f"allowed here: {some_of(kind)}"
 
 
 def _advice(node: expr.Expr, kind: Type) -> str:
@@ -498,7 +498,7 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
         ):
             kind, line = first_uses[name]
             where = f" (line {line})" if line else ""
-            message = f"'{name}' is used as {what}, but it is already {kind}{where}"
+            message = f"'{name}' is used as {what}, but '{name}' is already {kind}{where}"
             hint = "a value may have the name of a state, event or effect, and of nothing else"
             is_value = what.startswith("a value")
             findings.error("DSA202", message, span, hint if is_value else "names are unique over the whole document")
@@ -546,13 +546,13 @@ def _implicit_names(declarations: Declarations) -> Iterator[tuple[str, str, Span
     for family in declarations.families:
         for index in family.indices:
             if isinstance(index, str) and family.span is not None:
-                yield index, f"a value of {family.name}", family.span
+                yield index, f"a value of the family '{family.name}'", family.span
     holders = [(p.name, p.domain, p.span) for p in declarations.parameters]
     holders += [(v.name, v.domain, v.span) for v in declarations.variables]
     for name, domain, span in holders:
         if isinstance(domain, EnumDomain) and span is not None:
             for value in domain.values:
-                yield value, f"a value of {name}", span
+                yield value, f"a value of '{name}'", span
 
 
 def require_references(

@@ -268,7 +268,10 @@ def _require_places(row: WrittenRow, sources: list[str], target: str, names: Nam
     for source, place in zip(sources, row.sources, strict=True):
         if source == STAY:
             findings.error(
-                "DSA207", "'=' is a target, not a source", place.span, "'*' is every state that is not final"
+                "DSA207",
+                "'=' is a target, not a source",
+                place.span,
+                "name a state, or write '*' for every state that is not final",
             )
         elif source in names.final_states:
             message = f"state '{source}' is final, so no row can leave it"

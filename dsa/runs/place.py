@@ -1,4 +1,4 @@
-"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened only here.
+"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, memory, or a Temporal server, each as people type it. Stores are opened only here.
 
 Runs go on from `DIR/ledger.db`; `DIR/artifacts.git` has what they generated. `DIR/<run id>/` is a copy for people: `machine.md` (the text of the
 running machine), a file per artifact named after step, attempt and verdict, and, when the run rests, a file per step that has passed, the result, and

@@ -1,4 +1,4 @@
-"""The run workflow: one workflow that drives a run of any document, with the driver that drives runs on one machine.
+"""The run workflow: one workflow that drives a run of any document and takes or refuses events from outside, with the driver that drives runs on one machine.
 
 The driver is deterministic where its clock, its performer and its guards are: here these are the workflow's clock, timers and activities. So rows,
 keys, retries, timers and sleeps mean the same as elsewhere, and no second interpreter has to agree with the first. Modules of users are never

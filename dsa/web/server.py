@@ -1,4 +1,4 @@
-"""The server: it lets only the person in who started it, and hands requests to the pages.
+"""The server: its token and its signed cookie let only the person in who started it, and it hands requests to the pages.
 
 It listens on this computer alone. The address that it prints has a token that is good for one visit; the visit gets a cookie. A request is refused unless
 its Host is this server and, when it changes something, its Origin too: a page of another site cannot post here, and no other name leads here. The secret

@@ -259,7 +259,9 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
     metavar="N",
     help="Send at most about N tokens of the conversation in a request. You can change it at each --resume.",
 )
-@click.option("--resume", "run", metavar="RUN", help="Continue a conversation: its name, a part of it, or last.")
+@click.option(
+    "--resume", "run", metavar="RUN", help="Continue the conversation RUN: its name, a part of its name, or `last`."
+)
 @click.option("--take", is_flag=True, help="Take the conversation from a process that holds it.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also show the phases of each turn, and how malformed calls were corrected."
@@ -268,7 +270,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
 @click.option(
     "--no-dedup",
     is_flag=True,
-    help="Do not detect repeated work. Use this to measure what the guards against it are worth.",
+    help="Do not detect repeated work. Use this to measure what detecting it is worth.",
 )
 @click.option(
     "--no-normalise",

@@ -212,7 +212,7 @@ def _value_text(value: object) -> str:
 #: A setting that may change when a run is resumed.
 _CHANGES = "context_tokens"
 _INTERRUPT_CODE, _UNREADABLE = 130, 2
-_MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
+_MODELS = "http://HOST/v1#MODEL, a LiteLLM name, local (with --json-mode), or scripted:FILE. Default: the Ollama model that the environment variable OLLAMA_MODEL names."
 #: Final states that the model itself brings about.
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 
@@ -230,7 +230,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help="ask: ask before anything but reading; auto-edit: edit without asking, ask for the rest; full-auto: never ask; read-only: only read, and refuse the rest.",
+    help="ask: ask before anything but reading; auto-edit: edit without asking, ask before anything else; full-auto: never ask; read-only: only read, and refuse the rest.",
 )
 @click.option(
     "--template",
@@ -269,7 +269,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Settings; default: dsa.toml or pyproject.toml here.",
 )
-@click.option("--resume", "run", metavar="RUN", help="Continue a run: its name, a part of it, or last.")
+@click.option("--resume", "run", metavar="RUN", help="Continue RUN: its name, a part of its name, or `last`.")
 @click.option("--fresh", is_flag=True, help="Start again, even if a run with this goal was interrupted here.")
 @click.option("--take", is_flag=True, help="Take the run from a process that holds it.")
 @runs_option

@@ -125,7 +125,7 @@ def test_a_run_that_waits_for_a_person_goes_on_with_what_they_say(dsa, tmp_path)
     (tmp_path / "spec.md").write_text(f"# spec\n\nMachine: workflow\n\n{section}")
     checked = dsa("check", "spec.md")
     assert checked.returncode == 0, checked.stdout
-    assert "1 of 1 scenarios run as written" in checked.stdout
+    assert "1 of 1 scenarios pass" in checked.stdout
 
 
 def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_path):

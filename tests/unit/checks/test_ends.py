@@ -154,7 +154,7 @@ def test_what_cannot_be_read_is_told_with_its_line(cell, said):
 
 def test_a_parent_is_no_end():
     text = TABLE.replace("| busy | |", "| busy | end when done == 1 |\n| busy.inner | initial |")
-    with pytest.raises(MachineError, match="busy is an end and has children"):
+    with pytest.raises(MachineError, match="state 'busy' is an end, but has child states"):
         loads(text)
 
 

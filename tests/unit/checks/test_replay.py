@@ -56,7 +56,10 @@ def test_a_refused_event_says_which_conjuncts_were_false():
     found = replay(dual_state(exhaust=None), record())
     assert found.mismatch.step == 5
     assert "refused: invalid_state" in found.mismatch.message
-    assert "false: g.passed (line 42); retries < rmax (line 43); g.fatal (line 44)" in found.mismatch.message
+    assert (
+        "in line 42, g.passed is false; in line 43, retries < rmax is false; in line 44, g.fatal is false"
+        in found.mismatch.message
+    )
 
 
 def test_parameters_that_the_machine_does_not_have():

@@ -49,7 +49,7 @@ def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
     assert unhandled.severity == "error"
     assert text.split("\n")[unhandled.span.line - 1].startswith("| validating | verdict")
     assert (
-        "verdict g.fatal (answer of execute_guard) is not handled in state validating, where retries = 0"
+        "'verdict g.fatal' (answer of execute_guard) is not handled in state 'validating', where retries = 0"
         in unhandled.message
     )
     assert "reached by: specification, artifact" in unhandled.message
@@ -58,7 +58,7 @@ def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
 def test_every_missing_case_of_a_group_is_named(plant):
     _, found = plant((FATAL, ""), (ELSE, ""))
     assert "g.fatal" in found["DSA305"].message
-    assert "the same holds for verdict g.failed in validating" in found["DSA305"].message
+    assert "not handled either: verdict g.failed in state 'validating'" in found["DSA305"].message
 
 
 def test_workflow_state_set_without_a_pass(plant):
@@ -78,7 +78,7 @@ def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emi
     assert unhandled.span.line == line(text, "| idle       | specification |")
     assert unhandled.span.text[unhandled.span.column - 1 :].startswith("query_llm")
     assert (
-        "progress (answer of query_llm) is not handled in state generating; reached by: specification"
+        "'progress' (answer of query_llm) is not handled in state 'generating'; reached by: specification"
         in unhandled.message
     )
 
@@ -151,7 +151,7 @@ def test_an_unhandled_timer(plant):
     text, found = plant((ARTIFACT, ARTIFACT + "\n| generating | after 30s | retries > 0 | | | failed |"))
     assert found["DSA305"].span.line == line(text, "after 30s")
     assert (
-        "after 30s of generating (timer) is not handled in state generating, where retries = 0"
+        "'after 30s of generating' (timer) is not handled in state 'generating', where retries = 0"
         in found["DSA305"].message
     )
 
@@ -161,7 +161,8 @@ def test_a_failure_that_is_named_once_must_be_handled_everywhere(plant):
     assert "DSA305" not in found
     _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | execute_guard.failed | | | | failed |"))
     assert (
-        "execute_guard.failed (answer of execute_guard) is not handled in state validating" in found["DSA305"].message
+        "'execute_guard.failed' (answer of execute_guard) is not handled in state 'validating'"
+        in found["DSA305"].message
     )
 
 
@@ -173,7 +174,7 @@ def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
     assert found["DSA309"].severity == "warning"
     message = found["DSA309"].message
     assert (
-        "event abort is refused in state generating, where retries = 0; reached by: specification; no row applies (false: retries > 0 (line"
+        "event 'abort' is refused in state 'generating', where retries = 0; reached by: specification; no row applies: in line"
         in message
     )
 
@@ -190,7 +191,7 @@ def test_where_an_effect_was_emitted_is_found_some_steps_back():
     machine = Machine("m", rows, states("a", ["b", "c", "d"]), "a", events=events)
     unhandled = [finding for finding in check(machine).diagnostics if finding.code == "DSA305"]
     assert [finding.message.split(";")[0] for finding in unhandled] == [
-        "answer (answer of ask) is not handled in state c", "answer (answer of ask) is not handled in state d",
+        "'answer' (answer of ask) is not handled in state 'c'", "'answer' (answer of ask) is not handled in state 'd'",
     ]  # fmt: skip
     assert [(finding.span.line, finding.span.column) for finding in unhandled] == [(40, 43), (40, 43)]
 
@@ -245,7 +246,7 @@ def test_strictness_an_unknown_parameter_and_properties():
 
 def test_defaults_that_are_the_minima_are_explored_once(plant):
     _, found = plant(("| rmax      | 0..    | 3       |", "| rmax | 0.. | 0 |"))
-    assert "(explored: rmax = 0)" in found["DSA302"].message
+    assert "(explored with rmax = 0)" in found["DSA302"].message
 
 
 def test_diagnostics_are_sorted_causes_first_then_by_line():

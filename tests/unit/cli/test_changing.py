@@ -69,7 +69,7 @@ def test_what_is_told_of_it_afterwards_is_so(shop):
     )
     assert dsa("send", "last", "more").exit_code == 1
     Path("edited.md").write_text(f"{EDITED}\n{dsa('show', 'last', '--as-scenario').stdout}")
-    assert "1 of 1 scenarios run as written" in dsa("check", "edited.md").stdout
+    assert "1 of 1 scenarios pass" in dsa("check", "edited.md").stdout
 
 
 def test_it_may_change_again_and_back(shop):

@@ -45,7 +45,7 @@ def test_a_counterexample_shows_what_changed_the_row_and_its_line():
         "            6  artifact          validating  line 47                                  execute_guard",
         "            7  verdict g.failed  generating  line 49  retries = 3                     refine_context, query_llm",
         "m.md: rests in: idle",
-        "m.md: 0 errors, 0 warnings, 3 of 3 scenarios run as written, 4 of 5 properties HOLD at rmax = 3; rmax = 0, 1 VIOLATED",
+        "m.md: 0 errors, 0 warnings, 3 of 3 scenarios pass, 4 of 5 properties HOLD at rmax = 3 and at rmax = 0, 1 VIOLATED",
     ]
 
 

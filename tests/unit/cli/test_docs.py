@@ -56,7 +56,7 @@ def test_blocks_are_written_and_then_fresh():
     )  # fmt: skip
     text = Path("a.md").read_text(encoding="utf-8")
     assert "<!-- dsa:diagram m.md -->\n\n```mermaid\nstateDiagram-v2\n" in text
-    assert "\n\nChecked: 0 errors, 0 warnings, 3 of 3 scenarios run as written, 5 of 5 properties HOLD" in text
+    assert "\n\nChecked: 0 errors, 0 warnings, 3 of 3 scenarios pass, 5 of 5 properties HOLD" in text
     assert text.startswith("# A page\n\nBefore.\n\n<!--")
     assert "\n<!-- /dsa -->\n\nBetween.\n\n<!--" in text
     again = dsa("a.md")

@@ -173,4 +173,4 @@ def test_new_scenarios_take_the_rows_that_none_took_and_run_as_written():
     Path("m.md").write_text(f"{text}\n{made}", encoding="utf-8")
     done = dsa("check", "--strict", "m.md")
     assert done.exit_code == 0, done.output
-    assert "3 of 3 scenarios run as written" in done.output
+    assert "3 of 3 scenarios pass" in done.output

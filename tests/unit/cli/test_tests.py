@@ -120,7 +120,7 @@ def test_scenarios_are_written_as_a_spec_that_checks(dsa, tmp_path, options):
     assert checked.exit_code == 0, checked.output
     scenarios = text.count("## Scenario: ")
     assert scenarios >= 5
-    assert f"{scenarios + 3} of {scenarios + 3} scenarios run as written" in checked.output  # and the machine's own
+    assert f"{scenarios + 3} of {scenarios + 3} scenarios pass" in checked.output  # and the machine's own
 
 
 @pytest.mark.parametrize(

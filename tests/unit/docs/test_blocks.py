@@ -65,7 +65,7 @@ def test_verdicts_name_every_property_and_what_it_relies_on():
     assert text.count("| HOLDS ") == len(machine.properties)
     assert "| HOLDS   | if query_llm, execute_guard answer and do not fail |" in text
     assert text.endswith(
-        "It may rest in: idle.\n\nChecked: 0 errors, 0 warnings, 9 of 9 scenarios run as written, 24 of 24 properties HOLD at rmax = 3; rmax = 0."
+        "It may rest in: idle.\n\nChecked: 0 errors, 0 warnings, 9 of 9 scenarios pass, 24 of 24 properties HOLD at rmax = 3 and at rmax = 0."
     )
     assert block("verdicts", "specs/dual_state", format="line") == text.split("\n")[-1]
 
@@ -76,7 +76,7 @@ def test_verdicts_say_why_a_property_does_not_hold():
     assert [cell.strip() for cell in row.split("|")[1:-1]] == [
         "`at most rmax query_llm`", "VIOLATED", "query_llm at step 7 is one more than 3, at rmax = 3",
     ]  # fmt: skip
-    assert text.endswith("4 of 5 properties HOLD at rmax = 3; rmax = 0, 1 VIOLATED.")
+    assert text.endswith("4 of 5 properties HOLD at rmax = 3 and at rmax = 0, 1 VIOLATED.")
 
 
 def test_verdicts_name_the_errors_while_which_nothing_is_judged():

@@ -244,7 +244,7 @@ def test_verdicts_may_be_narrowed(machine, faults):
     [
         ("| idle | |\n| work.reading | initial |", "both the initial state of work"),
         ("| idle         | initial |\n| other | initial |", "both the initial state"),
-        ("| idle         | initial |\n| over.x | |", "over is final and has children"),
+        ("| idle         | initial |\n| over.x | |", "state 'over' is final, but has child states"),
     ],
 )
 def test_the_tree_of_states_has_one_way_in(state, message, dual):

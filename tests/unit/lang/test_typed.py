@@ -106,7 +106,10 @@ def test_the_new_value_of_an_update_is_a_value(update):
 def test_in_a_condition_it_is_nothing_where_it_is_no_value(condition):
     found = reading(condition).diagnostics
     assert {(each.code, each.hint) for each in found} == {
-        ("DSA201", "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration")
+        (
+            "DSA201",
+            "such a name can be a value only where '==', '!=' or 'in' compares it with a variable or parameter of an enumeration",
+        )
     }
 
 

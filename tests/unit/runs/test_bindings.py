@@ -154,7 +154,10 @@ def test_a_policy_must_answer_with_what_the_machine_declares():
         TABLE.replace("| artifact | query_llm |", "| text | query_llm |").replace("| busy | artifact", "| busy | text")
     )
     (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
-    assert "can return the event 'artifact', but the table has no such event from query_llm; declared: text" in fault
+    assert (
+        "can return the event 'artifact', but Events does not declare 'artifact' as coming from query_llm (declared from query_llm: text)"
+        in fault
+    )
 
 
 def test_shipped_machines_bind_with_nothing_given():
