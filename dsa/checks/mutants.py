@@ -1,6 +1,12 @@
-"""Mutants: machines with one small fault each, in a row, in a declaration, or in what Effects tells the driver."""
+"""Mutants: machines with one small fault each, in a row, in a declaration, or in what Effects tells the driver.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+A fault is one change of the document as written: all rows that a row with families stands for have it, and so has each body of an `all f:`, `any f:` or
+`count f:`. What is written once is found by its place in the document, as the reader gives each body the places of the one that is written.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Literal, TypeVar
 
@@ -11,16 +17,19 @@ from dsa.checks.places import at_instance
 from dsa.declarations import (
     STAY,
     Assign,
+    Cancel,
     Effect,
     Emit,
     Revoke,
     RunParameter,
     Transition,
     Variable,
+    index_in,
     kind_of,
     without_index,
     written_row,
 )
+from dsa.errors import SourceNode
 from dsa.expr import Expr, constant, evaluate, negation, simplify, substitute
 from dsa.machine import Machine, minima
 
@@ -30,6 +39,10 @@ _NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="
 #: `rows` change what a run does; `declarations` where it starts, and what Definition 4 keeps; `Effects` what a driver does about failures and doubts.
 Group = Literal["rows", "declarations", "Effects"]
 GROUPS: tuple[Group, ...] = ("rows", "declarations", "Effects")
+#: What begins a quantified part.
+_QUANTIFIER = re.compile(r"\b(all|any|count)[ \t]+([A-Za-z_]\w*)[ \t]*:")
+Path = tuple[int, ...]
+Item = TypeVar("Item", bound=SourceNode)
 
 
 @attrs.frozen
@@ -212,13 +225,48 @@ def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Trans
 def _conditions(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
     for what, condition in _faulty(row.condition, lambda node: _node_faults(machine, node)):
         yield what, attrs.evolve(row, condition=condition)
-    parts = row.condition.operands if isinstance(row.condition, expr.And) else (row.condition,)
+    for what, condition in _faulty(row.condition, lambda node: _other_index(machine, node), are_alone=True):
+        yield what, attrs.evolve(row, condition=condition)
+    is_split = isinstance(row.condition, expr.And) and _quantifier(row.condition) is None
+    parts = expr.children(row.condition) if is_split else (row.condition,)
     for place, part in enumerate(parts):
         if part != expr.TRUE:
             rest = expr.conjunction([*parts[:place], *parts[place + 1 :]])
-            yield f"'{expr.unparse(part)}' dropped", attrs.evolve(row, condition=rest)
+            yield f"'{_text(part)}' dropped", attrs.evolve(row, condition=rest)
     if row.is_else:
         yield "'else' dropped", attrs.evolve(row, is_else=False)
+
+
+def _quantifier(node: expr.Expr) -> re.Match[str] | None:
+    """Return the `all f:`, `any f:` or `count f:` that a node was written with, or None."""
+    if node.span is None or not isinstance(node, expr.And | expr.Or | expr.Count):
+        return None
+    return _QUANTIFIER.match(node.span.text, node.span.column - 1)
+
+
+def _text(node: expr.Expr) -> str:
+    """Return an expression as text; one with a quantifier as it is written."""
+    return (
+        node.span.text[node.span.column - 1 : node.span.end - 1]
+        if _quantifier(node) and node.span
+        else expr.unparse(node)
+    )
+
+
+def _key(node: SourceNode, other: object) -> object:
+    """Return what is the same for all that one written part stands for: its place, where a quantifier comes before it; else `other`."""
+    return (type(node), node.span) if node.span and _family_before(node) else other
+
+
+def _family_before(node: SourceNode) -> str:
+    """Return the family of the last quantifier before a node in its line; empty where there is none."""
+    matches = [*_QUANTIFIER.finditer(node.span.text, 0, node.span.column - 1)] if node.span else []
+    return matches[-1][2] if matches else ""
+
+
+def _for_each(nodes: Sequence[SourceNode]) -> str:
+    """Return the words for a fault that several have which are written once."""
+    return f" (for each {_family_before(nodes[0])})" if len(nodes) > 1 else ""
 
 
 def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
@@ -245,33 +293,108 @@ def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.
                 yield f"'{expr.unparse(new_member)}' instead of '{expr.unparse(node)}'", new_member
         case expr.Count():
             yield from _count_faults(node)
+        case expr.And() | expr.Or():
+            yield from _other_quantifier(machine, node)
+
+
+def _other_quantifier(machine: Machine, node: expr.And | expr.Or) -> Iterator[tuple[str, expr.Expr]]:
+    """Yield `any f: P` for `all f: P`, and the other way round."""
+    quantifier = _quantifier(node)
+    family = next((each for each in machine.families if quantifier and each.name == quantifier[2]), None)
+    if quantifier is None or family is None or len(node.operands) % len(family.indices):
+        return
+    bodies = len(family.indices)
+    size = len(node.operands) // bodies
+    parts = [node.operands[place : place + size] for place in range(0, len(node.operands), size)]
+    if len({tuple(part.span for part in each) for each in parts}) > 1:
+        return  # some bodies are shorter, as their index decides a part of them
+    inner, outer, word = (expr.And, expr.Or, "any") if isinstance(node, expr.And) else (expr.Or, expr.And, "all")
+    operands = tuple(each[0] if size == 1 else inner(tuple(each)) for each in parts)
+    text = _text(node)
+    yield f"'{word}{text.removeprefix(quantifier[1])}' instead of '{text}'", outer(operands)
+
+
+def _other_index(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
+    """Yield a name with the next index of its family."""
+    if isinstance(node, expr.Name) and node.kind in {"variable", "pending"}:
+        names = [variable.name for variable in machine.variables] if node.kind == "variable" else machine.answers
+        for other in _next_name(machine, node.name, names):
+            new = attrs.evolve(node, name=other)
+            yield f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new
+
+
+def _next_name(machine: Machine, name: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield `x[2]` for `x[1]`, and for the last one of its family the first one."""
+    index, declarations = index_in(name), set(names)
+    for family in machine.families if index is not None else ():
+        indices = [*map(str, family.indices)]
+        kin = [f"{name.partition('[')[0]}[{each}]" for each in indices]
+        if name in kin and len(kin) > 1 and declarations.issuperset(kin):
+            yield kin[(kin.index(name) + 1) % len(kin)]
+            return
 
 
 def _count_faults(node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
-    """Yield a count without one of its conditions."""
-    parts = node.operands if isinstance(node, expr.Count) else ()
+    """Yield a count without one of its conditions; a count over a family has one condition, as written."""
+    parts = node.operands if isinstance(node, expr.Count) and _quantifier(node) is None else ()
     if len(parts) > 1:
         fewer = (expr.Count((*parts[:place], *parts[place + 1 :])) for place in range(len(parts)))
         yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in dict.fromkeys(fewer))
 
 
 def _faulty(
-    node: expr.Expr, faults: Callable[[expr.Expr], Iterator[tuple[str, expr.Expr]]]
+    node: expr.Expr, faults: Callable[[expr.Expr], Iterator[tuple[str, expr.Expr]]], *, are_alone: bool = False
 ) -> Iterator[tuple[str, expr.Expr]]:
-    """Yield the expression with one fault, for every fault of every node in it."""
-    yield from faults(node)
+    """Yield the expression with one fault, for every fault of every node in it; with `are_alone`, of nodes outside quantified parts."""
+    nodes = dict(_with_paths(node))
+    paths = [*nodes]
+    for places in _alike(_key(nodes[path], path) for path in paths):
+        group = [nodes[paths[place]] for place in places]
+        if are_alone and len(group) > 1:
+            continue
+        for what, variants in _common_faults(faults(each) for each in group):
+            new = dict(zip((paths[place] for place in places), variants, strict=True))
+            yield f"{what}{_for_each(group)}", _with_nodes(node, new)
+
+
+def _with_paths(node: expr.Expr, path: Path = ()) -> Iterator[tuple[Path, expr.Expr]]:
+    yield path, node
+    for place, child in enumerate(expr.children(node)):
+        yield from _with_paths(child, (*path, place))
+
+
+def _with_nodes(node: expr.Expr, new: Mapping[Path, expr.Expr], path: Path = ()) -> expr.Expr:
+    if path in new:
+        return new[path]
     parts = expr.children(node)
-    for place, child in enumerate(parts):
-        for what, faulty_child in _faulty(child, faults):
-            yield what, expr.with_children(node, (*parts[:place], faulty_child, *parts[place + 1 :]))
+    others = [_with_nodes(child, new, (*path, place)) for place, child in enumerate(parts)]
+    return expr.with_children(node, others) if others != [*parts] else node
+
+
+def _written_items(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+    """Return the updates or effects of a row as they are written: those that one `all f:` stands for together."""
+    places = _alike(_key(item, place) for place, item in enumerate(items))
+    return [tuple(items[place] for place in each) for each in places]
+
+
+def _in_one(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    return tuple(item for group in groups for item in group)
 
 
 def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    for place, update in enumerate(row.updates):
-        before, following = row.updates[:place], row.updates[place + 1 :]
-        yield f"update of {update.variable} dropped", attrs.evolve(row, updates=(*before, *following))
-        for what, faulty_update in _update_faults(machine, update):
-            yield what, attrs.evolve(row, updates=(*before, faulty_update, *following))
+    groups = _written_items(row.updates)
+    for place, group in enumerate(groups):
+        before, following = groups[:place], groups[place + 1 :]
+        words = _for_each(group)
+        without = _in_one([*before, *following])
+        yield f"update of {group[0].variable} dropped{words}", attrs.evolve(row, updates=without)
+        for what, faulty in _common_faults(_update_faults(machine, update) for update in group):
+            yield f"{what}{words}", attrs.evolve(row, updates=_in_one([*before, faulty, *following]))
+        for other in _next_name(machine, group[0].variable, machine.values_of) if len(group) == 1 else ():
+            if all(update.variable != other for update in row.updates):
+                other_update = attrs.evolve(group[0], variable=other)
+                what = f"update of {other} instead of {group[0].variable}"
+                yield what, attrs.evolve(row, updates=_in_one([*before, [other_update], *following]))
 
 
 def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[str, Assign]]:
@@ -299,17 +422,34 @@ def _read_again(value: expr.Expr, name: str) -> expr.Expr:
 
 
 def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    items = row.effects
-    for place, item in enumerate(items):
-        yield f"effect {item} dropped", attrs.evolve(row, effects=(*items[:place], *items[place + 1 :]))
-        if isinstance(item, Emit):
-            yield f"effect {item} duplicated", attrs.evolve(row, effects=(*items[:place], item, *items[place:]))
-            for other in _similar_effects(machine, item.effect):
-                faulty_items = (*items[:place], Emit(other), *items[place + 1 :])
-                yield f"effect {other} instead of {item}", attrs.evolve(row, effects=faulty_items)
-        if place and without_index(str(item)) != without_index(str(items[place - 1])):
-            faulty_items = (*items[: place - 1], item, items[place - 1], *items[place + 1 :])
-            yield f"effects {items[place - 1]} and {item} swapped", attrs.evolve(row, effects=faulty_items)
+    groups = _written_items(row.effects)
+    for place, group in enumerate(groups):
+        before, following, first = groups[:place], groups[place + 1 :], group[0]
+        words = _for_each(group)
+
+        variant = partial(_with_effects, row, before, following)
+        yield f"effect {first} dropped{words}", variant()
+        if isinstance(first, Emit):
+            yield f"effect {first} duplicated{words}", variant(group, group)
+            for what, others in _common_faults(_other_effects(machine, item) for item in group):
+                yield f"{what}{words}", variant(others)
+        if place and without_index(str(first)) != without_index(str(groups[place - 1][0])):
+            other_order = _in_one([*groups[: place - 1], group, groups[place - 1], *following])
+            yield f"effects {groups[place - 1][0]} and {first} swapped", attrs.evolve(row, effects=other_order)
+
+
+def _with_effects(
+    row: Transition,
+    before: Sequence[Iterable[Emit | Cancel]],
+    following: Sequence[Iterable[Emit | Cancel]],
+    *now: Iterable[Emit | Cancel],
+) -> Transition:
+    return attrs.evolve(row, effects=_in_one([*before, *now, *following]))
+
+
+def _other_effects(machine: Machine, item: Emit | Cancel) -> Iterator[tuple[str, Emit]]:
+    for other in _similar_effects(machine, item.effect or ""):
+        yield f"effect {other} instead of {item}", Emit(other)
 
 
 def _plus(node: expr.Expr, by: int) -> expr.Expr:

@@ -283,7 +283,8 @@ def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
     """Read an `event` cell: names, or `after 30s`, comma-separated."""
     names: list[WrittenName] = []
     for text, offset in _pieces(cell, ","):
-        part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
+        is_whole = text == cell.text
+        part = cell if is_whole else attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
         if text.split()[:1] != ["after"] and parse_duration(text):
             findings.error("DSA107", f"'{text}' is not an event", part.span(), f"a timer is written 'after {text}'")
         elif text.split()[:1] != ["after"]:
@@ -561,7 +562,7 @@ def indices_of(families: Iterable[Family]) -> Families:
 
 def with_indices(cell: Cell, families: Families, instance: Instance = ()) -> Cell:
     """Return a cell that may name families, the free ones among them with these indices."""
-    return attrs.evolve(cell, families=families, indices=dict(instance))
+    return cell.at_indices(families, dict(instance))
 
 
 def instances(free: Iterable[str], families: Families) -> Iterator[Instance]:
@@ -603,7 +604,7 @@ def _instances(record: TableRecord, kind: str, families: Families, each: Sequenc
             if column in cells and cells[column].text:
                 own = tuple(pair for pair in instance if pair[0] in free[column])
                 if (column, own) not in copies:
-                    copies[column, own] = attrs.evolve(cells[column], families=families, indices=dict(own))
+                    copies[column, own] = cells[column].at_indices(families, dict(own))
                 cells[column] = copies[column, own]
         yield TableRecord(cells, record.span, instance)
 

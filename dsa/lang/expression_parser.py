@@ -173,16 +173,13 @@ class TokenReader:
         self._cell = cell
         self._tokens = tokenize(cell)
         self._place = 0
+        #: The token not yet read.
+        self.next = self._tokens[0]
         self._depth = 0
         self._terms = 0
         self._bodies = 0
         self._families, self._indices = cell.families, cell.indices
         self._open_quantifier: Token | None = None
-
-    @property
-    def next(self) -> Token:
-        """The token not yet read."""
-        return self._tokens[self._place]
 
     def at(self, *texts: str) -> bool:
         """Return whether the next tokens are these."""
@@ -191,11 +188,14 @@ class TokenReader:
                 return False
         return True
 
+    def _go_to(self, place: int) -> None:
+        self._place, self.next = place, self._tokens[place]
+
     def accept(self, *texts: str) -> bool:
         """Read these tokens if they come next; return whether they did."""
-        if self._tokens[self._place].text != texts[0] or not self.at(*texts):
+        if self.next.text != texts[0] or not self.at(*texts):
             return False
-        self._place += len(texts)
+        self._go_to(self._place + len(texts))
         return True
 
     def expect(self, text: str, hint: str = "") -> Token:
@@ -203,7 +203,7 @@ class TokenReader:
         token = self.next
         if token.text != text or token.kind == "end":
             self.fail(f"expected '{text}'", hint)
-        self._place += 1
+        self._go_to(self._place + 1)
         return token
 
     def fail(self, message: str, hint: str = "") -> NoReturn:
@@ -244,12 +244,13 @@ class TokenReader:
         token = self.next
         if token.kind != "name":
             self.fail(f"expected {what}")
-        if keywords := [part for part in token.text.split(".") if part in KEYWORDS]:
+        if not KEYWORDS.isdisjoint(token.text.split(".")):
+            keywords = [part for part in token.text.split(".") if part in KEYWORDS]
             self.fail(f"expected {what}", f"'{keywords[0]}' is a reserved word")
         if len(token.text) > MAX_NAME:
             self.reject(f"a name has at most {MAX_NAME} characters")
-        self._place += 1
-        return token._replace(text=self._with_index(token)) if "[" in token.text else token
+        self._go_to(self._place + 1)
+        return Token("name", self._with_index(token), token.start, token.end) if "[" in token.text else token
 
     def _with_index(self, token: Token) -> str:
         """Return a name with the index that stands for the family in it."""
@@ -300,7 +301,8 @@ class TokenReader:
             self._bodies += 1
             if self._bodies > _MAX_BODIES:
                 raise self.fault(family, f"a cell stands for at most {_MAX_BODIES:,} quantified bodies")
-            self._place, self._terms, self._indices = start, terms, {**outer, family.text: index}
+            self._go_to(start)
+            self._terms, self._indices = terms, {**outer, family.text: index}
             results.append(read())
         self._indices = outer
         return results
@@ -314,7 +316,7 @@ class TokenReader:
     def take(self) -> Token:
         """Read any token."""
         token = self.next
-        self._place += 1
+        self._go_to(self._place + 1)
         return token
 
     def integer(self, least: int = 0) -> int:

@@ -50,12 +50,29 @@ class Cell:
     def span(self, start: int = 0, end: int | None = None) -> Span:
         """Return the place of `text[start:end]`; if it spans several lines, its part on the first."""
         stop = len(self.text) if end is None else end
+        if not self.continuations and not self.escapes:
+            first = self.column + start
+            return Span(self.path, self.line, first, max(self.column + stop, first), self.source)
         for offset, piece in reversed(self.continuations):
             if start >= offset:
                 return piece.span(start - offset, stop - offset)
             stop = min(stop, offset - 1)
         return Span(
             self.path, self.line, self._column(start), max(self._column(stop), self._column(start)), self.source
+        )
+
+    def at_indices(self, families: Families, indices: Indices) -> "Cell":
+        """Return the cell with the families that it may name, and the indices of the free ones. There may be thousands, and `attrs.evolve` is slow."""
+        return Cell(
+            self.text,
+            self.path,
+            self.line,
+            self.column,
+            self.source,
+            self.escapes,
+            self.continuations,
+            families=families,
+            indices=indices,
         )
 
     def _column(self, offset: int) -> int:

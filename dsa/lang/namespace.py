@@ -101,28 +101,28 @@ class Resolver:
         `kind` is the expected type, for better hints. If it is an enumeration, a name with several meanings is its value.
         """
         match node:
+            case expr.Name():
+                return self._name(node, kind)
             case expr.Boolean():
                 return node, "bool"
             case expr.Integer():
                 return node, "int"
             case expr.Symbol(value):
                 return node, node.among or (value,)
-            case expr.Name():
-                return self._name(node, kind)
             case expr.Verdict():
                 return node, "bool"
             case expr.Not(operand):
-                return self._decision(attrs.evolve(node, operand=self.condition(operand))), "bool"
+                return self._decision(expr.Not(self.condition(operand), span=node.span)), "bool"
             case expr.And(operands) | expr.Or(operands):
-                junction = attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands))
-                return self._decision(junction), "bool"
+                parts = tuple([self.condition(operand) for operand in operands])
+                return self._decision(type(node)(parts, span=node.span)), "bool"
             case expr.Count(operands):
                 count = attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands))
                 return self._decision(count), "int"
             case expr.Negate(operand):
                 return attrs.evolve(node, operand=self.expect(operand, "int")), "int"
-            case expr.Arithmetic(_, left, right):
-                return attrs.evolve(node, left=self.expect(left, "int"), right=self.expect(right, "int")), "int"
+            case expr.Arithmetic(sign, left, right):
+                return expr.Arithmetic(sign, self.expect(left, "int"), self.expect(right, "int"), span=node.span), "int"
             case expr.Compare():
                 return self._decision(self._compare(node)), "bool"
             case expr.Member():
@@ -130,12 +130,12 @@ class Resolver:
 
     def _decision(self, node: expr.Expr) -> expr.Expr:
         """Return a condition, or a count, without what the indices of families decide alone."""
-        if not self._scope.has_families:
+        if not self._scope.has_families or (isinstance(node, expr.Compare) and isinstance(node.first, expr.Name)):
             return node
         parts = expr.children(node)
         match node:
             case expr.Compare() | expr.Member() if all(isinstance(part, expr.Constant) for part in parts):
-                return attrs.evolve(expr.constant(expr.evaluate(node, {})), span=node.span)
+                return expr.Boolean(bool(expr.evaluate(node, {})), span=node.span)
             case expr.Not(expr.Boolean(value)):
                 return expr.Boolean(not value, span=node.span)
             case expr.And() | expr.Or() if any(isinstance(part, expr.Boolean) for part in parts):
@@ -166,7 +166,7 @@ class Resolver:
                 self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
             rest.append((sign, result))
             left = right
-        return attrs.evolve(node, first=first, rest=tuple(rest))
+        return expr.Compare(first, tuple(rest), span=node.span)
 
     def _enumerations(self, node: expr.Compare) -> list[Type | None]:
         """Return for each operand the enumeration that it is compared with by `==` or `!=`, directly or through others."""

@@ -244,9 +244,8 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
             findings.error("DSA204", message, span, f"write {update.variable} = VALUE")
         return update
     resolver = namespace.Resolver(names.updates, findings, span)
-    return attrs.evolve(
-        update, value=resolver.expect(update.value, namespace.type_of(names.variables[update.variable]))
-    )
+    value = resolver.expect(update.value, namespace.type_of(names.variables[update.variable]))
+    return Assign(update.variable, value, span=span)
 
 
 def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findings) -> None:

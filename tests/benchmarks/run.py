@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import additions
 import artifacts
 import chatting
 import durable_peers
@@ -164,6 +165,7 @@ BENCHES = (
     bench_start,
     bench_fuzz,
     *exploring.BENCHES,
+    *additions.BENCHES,
     *artifacts.BENCHES,
     *durable_peers.BENCHES,
     *runtime.BENCHES,

@@ -4,9 +4,10 @@ import families
 import pytest
 from export_cases import ALL, CLAIMS, COUNTS, FULL, HARD, HARD_COUNT, LOOPS, PROMISED, PROMISED_CLAIMS, SMALL, count_of
 from outside_tools import spin
+from random_sample import random_sample
 
 from dsa.declarations import show
-from dsa.lang import loads
+from dsa.lang import dumps, loads
 from dsa.targets.promela import promela
 
 
@@ -30,6 +31,12 @@ def test_spin_stores_as_many_states_of_a_hard_case(tmp_path):
 @pytest.mark.parametrize("name", SMALL)
 def test_spin_stores_as_many_states_of_every_machine_here(name, tmp_path):
     assert spin(promela(ALL[name]), tmp_path) == (count_of(ALL[name]), 0)
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=FULL)])
+def test_spin_stores_as_many_states_of_random_machines(count, tmp_path):
+    for machine in random_sample(count):
+        assert spin(promela(machine), tmp_path, is_small=True) == (count_of(machine), 0), dumps(machine)
 
 
 @pytest.mark.parametrize(

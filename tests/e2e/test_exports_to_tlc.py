@@ -19,8 +19,9 @@ from export_cases import (
     count_of,
 )
 from outside_tools import tlc
+from random_sample import random_sample
 
-from dsa.lang import loads
+from dsa.lang import dumps, loads
 from dsa.machine import Machine
 from dsa.targets.tla import module_name, tla, tla_config
 
@@ -59,6 +60,14 @@ def test_tlc_takes_a_module_of_any_machine_name(name, tmp_path):
 @pytest.mark.parametrize("name", SMALL)
 def test_tlc_finds_as_many_states_of_every_machine_here(name, tmp_path):
     assert tlc_count(without_claims(ALL[name]), tmp_path) == (count_of(ALL[name]), [])
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=FULL)])
+def test_tlc_finds_as_many_states_of_random_machines(count, tmp_path):
+    for number, machine in enumerate(random_sample(count)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert tlc_count(machine, folder) == (count_of(machine), []), dumps(machine)
 
 
 TLC_CLAIMS = [

@@ -2,6 +2,7 @@
 
 import attrs
 from crowds import crowded_machines
+from family_documents import family_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, timers_ended
@@ -65,7 +66,7 @@ def told_apart(one: Machine, other: Machine) -> bool | None:
 @settings(max_examples=sample_size(40, full=120), deadline=None)
 @given(st.data())
 def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
-    machine = data.draw(machines(claims=False) | crowded_machines())
+    machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
     every = list(row_mutants(machine))
     mutant = data.draw(st.sampled_from(every)).machine
     expected = told_apart(machine, mutant)

@@ -1,6 +1,8 @@
 """Properties of random machines are judged as the page says they are meant, and traces show what they claim."""
 
 from collections import Counter
+from collections.abc import Callable
+from time import process_time
 
 import attrs
 import naive
@@ -9,6 +11,7 @@ from crowds import crowded_machines
 from family_documents import family_machines
 from hypothesis import HealthCheck, Phase, event, given, reject, settings
 from hypothesis import strategies as st
+from random_sample import uses_three_additions
 from sample_sizes import sample_size
 
 from dsa.checks import properties
@@ -53,13 +56,6 @@ def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
 @MANY
 @given(machine=claimed_machines() | crowded_machines(claims=6) | family_machines(), is_counted=st.booleans())
 def test_verdicts_and_lengths_are_those_of_the_oracle(machine: Machine, *, is_counted: bool) -> None:
-    compare(machine, is_counted=is_counted)
-
-
-@pytest.mark.full
-@settings(max_examples=5_000, deadline=None)
-@given(machine=claimed_machines() | crowded_machines(claims=6) | family_machines(), is_counted=st.booleans())
-def test_the_same_on_many_more(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
 
@@ -200,18 +196,22 @@ def features(machine: Machine) -> dict[str, bool]:
 
 
 @pytest.mark.full
-def test_two_thousand_machines_have_each_feature_often() -> None:
-    met = Counter[str]()
+def test_three_thousand_machines_have_each_feature_often_and_a_third_three_additions(
+    told: Callable[[str], None],
+) -> None:
+    met, started = Counter[str](), process_time()
+    kinds = (claimed_machines(8), restless_machines(), crowded_machines(claims=6), family_machines())
 
-    @settings(max_examples=2_000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    @given(st.one_of(claimed_machines(8), restless_machines(), crowded_machines(claims=6)))
-    def search(machine: Machine) -> None:
-        compare(machine)
+    @settings(max_examples=3_100, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(st.one_of(*kinds), st.booleans())
+    def search(machine: Machine, is_counted: bool) -> None:  # noqa: FBT001  (drawn)
+        compare(machine, is_counted=is_counted)
         met.update(features(machine))
-        met["machines"] += 1
+        met.update({"machines": 1, "three additions": uses_three_additions(machine)})
 
     search()
+    told(f"the naive oracle: {dict(met.most_common())}, {process_time() - started:.0f} s of processor time")
     seldom = {name: count for name, count in met.items() if count < 200}
-    assert met["machines"] >= 1_900, met
+    assert met["machines"] >= 3_000, met
+    assert met["three additions"] >= 1_000, met
     assert not seldom, met
-    print(dict(met.most_common()))

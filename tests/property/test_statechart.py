@@ -5,8 +5,10 @@ from itertools import product
 
 import pytest
 from crowds import crowded_machines
+from family_documents import family_machines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_sample import random_sample
 from repository import all_machines, shipped_machines
 from sample_sizes import sample_size
 
@@ -57,14 +59,20 @@ SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Heal
 @settings(SLOW, max_examples=sample_size(25, full=40))
 @given(st.data())
 def test_random_machines_agree(data):
-    lockstep(data, data.draw(machines(claims=False) | crowded_machines()))
+    lockstep(data, data.draw(machines(claims=False) | crowded_machines() | family_machines()))
 
 
 @pytest.mark.full
 @settings(SLOW, max_examples=300)
 @given(st.data())
 def test_300_random_machines_agree(data):
-    lockstep(data, data.draw(machines(claims=False) | crowded_machines()))
+    lockstep(data, data.draw(machines(claims=False) | crowded_machines() | family_machines()))
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.full)])
+def test_a_sample_of_random_machines_agrees_wherever_it_can_be(count):
+    for machine in random_sample(count):
+        agree_everywhere(machine, max_states=100)
 
 
 def walk(machine, seed, count):
@@ -110,9 +118,13 @@ def test_a_shipped_machine_agrees_on_100_000_random_occurrences(name):
     "name", [pytest.param(name, marks=[pytest.mark.full] if name in WHOLE_IN_FULL else []) for name in ALL]
 )
 def test_every_machine_here_agrees_wherever_it_can_be(name):
-    machine = ALL[name]
+    agree_everywhere(ALL[name], max_states=2_000)
+
+
+def agree_everywhere(machine, max_states):
+    """Feed everything that there is at each configuration that an exploration finds."""
     run = StatechartRun(machine)
-    for here in explore(machine, max_states=2_000).all_configurations():
+    for here in explore(machine, max_states=max_states).all_configurations():
         for occurrence in _everything(machine, here):
             run.configuration = here
             both(machine, run, here, occurrence)

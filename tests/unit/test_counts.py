@@ -328,7 +328,8 @@ def test_why_says_which_conditions_are_true():
 
 
 def test_mutants_leave_out_a_condition_of_a_count():
-    machine = loads(QUORUM)
+    listed = "count(x[1], x[2], x[3])"
+    machine = loads(QUORUM.replace("(count f: x[f])", listed))
     what = [mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[-1]]
     for fewer in ("x[2], x[3]", "x[1], x[3]", "x[1], x[2]"):
         assert f"'count({fewer})' instead of 'count(x[1], x[2], x[3])'" in what
@@ -337,6 +338,13 @@ def test_mutants_leave_out_a_condition_of_a_count():
     )  # in the condition, and in the update
     assert "'count(x[1], x[2], x[3]) >= 3' instead of 'count(x[1], x[2], x[3]) >= 2'" in what
     assert "n = count(x[1], x[2], x[3]) + 1 instead of count(x[1], x[2], x[3]) + 0" in what
+
+
+def test_mutants_leave_the_one_condition_of_a_count_over_a_family():
+    machine = loads(QUORUM)
+    what = [mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[-1]]
+    assert not [each for each in what if each.startswith("'count(x[1], x[2])")]
+    assert "'count(x[1], x[2], x[3]) >= 3' instead of 'count(x[1], x[2], x[3]) >= 2'" in what
 
 
 def test_the_order_of_conditions_is_no_difference():

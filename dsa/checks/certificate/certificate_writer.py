@@ -86,10 +86,15 @@ class Certifier:
         self._faultless: Lemmas = {}
         self._prover: Prover | None = None
 
-    def hold(self, form: declarations.Form | str, values: Mapping[str, Value]) -> bool:
-        """Claim something at values of all parameters: a property, or, as a text, one of the kernel's claims about every machine."""
+    def hold(self, form: declarations.Form | str, values: Mapping[str, Value], configurations: int = 0) -> bool:
+        """Claim something at values of all parameters: a property, or, as a text, one of the kernel's claims about every machine.
+
+        The kernel visits every configuration, so it is not asked where it is known that there are too many `configurations`.
+        """
 
         def write(claim: Claim) -> Claim:
+            if configurations > MOST_CONFIGURATIONS:
+                raise UndecidedError(f"it has more than {MOST_CONFIGURATIONS} configurations")
             return explore_claim(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
 
         return self._add(form, write, values)
@@ -321,14 +326,15 @@ def _together(evidence: Iterable[Evidence]) -> Evidence:
 
 def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
     """Claim what every machine owes, and every property that holds, at the parameter values that a check explored."""
-    for exploration in report.explorations:
-        certifier.hold(FAULTLESS, exploration.parameters)
-        certifier.hold(NO_DEADLOCK, exploration.parameters)
+    sizes = {tuple(each.parameters.items()): each.configurations for each in report.explorations}
+    for values, size in sizes.items():
+        certifier.hold(FAULTLESS, dict(values), size)
+        certifier.hold(NO_DEADLOCK, dict(values), size)
     certifier.claim_definition4()
     for result in report.properties:
         if result.verdict == "HOLDS" and result.claim is not None:
             for values in result.values:
-                certifier.hold(result.claim.form, dict(values))
+                certifier.hold(result.claim.form, dict(values), sizes[values])
         else:
             certifier.leave_out(result.text, f"it is {result.verdict}")
     for exploration in report.explorations:

@@ -150,3 +150,36 @@ def test_odds_are_not_certified():
                     "## Properties\n- a with probability >= 0.5\n")  # fmt: skip
     assert certified(machine)[1] == {"a with probability >= 0.5": "odds are not certified"}
     assert certified(machine, checked=True)[1] == {"a with probability >= 0.5": "odds are not certified"}
+
+
+LARGE = """# large
+## Variables
+| variable | domain  | initial |
+| -------- | ------- | ------- |
+| n        | 0..200  | 0       |
+| m        | 0..150  | 0       |
+## Transitions
+| source | event | if      | update       | target |
+| ------ | ----- | ------- | ------------ | ------ |
+| a      | go    | n < 200 | n += 1       | =      |
+| a      | go    | else    |              | b      |
+| a      | up    | m < 150 | m += 1       | =      |
+| a      | up    | else    |              | b      |
+## States
+| state | kind    |
+| ----- | ------- |
+| a     | initial |
+| b     | final   |
+
+## Properties
+"""
+
+
+@pytest.mark.limit(30)
+def test_the_kernel_is_not_asked_about_what_a_check_has_found_to_be_too_large():
+    """The kernel would visit 20,000 configurations for each property before it gives up, which takes minutes for these."""
+    texts = [f"always n <= {most}" for most in range(200, 300)]
+    said, left_out = certified(loads(LARGE + "".join(f"- {text}\n" for text in texts)), checked=True)
+    assert said == [NOTHING_GUARDED, f"{TABLE}: for all values"]
+    too_many = "it has more than 20000 configurations"
+    assert left_out == dict.fromkeys((FAULTLESS, NO_DEADLOCK, *texts), too_many)

@@ -9,6 +9,7 @@ from repository import shipped_machines
 from dsa.checks.mutants import mutants, row_mutants
 from dsa.checks.mutation import differences
 from dsa.declarations import Transition
+from dsa.expr import unparse
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -126,3 +127,83 @@ def test_a_mutant_of_a_declaration_with_families_changes_all_that_it_stands_for(
     assert initial.place == "variable report"
     assert [*initial.machine.initial_values] == ["good", "good", "good"]
     assert len([each for each in mutants(machine) if each.what == "time limit dropped"]) == 2
+
+
+FOR_EACH = """# m
+## Families
+| family | index |
+| ------ | ----- |
+| f      | 1..3  |
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| x[f]     | 0..2   | 0       |
+| y[f]     | bool   | false   |
+## Events
+| event   | from    |
+| ------- | ------- |
+| go      | outside |
+| seen[f] | look[f] |
+## Transitions
+| source | event   | if                                                        | update                 | effects      | target |
+| ------ | ------- | --------------------------------------------------------- | ---------------------- | ------------ | ------ |
+| a      | go      | (count f: y[f]) < 2 and (all f: x[f] < 2 and not y[f+1])   | all f: x[f] += 1       | all f: look[f] | =    |
+| a      | seen[f] | x[f] == 1                                                 | y[f] = true; x[1] = 0  |              | =      |
+## States
+| state | kind    |
+| ----- | ------- |
+| a     | initial |
+"""
+
+
+def test_what_is_written_once_for_a_family_is_changed_at_once() -> None:
+    machine = loads(FOR_EACH)
+    assert {each for each in what(machine, 0) if not each.startswith("target")} == {
+        "row deleted",
+        "'count(y[1], y[2], y[3]) <= 2' instead of 'count(y[1], y[2], y[3]) < 2'",
+        "'count(y[1], y[2], y[3]) < 3' instead of 'count(y[1], y[2], y[3]) < 2'",
+        "'count(y[1], y[2], y[3]) < 1' instead of 'count(y[1], y[2], y[3]) < 2'",
+        "'count(y[1], y[2], y[3]) < 2' dropped",
+        "'any f: x[f] < 2 and not y[f+1]' instead of 'all f: x[f] < 2 and not y[f+1]'",
+        "'x[1] <= 2' instead of 'x[1] < 2' (for each f)",
+        "'x[1] < 3' instead of 'x[1] < 2' (for each f)",
+        "'x[1] < 1' instead of 'x[1] < 2' (for each f)",
+        "'all f: x[f] < 2 and not y[f+1]' dropped",
+        "update of x[1] dropped (for each f)",
+        "x[1] = x[1] + 1 + 1, its update doubled (for each f)",
+        "x[1] = x[1] + 1 - 1 instead of x[1] + 1 (for each f)",
+        "effect look[1] dropped (for each f)",
+        "effect look[1] duplicated (for each f)",
+        "effect look[2] instead of look[1] (for each f)",
+        "effect look[3] instead of look[1] (for each f)",
+    }
+
+
+def row_of(machine: Machine, fault: str, row: int) -> Transition:
+    changed = (each.machine for each in mutants(machine) if each.what == fault)
+    return next(changed).transitions[row]
+
+
+def test_a_fault_of_what_is_written_once_is_in_each_of_its_bodies() -> None:
+    machine = loads(FOR_EACH)
+    condition = row_of(machine, "'x[1] <= 2' instead of 'x[1] < 2' (for each f)", 0).condition
+    assert unparse(condition) == (
+        "count(y[1], y[2], y[3]) < 2 and (x[1] <= 2 and not y[2] and x[2] <= 2 and not y[3] and x[3] <= 2 and not y[1])"
+    )
+    some = row_of(machine, "'any f: x[f] < 2 and not y[f+1]' instead of 'all f: x[f] < 2 and not y[f+1]'", 0)
+    assert unparse(some.condition).endswith("(x[1] < 2 and not y[2] or x[2] < 2 and not y[3] or x[3] < 2 and not y[1])")
+    assert row_of(machine, "update of x[1] dropped (for each f)", 0).updates == ()
+    twice = row_of(machine, "effect look[1] duplicated (for each f)", 0).effects
+    assert [*map(str, twice)] == ["look[1]", "look[2]", "look[3]"] * 2
+
+
+def test_an_index_is_shifted_round_its_family_where_no_quantifier_binds_it() -> None:
+    machine = loads(FOR_EACH)
+    shifted = {each for each in what(machine, 1) if "y[2]" in each or "x[2]" in each}
+    assert shifted == {
+        "'x[2]' instead of 'x[1]'",
+        "update of y[2] instead of y[1]",
+        "update of x[2] instead of x[1]",
+    }
+    last = row_of(machine, "'x[2]' instead of 'x[1]'", 3)
+    assert (last.event, unparse(last.condition)) == ("seen[3]", "x[1] == 1")
