@@ -19,7 +19,8 @@ from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural
 from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
-from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data, whole_number
+from dsa.web.run_feed import data_field, run_address
+from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
 
 _RUNS_A_PAGE = 50

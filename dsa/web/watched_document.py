@@ -19,7 +19,8 @@ from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.web.document_markup import DocumentVerdicts, diagram, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.machine_drawing import MachineDrawing
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
@@ -68,17 +69,15 @@ class StoppableWork(Generic[Result]):
         self._number += 1
         self.activity, self.fault, self.result = "", "", None
 
-    def start(self, machine: Machine, activity: str, prepare: Callable[[Machine], None] | None = None) -> None:
-        """Begin anew with a machine; work under way is stopped first. `prepare` is called in the thread before."""
+    def start(self, machine: Machine, activity: str) -> None:
+        """Begin anew with a machine; work under way is stopped first."""
         before = self._task
         self.clear()
         self.activity = activity
-        self._task = asyncio.create_task(self._follow(machine, before, prepare))
+        self._task = asyncio.create_task(self._follow(machine, before))
         self._tell_pages()
 
-    async def _follow(
-        self, machine: Machine, before: "asyncio.Task[None] | None", prepare: Callable[[Machine], None] | None
-    ) -> None:
+    async def _follow(self, machine: Machine, before: "asyncio.Task[None] | None") -> None:
         """Do the work once the one before has ended, and show its progress."""
         number = self._number
         if before is not None:
@@ -86,9 +85,6 @@ class StoppableWork(Generic[Result]):
         if self._number != number:
             return
         self._is_stopped, self._progress = False, ""
-        if prepare is not None:
-            await asyncio.to_thread(prepare, machine)
-            self._tell_pages()
         work = asyncio.create_task(asyncio.to_thread(self._function, machine, self))
         while not work.done():
             await asyncio.wait({work}, timeout=_LOOK_S)
@@ -146,7 +142,7 @@ class WatchedDocument:
         self.check = StoppableWork[CheckReport](_check, self.address, self._tell)
         self.proofs = StoppableWork[WorkFindings](_prove, self.address, self._tell)
         self.mutants = StoppableWork[WorkFindings](_mutate, self.address, self._tell)
-        self._picture, self._table = EMPTY, EMPTY
+        self._drawing, self._table = MachineDrawing(self._tell), EMPTY
         self._results_shown: tuple[object, ...] = (None,) * 5
         self._signature: tuple[int, int] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -207,7 +203,7 @@ class WatchedDocument:
             message = tag("p", self.fault, class_="message", role="alert") if self.fault else None
             self._table = message or join(document_markup(self.text, self._verdicts(), self.address))
             self._results_shown = results
-        parts = {"status": self._status(), "table": self._table, "diagram": self._picture}
+        parts = {"status": self._status(), "table": self._table, "diagram": self._drawing.markup}
         proofs = self._work_state("proofs", "Prove for all values of the parameters", "Prove again")
         return Fragments(
             {
@@ -294,16 +290,10 @@ class WatchedDocument:
             self.text, self.document_reading, self.fault = "", _NOTHING, str(fault)
         for work in self.works.values():
             work.clear()
-        if self.document_reading.machine is None:
-            self._picture = EMPTY
-        else:
-            self.check.start(self.document_reading.machine, "checking", self._draw)
+        self._drawing.draw(self.machine)
+        if self.machine is not None:
+            self.check.start(self.machine, "checking")
         self._tell()
-
-    def _draw(self, machine: Machine) -> None:
-        picture = diagram(machine)
-        if machine is self.document_reading.machine:  # which may have changed meanwhile
-            self._picture = picture
 
     def _signature_now(self) -> tuple[int, int] | None:
         try:
