@@ -277,7 +277,8 @@ def _asks(feed: RunFeed) -> Markup:
     summary = feed.summary.summary
     is_asking = summary.status in {"waiting", "due"} and feed.summary.damage is None
     texts = feed.view.texts if feed.view is not None else {}
-    names = sorted(summary.waits_for, key=lambda name: name not in texts)  # what a person writes comes first
+    order = [*texts, *sorted(summary.waits_for)]  # what a person writes comes first
+    names = sorted(summary.waits_for, key=order.index)
     answers = [_answer_form(feed, name, summary.waits_for[name]) for name in names] if is_asking else []
     is_doubtful = feed.summary.holder is None and summary.status == "in doubt"
     doubts = [_doubt_form(feed, key, name) for key, name in summary.in_doubt.items()] if is_doubtful else []

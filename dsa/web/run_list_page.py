@@ -17,7 +17,7 @@ from dsa.runs.machine_extension import StartForm, extension_of, extensions
 from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
-from dsa.text import plural
+from dsa.text import plural, shorten
 from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
 from dsa.web.run_feed import data_field, run_address
 from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
@@ -202,8 +202,8 @@ def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
             tag("td", badge(each.status, status_text(each))),
             tag("td", each.summary.machine),
             tag("td", each.summary.state),
-            tag("td", _time_text(each.summary.changed_ms)),
-            tag("td", each.summary.about),
+            tag("td", _time_text(each.summary.changed_ms), class_="nowrap"),
+            tag("td", shorten(each.summary.about)),
         )
         for each in summaries
     ]

@@ -28,6 +28,7 @@ from dsa.web.markup import (
     Markup,
     badge,
     diff_lines,
+    long_text,
     message_page,
     page,
     tag,
@@ -313,7 +314,12 @@ def _attempt(attempt: AttemptRecord, by_id: Mapping[str, AttemptRecord], store: 
         feedback,
         tag("dl", [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]),
         change,
-        tag("details", tag("summary", "The text"), tag("pre", text[:_MOST_TEXT], more), open=True),
+        tag(
+            "details",
+            tag("summary", "The text"),
+            long_text(f"The text of {attempt.step} {attempt.version}", text[:_MOST_TEXT] + more),
+            open=True,
+        ),
         class_="card",
         aria_label=f"{attempt.step} {attempt.version}",
     )

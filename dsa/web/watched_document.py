@@ -200,18 +200,12 @@ class WatchedDocument:
         """Return the parts of the page as they are now."""
         results = (self.text, self.fault, self.check.result, self.proofs.result, self.mutants.result)
         if any(new is not old for new, old in zip(results, self._results_shown, strict=True)):
-            message = tag("p", self.fault, class_="message", role="alert") if self.fault else None
-            self._table = message or join(document_markup(self.text, self._verdicts(), self.address))
+            self._table = join(document_markup(self.text, self._verdicts(), self.address))
             self._results_shown = results
         parts = {"status": self._status(), "table": self._table, "diagram": self._drawing.markup}
-        proofs = self._work_state("proofs", "Prove for all values of the parameters", "Prove again")
-        return Fragments(
-            {
-                **parts,
-                "proofs": proofs,
-                "mutants": self._work_state("mutants", "Plant small faults", "Plant them again"),
-            }
-        )
+        proofs = self._work_state("proofs", "Proofs", ("Prove for all values of the parameters", "Prove again"))
+        mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant them again"))
+        return Fragments({**parts, "proofs": proofs, "mutants": mutants})
 
     def _verdicts(self) -> DocumentVerdicts:
         notes: dict[int, list[Markup]] = {}
@@ -228,11 +222,13 @@ class WatchedDocument:
 
     def _status(self) -> Markup:
         """Return what the check is doing or has found; each finding leads to its line."""
+        again = self._button("check", "Check again")
+        if self.fault:
+            return join(tag("p", self.fault, class_="message", role="alert"), again)
         links = _links(self.address) if self.machine is not None else None
         if self.check.activity:
             activity = tag("p", self.check.activity, class_="activity")
             return join(links, activity, self._button("check", "Stop the check", "stop"))
-        again = self._button("check", "Check again")
         if self.check.fault:
             return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
         report = self.report
@@ -247,16 +243,16 @@ class WatchedDocument:
         words = tag("p", badge(self.word), " ", totals)
         return join(links, words, overview(self.document_reading, report), more if lines else None, again)
 
-    def _work_state(self, name: str, label: str, again: str) -> Markup:
-        """Return how far work has come with the button that stops it, or what it has found with the button that begins it."""
-        work = self.works[name]
+    def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
+        """Return how far work has come with the button that stops it, or what it has found with the button that begins it, first and again."""
+        work, heading = self.works[name], tag("h2", title)
         if self.machine is None:
             return EMPTY
         if work.activity:
-            return join(tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
+            return join(heading, tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
         fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
         summary = work.result.summary if isinstance(work.result, WorkFindings) else None
-        return join(fault, summary, self._button(name, label if summary is None else again))
+        return join(heading, fault, summary, self._button(name, labels[summary is not None]))
 
     @property
     def word(self) -> str:

@@ -17,7 +17,7 @@ from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import plural
-from dsa.web.markup import EMPTY, Markup, badge, diff_lines, join, tag
+from dsa.web.markup import EMPTY, Markup, badge, diff_lines, join, long_text, tag
 from machines.coding.coding_work import Work, WorkCall
 from machines.coding.task_plan import (
     REASONS,
@@ -269,7 +269,7 @@ class CodingPage:
     """
 
     texts: Mapping[str, str] = {
-        "permitted": "Empty: this call alone; `always`: others like it too",
+        "permitted": "Leave it empty to permit this call alone; write always to permit others like it too",
         "denied": "Why not, for the model; may be empty",
     }
 
@@ -339,7 +339,11 @@ class CodingPage:
             notice = self._notices.get(call.call_id)
             facts.append(tag("p", f"{call.status}: ", notice.text if notice is not None else REASONS[call.status]))
         arguments = json.dumps(dict(call.asked), ensure_ascii=False, indent=1)
-        asked = tag("details", tag("summary", line or call.call_id), tag("pre", arguments[:_MOST_TEXT]))
+        asked = tag(
+            "details",
+            tag("summary", line or call.call_id),
+            long_text(f"The arguments of {call.call_id}", arguments[:_MOST_TEXT]),
+        )
         words = tag("p", badge(call.status), " ", tag("code", call.tool))
         return tag("div", words, facts, asked, _result(call), class_="note")
 
@@ -360,4 +364,9 @@ def _result(call: WorkCall) -> Markup:
     outcome = outcome_of(call.result)
     text = text_of(outcome)
     remarks = [tag("p", remark, class_="hint") for remark in remarks_on(outcome)]
-    return join(tag("details", tag("summary", "The result"), tag("pre", text[:_MOST_TEXT])) if text else None, remarks)
+    return join(
+        tag("details", tag("summary", "The result"), long_text(f"The result of {call.call_id}", text[:_MOST_TEXT]))
+        if text
+        else None,
+        remarks,
+    )
