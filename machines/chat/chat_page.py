@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dsa.runs.handle import RunHandle
-from dsa.runs.machine_extension import StartForm
+from dsa.runs.machine_extension import StartField, StartForm
 from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry, ResultEntry
 from dsa.semantics import Occurrence
@@ -189,9 +189,9 @@ async def begin_conversation(runs: Runs, values: Mapping[str, str]) -> RunHandle
 START_FORM = StartForm(
     "Begin a conversation about data",
     {
-        "message": "Your first message",
-        "data": "Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line",
-        "model": "Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE",
+        "message": StartField("Your first message", lines=3),
+        "data": StartField("Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line", lines=3),
+        "model": StartField("Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"),
     },
     begin_conversation,
 )

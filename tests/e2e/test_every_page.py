@@ -78,7 +78,9 @@ def test_answers_of_forms_can_be_read_by_everybody(here):
     assert faults_at(here.tab, 380, is_dark=False) == []
     run = f"/runs/{here.runs['long']}"
     here.tab.visit(here.server.base + run)
-    here.tab.evaluate("const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)")  # it stays
+    here.tab.evaluate(
+        "const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)"
+    )  # it stays
     place = here.server.page(run).fields("place")[0]
     here.server.client.post(f"{run}/answer", data={"event": "approved", "place": place})
     here.tab.press("Send again")

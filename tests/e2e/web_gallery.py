@@ -92,6 +92,7 @@ PAGES = {
     "changes of a coding run": ("/runs/{coding}/changes", "Changes of"),
     "start of a run": ("/runs/new?machine=0", "days"),
     "start of a conversation": ("/runs/begin/chat", "Your first message"),
+    "start of work on code": ("/runs/begin/coding", "The folder to work in"),
     "no such page": ("/nowhere", "There is nothing at this address"),
     "no such run": ("/runs/nothing", "No such run"),
 }
