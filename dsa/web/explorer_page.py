@@ -20,11 +20,12 @@ from dsa.runtime.timeline import event_records
 from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
-from dsa.web.document_markup import diagram, picture_marks
+from dsa.web.machine_drawing import diagram, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
 from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag
-from dsa.web.run_pages import RunFeed, run_address, whole_number
+from dsa.web.run_feed import RunFeed, run_address
+from dsa.web.run_pages import whole_number
 from dsa.web.watched_document import WatchedDocument
 
 #: The most steps that are listed.
@@ -39,7 +40,7 @@ def explorer_routes(documents: Sequence[WatchedDocument]) -> list[Route]:
     ]
 
 
-def _show(request: Request, document: WatchedDocument) -> Response:
+async def _show(request: Request, document: WatchedDocument) -> Response:
     query = request.query_params
     values = {key.removeprefix("p."): value for key, value in query.items() if key.startswith("p.") and value.strip()}
     try:
@@ -49,7 +50,9 @@ def _show(request: Request, document: WatchedDocument) -> Response:
         return _refusal(str(fault), document.address)
     pairs = tuple((f"p.{name}", show_value(value)) for name, value in parameters.items())
     home = document.address
-    return HTMLResponse(_page(walk(WalkPlace(machine, f"{home}/explore", home, pairs, home), query.getlist("do"))).html)
+    place = WalkPlace(machine, f"{home}/explore", home, pairs, home)
+    path = await asyncio.to_thread(walk, place, query.getlist("do"), 0)
+    return HTMLResponse((await asyncio.to_thread(_page, path)).html)
 
 
 async def _show_run(request: Request) -> Response:
@@ -66,7 +69,7 @@ async def _show_run(request: Request) -> Response:
     place = WalkPlace(feed.machine, run_address(feed.id, "/explore"), home, occurrences=run_occurrences)
     rows = whole_number(at, len(run_occurrences))
     path = await asyncio.to_thread(walk, place, request.query_params.getlist("do"), rows)
-    return HTMLResponse(_page(path).html)
+    return HTMLResponse((await asyncio.to_thread(_page, path)).html)
 
 
 def _refusal(fault: str, home: str) -> Response:

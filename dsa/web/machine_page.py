@@ -55,10 +55,7 @@ def _show(_request: Request, document: WatchedDocument) -> Response:
             tag(
                 "section",
                 tag("div", fragments.holders("status"), role="status"),
-                tag("h2", "Proofs"),
-                fragments.holders("proofs"),
-                tag("h2", "Mutants"),
-                fragments.holders("mutants"),
+                fragments.holders("proofs", "mutants"),
                 aria_label="Results",
             ),
             tag("section", fragments.holders("diagram"), aria_label="Diagram", class_="beside"),

@@ -16,6 +16,8 @@ import attrs
 
 from dsa.text import printable
 
+#: Texts up to this size are shown whole; longer ones scroll.
+_SHORT_TEXT, _FEW_LINES = 600, 12
 #: The attributes with addresses; each must be a path of this server.
 _ADDRESSES = frozenset({"href", "src", "action", "formaction"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
@@ -128,6 +130,15 @@ def diff_lines(text: str) -> Markup:
     """Return a text with the colours of a diff: lines that begin with + and -."""
     kinds = {"+": "added", "-": "removed"}
     return tag("pre", [tag("span", f"{line}\n", class_=kinds.get(line[:1])) for line in text.splitlines()])
+
+
+def long_text(label: str, text: str, *, is_table: bool = False) -> Markup:
+    """Return a text as it is. A long one, or one in columns, scrolls in a region with this label, so that the page stays short and the columns stand."""
+    block = tag("pre", text)
+    if not is_table and len(text) <= _SHORT_TEXT and text.count("\n") < _FEW_LINES:
+        return block
+    kind = "scroll asis" if is_table else "scroll tall"
+    return tag("div", block, class_=kind, tabindex="0", role="region", aria_label=label)
 
 
 def hidden_field(name: str, value: str) -> Markup:

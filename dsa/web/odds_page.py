@@ -16,7 +16,7 @@ from dsa.checks.odds.run_odds import RunOdds
 from dsa.errors import DsaError
 from dsa.expr import read_value, show_value
 from dsa.machine import Machine
-from dsa.web.markup import Markup, join, page, tag
+from dsa.web.markup import Markup, join, long_text, page, tag
 from dsa.web.watched_document import WatchedDocument
 
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
@@ -143,7 +143,7 @@ def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup
 
 def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
     """Return the answer as `dsa odds` prints it, and the plot where there is something to vary."""
-    text = tag("pre", answer_text(answer))
+    text = long_text("The odds", answer_text(answer), is_table=True)
     try:
         what, points = plotted_curve(answer, form.fields.get("vary") or None)
     except DsaError as fault:

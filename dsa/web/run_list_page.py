@@ -13,13 +13,14 @@ from starlette.routing import Route
 
 from dsa.errors import DsaError
 from dsa.expr import Value, read_value, show_value
-from dsa.runs.machine_extension import StartForm, extension_of, extensions
+from dsa.runs.machine_extension import StartField, StartForm, extension_of, extensions
 from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
-from dsa.text import plural
+from dsa.text import plural, shorten
 from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
-from dsa.web.run_pages import Form, data_field, form_fields, run_address, typed_data, whole_number
+from dsa.web.run_feed import data_field, run_address
+from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
 
 _RUNS_A_PAGE = 50
@@ -115,15 +116,21 @@ def _other_forms() -> list[Markup]:
 # -- forms of machines -----------------------------------------------------------------------------------------------------
 
 
-def _begin_form(name: str, start_form: StartForm, form: Form, fault: str = "") -> Markup:
-    fields = [
-        tag("label", label, tag("textarea", form.get(field, ""), name=field, rows="3"))
-        for field, label in start_form.fields.items()
-    ]
+def _begin_form(machine: str, start_form: StartForm, form: Form, fault: str = "") -> Markup:
+    fields = [_begin_field(name, field, form.get(name, field.value)) for name, field in start_form.fields.items()]
     message = tag("p", fault, class_="message", role="alert") if fault else None
-    action = f"/runs/begin/{quote(name, safe='')}"
+    action = f"/runs/begin/{quote(machine, safe='')}"
     whole = post_form(action, fields, label="Begin", class_="card")
     return page(start_form.title, tag("h1", start_form.title), message, whole, here="/runs")
+
+
+def _begin_field(name: str, field: StartField, value: str) -> Markup:
+    if field.choices:
+        options = [tag("option", word, value=word, selected=word == value) for word in field.choices]
+        return tag("label", field.label, tag("select", options, name=name))
+    if field.lines > 1:
+        return tag("label", field.label, tag("textarea", value, name=name, rows=field.lines))
+    return tag("label", field.label, tag("input", name=name, value=value, autocomplete="off"))
 
 
 async def _begin(request: Request) -> Response:
@@ -201,8 +208,8 @@ def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
             tag("td", badge(each.status, status_text(each))),
             tag("td", each.summary.machine),
             tag("td", each.summary.state),
-            tag("td", _time_text(each.summary.changed_ms)),
-            tag("td", each.summary.about),
+            tag("td", _time_text(each.summary.changed_ms), class_="nowrap"),
+            tag("td", shorten(each.summary.about)),
         )
         for each in summaries
     ]

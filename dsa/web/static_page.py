@@ -12,7 +12,8 @@ from pathlib import Path
 from dsa.checks.report import check, totals_text
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
-from dsa.web.document_markup import DocumentVerdicts, arrows_by_line, diagram, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.machine_drawing import arrows_by_line, diagram
 from dsa.web.machine_walk import walk_graph
 from dsa.web.markup import Markup, badge, join, tag
 

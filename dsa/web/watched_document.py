@@ -19,7 +19,8 @@ from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.web.document_markup import DocumentVerdicts, diagram, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.machine_drawing import MachineDrawing
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
@@ -68,17 +69,15 @@ class StoppableWork(Generic[Result]):
         self._number += 1
         self.activity, self.fault, self.result = "", "", None
 
-    def start(self, machine: Machine, activity: str, prepare: Callable[[Machine], None] | None = None) -> None:
-        """Begin anew with a machine; work under way is stopped first. `prepare` is called in the thread before."""
+    def start(self, machine: Machine, activity: str) -> None:
+        """Begin anew with a machine; work under way is stopped first."""
         before = self._task
         self.clear()
         self.activity = activity
-        self._task = asyncio.create_task(self._follow(machine, before, prepare))
+        self._task = asyncio.create_task(self._follow(machine, before))
         self._tell_pages()
 
-    async def _follow(
-        self, machine: Machine, before: "asyncio.Task[None] | None", prepare: Callable[[Machine], None] | None
-    ) -> None:
+    async def _follow(self, machine: Machine, before: "asyncio.Task[None] | None") -> None:
         """Do the work once the one before has ended, and show its progress."""
         number = self._number
         if before is not None:
@@ -86,9 +85,6 @@ class StoppableWork(Generic[Result]):
         if self._number != number:
             return
         self._is_stopped, self._progress = False, ""
-        if prepare is not None:
-            await asyncio.to_thread(prepare, machine)
-            self._tell_pages()
         work = asyncio.create_task(asyncio.to_thread(self._function, machine, self))
         while not work.done():
             await asyncio.wait({work}, timeout=_LOOK_S)
@@ -146,7 +142,7 @@ class WatchedDocument:
         self.check = StoppableWork[CheckReport](_check, self.address, self._tell)
         self.proofs = StoppableWork[WorkFindings](_prove, self.address, self._tell)
         self.mutants = StoppableWork[WorkFindings](_mutate, self.address, self._tell)
-        self._picture, self._table = EMPTY, EMPTY
+        self._drawing, self._table = MachineDrawing(self._tell), EMPTY
         self._results_shown: tuple[object, ...] = (None,) * 5
         self._signature: tuple[int, int] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -204,18 +200,12 @@ class WatchedDocument:
         """Return the parts of the page as they are now."""
         results = (self.text, self.fault, self.check.result, self.proofs.result, self.mutants.result)
         if any(new is not old for new, old in zip(results, self._results_shown, strict=True)):
-            message = tag("p", self.fault, class_="message", role="alert") if self.fault else None
-            self._table = message or join(document_markup(self.text, self._verdicts(), self.address))
+            self._table = join(document_markup(self.text, self._verdicts(), self.address))
             self._results_shown = results
-        parts = {"status": self._status(), "table": self._table, "diagram": self._picture}
-        proofs = self._work_state("proofs", "Prove for all values of the parameters", "Prove again")
-        return Fragments(
-            {
-                **parts,
-                "proofs": proofs,
-                "mutants": self._work_state("mutants", "Plant small faults", "Plant them again"),
-            }
-        )
+        parts = {"status": self._status(), "table": self._table, "diagram": self._drawing.markup}
+        proofs = self._work_state("proofs", "Proofs", ("Prove for all values of the parameters", "Prove again"))
+        mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant them again"))
+        return Fragments({**parts, "proofs": proofs, "mutants": mutants})
 
     def _verdicts(self) -> DocumentVerdicts:
         notes: dict[int, list[Markup]] = {}
@@ -232,11 +222,13 @@ class WatchedDocument:
 
     def _status(self) -> Markup:
         """Return what the check is doing or has found; each finding leads to its line."""
+        again = self._button("check", "Check again")
+        if self.fault:
+            return join(tag("p", self.fault, class_="message", role="alert"), again)
         links = _links(self.address) if self.machine is not None else None
         if self.check.activity:
             activity = tag("p", self.check.activity, class_="activity")
             return join(links, activity, self._button("check", "Stop the check", "stop"))
-        again = self._button("check", "Check again")
         if self.check.fault:
             return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
         report = self.report
@@ -251,16 +243,16 @@ class WatchedDocument:
         words = tag("p", badge(self.word), " ", totals)
         return join(links, words, overview(self.document_reading, report), more if lines else None, again)
 
-    def _work_state(self, name: str, label: str, again: str) -> Markup:
-        """Return how far work has come with the button that stops it, or what it has found with the button that begins it."""
-        work = self.works[name]
+    def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
+        """Return how far work has come with the button that stops it, or what it has found with the button that begins it, first and again."""
+        work, heading = self.works[name], tag("h2", title)
         if self.machine is None:
             return EMPTY
         if work.activity:
-            return join(tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
+            return join(heading, tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
         fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
         summary = work.result.summary if isinstance(work.result, WorkFindings) else None
-        return join(fault, summary, self._button(name, label if summary is None else again))
+        return join(heading, fault, summary, self._button(name, labels[summary is not None]))
 
     @property
     def word(self) -> str:
@@ -294,16 +286,10 @@ class WatchedDocument:
             self.text, self.document_reading, self.fault = "", _NOTHING, str(fault)
         for work in self.works.values():
             work.clear()
-        if self.document_reading.machine is None:
-            self._picture = EMPTY
-        else:
-            self.check.start(self.document_reading.machine, "checking", self._draw)
+        self._drawing.draw(self.machine)
+        if self.machine is not None:
+            self.check.start(self.machine, "checking")
         self._tell()
-
-    def _draw(self, machine: Machine) -> None:
-        picture = diagram(machine)
-        if machine is self.document_reading.machine:  # which may have changed meanwhile
-            self._picture = picture
 
     def _signature_now(self) -> tuple[int, int] | None:
         try:

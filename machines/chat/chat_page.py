@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 from dsa.runs.handle import RunHandle
-from dsa.runs.machine_extension import StartForm
+from dsa.runs.machine_extension import StartField, StartForm
 from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry, ResultEntry
 from dsa.semantics import Occurrence
 from dsa.text import plural
-from dsa.web.markup import Markup, badge, join, tag
+from dsa.web.markup import Markup, badge, join, long_text, tag
 from machines.chat.chat_resources import RESOURCES, Files
 from machines.chat.chat_session import NAME, ChatStart
 from machines.chat.conversation import BADGES, REASONS, ChatArtifact, ChatConversation, ChatTurn, DataCall
@@ -113,7 +113,8 @@ class ChatPage:
             result = _result(call.result)
         elif result is None:
             result = tag("p", f"It has no result: {REASONS.get(call.status, 'it was cut off')}", class_="hint")
-        text = tag("details", tag("summary", call.call_id), tag("pre", call.text[:_MOST_TEXT]), open=True)
+        code = long_text(f"The text of {call.call_id}", call.text[:_MOST_TEXT])
+        text = tag("details", tag("summary", call.call_id), code, open=True)
         inventory = self._conversation.inventory
         files = [self._file(inventory[each]) for each in call.artifacts if each]
         return tag("div", tag("p", words), facts, text if call.text else None, result, files, class_="note")
@@ -137,7 +138,9 @@ def _result(result: Any) -> Markup:  # noqa: ANN401  (JSON)
         parts.append(tag("pre", f"{error.get('code')}: {error.get('message')}"[:_MOST_TEXT], class_="message"))
     if isinstance(result.get("columns"), list) and isinstance(result.get("rows"), list):
         parts.append(_table(result))
-    parts += [tag("pre", str(result[name])[:_MOST_TEXT]) for name in ("output", "value") if result.get(name)]
+    parts += [
+        long_text(f"The {name}", str(result[name])[:_MOST_TEXT]) for name in ("output", "value") if result.get(name)
+    ]
     if isinstance(result.get("result"), dict):
         parts.append(_result(result["result"]))
     return join(parts)
@@ -186,9 +189,9 @@ async def begin_conversation(runs: Runs, values: Mapping[str, str]) -> RunHandle
 START_FORM = StartForm(
     "Begin a conversation about data",
     {
-        "message": "Your first message",
-        "data": "Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line",
-        "model": "Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE",
+        "message": StartField("Your first message", lines=3),
+        "data": StartField("Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line", lines=3),
+        "model": StartField("Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"),
     },
     begin_conversation,
 )

@@ -13,12 +13,17 @@ from rich.console import Console
 from dsa.cli.ledger_view import dollars
 from dsa.cli.run_options import shell_command as pasted
 from dsa.expr import Value
+from dsa.runs.handle import RunHandle
+from dsa.runs.machine_extension import StartField, StartForm
 from dsa.runs.place import PART_OF
+from dsa.runs.runs import Runs
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import plural
-from dsa.web.markup import EMPTY, Markup, badge, diff_lines, join, tag
+from dsa.web.markup import EMPTY, Markup, badge, diff_lines, join, long_text, tag
+from machines.coding.coding_resources import MODES, CodingSettings
 from machines.coding.coding_work import Work, WorkCall
+from machines.coding.configuration import read_configuration, settings_to_start
 from machines.coding.task_plan import (
     REASONS,
     Apart,
@@ -30,6 +35,13 @@ from machines.coding.task_plan import (
     Subtask,
     Task,
     WorkNotice,
+)
+from machines.coding.work_session import (
+    WorkStart,
+    begin_in_background,
+    is_home,
+    unfinished_run,
+    workspace_refusal,
 )
 from machines.coding.workspace_view import (
     LONGEST,
@@ -269,7 +281,7 @@ class CodingPage:
     """
 
     texts: Mapping[str, str] = {
-        "permitted": "Empty: this call alone; `always`: others like it too",
+        "permitted": "Leave it empty to permit this call alone; write always to permit others like it too",
         "denied": "Why not, for the model; may be empty",
     }
 
@@ -339,9 +351,54 @@ class CodingPage:
             notice = self._notices.get(call.call_id)
             facts.append(tag("p", f"{call.status}: ", notice.text if notice is not None else REASONS[call.status]))
         arguments = json.dumps(dict(call.asked), ensure_ascii=False, indent=1)
-        asked = tag("details", tag("summary", line or call.call_id), tag("pre", arguments[:_MOST_TEXT]))
+        asked = tag(
+            "details",
+            tag("summary", line or call.call_id),
+            long_text(f"The arguments of {call.call_id}", arguments[:_MOST_TEXT]),
+        )
         words = tag("p", badge(call.status), " ", tag("code", call.tool))
         return tag("div", words, facts, asked, _result(call), class_="note")
+
+
+async def begin_work(runs: Runs, values: Mapping[str, str]) -> RunHandle:
+    """Begin work on a goal with the values of the form, under the checks of `dsa code`.
+
+    Raises DsaError, ValueError or OSError for a folder, a model or settings that cannot be used, and where there is unfinished work on this goal.
+    """
+    return await begin_in_background(_start_of(runs, values), runs)
+
+
+def _start_of(runs: Runs, values: Mapping[str, str]) -> WorkStart:
+    goal = values.get("goal", "").strip()
+    if not goal:
+        raise ValueError("the goal is empty: describe it in a sentence")
+    workspace = Path(values.get("workspace", "").strip() or ".").expanduser().resolve()
+    fault = workspace_refusal(workspace)
+    if not fault and is_home(workspace):
+        fault = f"{workspace} is your home folder: everything in it could be read and changed; name a folder in it"
+    if fault:
+        raise ValueError(fault)
+    if (run_id := unfinished_run(goal, workspace, runs)) is not None:
+        raise ValueError(f"run {run_id} works on this goal in this folder, and is not over: go on with it on its page")
+    file = read_configuration(Path.cwd(), None, workspace)
+    choices = CodingSettings(mode=values.get("mode") or None, model=values.get("model", "").strip() or None)
+    return WorkStart(goal, settings_to_start(choices, file, workspace), parameters=file.parameters)
+
+
+START_FORM = StartForm(
+    "Begin work on code",
+    {
+        "goal": StartField("The goal, in a sentence", lines=3),
+        "workspace": StartField("The folder to work in (empty: the one in which dsa web was started)"),
+        "model": StartField("Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE (empty: Ollama's)"),
+        "mode": StartField(
+            "Permission: ask before anything but reading, edit without asking, never ask, or only read",
+            value=MODES[0],
+            choices=MODES,
+        ),
+    },
+    begin_work,
+)
 
 
 def _subtask(subtask: Subtask) -> Markup:
@@ -360,4 +417,9 @@ def _result(call: WorkCall) -> Markup:
     outcome = outcome_of(call.result)
     text = text_of(outcome)
     remarks = [tag("p", remark, class_="hint") for remark in remarks_on(outcome)]
-    return join(tag("details", tag("summary", "The result"), tag("pre", text[:_MOST_TEXT])) if text else None, remarks)
+    return join(
+        tag("details", tag("summary", "The result"), long_text(f"The result of {call.call_id}", text[:_MOST_TEXT]))
+        if text
+        else None,
+        remarks,
+    )

@@ -6,7 +6,6 @@ At a terminal the command asks for permissions. The run is stored and can be res
 
 import asyncio
 import json
-import os
 import shlex
 import sys
 import time
@@ -36,33 +35,38 @@ from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.expr import Value
-from dsa.generators.model_options import LOCAL
 from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
-from dsa.runtime.generation import ModelUnavailable
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.text import plural
-from machines.coding.coding_display import CodingDisplay, CodingPage, of_run, totals
+from machines.coding.coding_display import START_FORM, CodingDisplay, CodingPage, of_run, totals
 from machines.coding.coding_resources import MODES, CodingSettings, settings_at_start, workspace_fault
 from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
     MOST_PARALLEL,
-    TEMPERATURE,
     CodeConfiguration,
-    configuration_from,
-    default_model,
     read_configuration,
+    settings_to_start,
 )
 from machines.coding.task_plan import TEMPLATES, CodingCall, Task, faults_of, template
 from machines.coding.tools.command_runner import not_installed
 from machines.coding.tools.program_rules import Rules
 from machines.coding.undo import diff
-from machines.coding.work_session import NAME, Agent, WorkStart, code_of_end, exit_code, unfinished_run
+from machines.coding.work_session import (
+    NAME,
+    Agent,
+    WorkStart,
+    code_of_end,
+    exit_code,
+    is_home,
+    unfinished_run,
+    workspace_refusal,
+)
 from machines.coding.workspace_view import Projection, was_idle
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
@@ -419,14 +423,9 @@ def _require_same_start(
 
 def _require_workspace(workspace: Path) -> None:
     """Raise CommandExit for a missing folder or the root; warn about a home folder."""
-    if not workspace.is_dir():
-        raise CommandExit(f"{workspace}: the workspace must be an existing folder", _UNREADABLE)
-    if workspace == workspace.parent:
-        raise CommandExit(
-            f"{workspace}: the root of this machine cannot be the workspace; name a folder with -w", _UNREADABLE
-        )
-    home = os.environ.get("HOME")
-    if home and workspace == Path(home).resolve():
+    if fault := workspace_refusal(workspace):
+        raise CommandExit(f"{fault} with -w", _UNREADABLE)
+    if is_home(workspace):
         say(
             f"{workspace} is your home folder: everything in it can be read and changed; name another folder with -w",
             err=True,
@@ -437,13 +436,7 @@ def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions
     """Return the start of a run: options of the command line first, then those of the file, then the defaults."""
     file = read_configuration(Path.cwd(), line.file, workspace)
     options_set = attrs.evolve(line.settings(), model=options.model, budget=options.budget or None)
-    defaults = CodingSettings(TEMPERATURE, 0, MODES[0], default_model(), workspace=str(workspace))
-    settings = configuration_from(as_data(options_set)).settings.over(file.settings).over(defaults)
-    settings = attrs.evolve(settings, model=absolute_script(settings.model or ""))
-    if settings.model == LOCAL and not settings.json_mode:
-        raise ModelUnavailable(
-            "the local model cannot call tools: add --json-mode, with which it fills in a schema, or name another with --model"
-        )
+    settings = settings_to_start(options_set, file, workspace)
     _hint(settings, workspace, is_named=line.file is not None)
     tasks = () if line.template is None else _tasks(line.template, goal, file.templates)
     bounds = {**file.parameters, **options.parameters}
@@ -610,4 +603,6 @@ def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
     write(f"{json.dumps(document, ensure_ascii=False)}\n")
 
 
-extension = MachineExtension(NAME, of_run, resume, show_counters, exit_code=code_of_end, diff=diff, view=CodingPage)
+extension = MachineExtension(
+    NAME, of_run, resume, show_counters, exit_code=code_of_end, diff=diff, view=CodingPage, start_form=START_FORM
+)

@@ -31,8 +31,10 @@ import attrs
 from dsa.edge.document_files import load
 from dsa.edge.sandbox.host_proxy import places
 from dsa.errors import DocumentError
-from dsa.generators.model_options import require_model_name
+from dsa.generators.model_options import LOCAL, require_model_name
+from dsa.runs.setup import absolute_script
 from dsa.runtime.costs import read_limit
+from dsa.runtime.generation import ModelUnavailable
 from dsa.text import closest, nearest
 from machines.coding.coding_resources import MODES, CodingSettings, polled_command
 from machines.coding.coding_tools import COMPLETE, TOOLS
@@ -41,7 +43,7 @@ from machines.coding.servers.mcp_tools import McpServer
 from machines.coding.task_plan import Task, faults_of, tasks_from
 from machines.coding.tools.program_rules import Rules
 from machines.coding.tools.workspace_paths import PathPattern
-from machines.tool_use.records import JsonObject
+from machines.tool_use.records import JsonObject, as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 
 TEMPERATURE = 0.2
@@ -99,6 +101,21 @@ def read_configuration(folder: Path, file: Path | None = None, workspace: Path |
                 )
             return configuration
     return CodeConfiguration()
+
+
+def settings_to_start(choices: CodingSettings, file: CodeConfiguration, workspace: Path) -> CodingSettings:
+    """Return the settings of new work in a folder: those that a person has chosen, then those of a file, then the defaults.
+
+    Raises ValueError for a setting that is not valid, ModelUnavailable for a model that cannot call tools.
+    """
+    defaults = CodingSettings(TEMPERATURE, 0, MODES[0], default_model(), workspace=str(workspace))
+    settings = configuration_from(as_data(choices)).settings.over(file.settings).over(defaults)
+    settings = attrs.evolve(settings, model=absolute_script(settings.model or ""))
+    if settings.model == LOCAL and not settings.json_mode:
+        raise ModelUnavailable(
+            "the local model cannot call tools: add --json-mode, with which it fills in a schema, or name another with --model"
+        )
+    return settings
 
 
 def _read(path: Path, is_project: bool) -> CodeConfiguration:  # noqa: FBT001  (which of two files)

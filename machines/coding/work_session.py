@@ -3,6 +3,9 @@
 It rests in a final state, or when a person is asked. Acknowledged input is in the ledger, so a killed process loses nothing.
 """
 
+import asyncio
+import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -35,6 +38,7 @@ from machines.tool_use.machine_session import MachineSession, begin_run, hold_ru
 from machines.tool_use.records import as_data
 
 NAME = "coding"
+_LOG = logging.getLogger(__name__)
 #: States after a failed request to the model; `again` tries it again.
 PAUSED_STATES = ("unplanned", "paused", "held_up")
 #: Final states and their exit codes. An answer completes no subtask, so it is not a success.
@@ -87,7 +91,7 @@ class WorkStart:
 
 
 class _Rounds:
-    """An observer that passes moments on, and calls `on_round` at the start of each round."""
+    """An observer that passes moments on, and calls `on_round` at the start of each round and at the end of the work."""
 
     def __init__(self, on_moment: OnMoment | None) -> None:
         self._on_moment = on_moment
@@ -96,7 +100,9 @@ class _Rounds:
     def __call__(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         if self._on_moment is not None:
             self._on_moment(moment, is_new)
-        if is_new and isinstance(moment.entry, EventEntry) and moment.entry.event == "probed":
+        entry = moment.entry
+        is_round = isinstance(entry, EventEntry) and entry.event == "probed"
+        if is_new and (is_round or (isinstance(entry, RowEntry) and entry.target in EXIT)):
             self.on_round()
 
 
@@ -250,6 +256,50 @@ class Agent(WorkRun):
             if (problem := f"{error.filename2 or error.filename}: {error.strerror}") != self._last_problem:
                 self._last_problem = problem
                 self._notice(f"the record of the work cannot be written into the workspace: {problem}")
+
+
+def workspace_refusal(workspace: Path) -> str:
+    """Return why no work can begin in a folder, or an empty text."""
+    if not workspace.is_dir():
+        return f"{workspace}: the workspace must be an existing folder; name one"
+    if workspace == workspace.parent:
+        return f"{workspace}: the root of this machine cannot be the workspace; name a folder"
+    return ""
+
+
+def is_home(workspace: Path) -> bool:
+    """Return whether a folder is the home folder of this user, in which everything could be read and changed."""
+    home = os.environ.get("HOME")
+    return bool(home) and workspace == Path(home or "").resolve()
+
+
+async def begin_in_background(start: WorkStart, runs: Runs) -> RunHandle:
+    """Begin a run that goes on by itself until it rests, with nobody at a terminal. Raises what `Agent.begin` raises; then no run exists."""
+    settings = start.settings
+    _require_fit_for_parts(settings)
+    projection = Projection(Path(settings.workspace))
+    if fault := projection.fault():
+        raise ValueError(fault)
+    rounds = _Rounds(None)
+    handle = begin_run(runs, NAME, start.options(), on_moment=rounds)
+    resources = RESOURCES.of(handle.config, handle.id)
+    resources.runs = runs
+    try:
+        await asyncio.to_thread(lambda: (resources.model, resources.toolbox.tools))  # MCP servers start here, or raise
+    except BaseException:
+        handle.release()
+        RESOURCES.release(resources)
+        raise
+
+    def project() -> None:
+        try:
+            projection.write(resources.work(handle.run), handle.run.values)
+        except OSError as error:
+            _LOG.warning("%s: the record of the work cannot be written into the workspace: %s", handle.id, error)
+
+    rounds.on_round = project
+    handle.start(start.first())
+    return handle
 
 
 def _require_fit_for_parts(settings: CodingSettings) -> None:

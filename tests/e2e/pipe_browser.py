@@ -64,8 +64,8 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, code: str):
-        """Wait until JavaScript in the page gives something true, and return it."""
-        end = time.monotonic() + _LIMIT_S
+        """Wait until JavaScript in the page gives something true, and return it; an element is true, though it has no value here."""
+        end, code = time.monotonic() + _LIMIT_S, f"((it) => it instanceof Node || it)({code})"
         while not (value := self.evaluate(code)):
             assert time.monotonic() < end, f"{code}\n{self.text}"
             time.sleep(_LOOK_S)

@@ -1,8 +1,12 @@
 """The page of a coding run: the plan, the calls, and exactly the call that will run, which a person permits or refuses there."""
 
+import json
+
 import pytest
-from coding_typed import DONE, PLAN, calls, typed_in
+from coding_typed import DONE, PLAN, WRITE, block, calls, typed_in
 from web_server import Outline, web_server
+
+from machines.coding.workspace_view import FOLDER
 
 CODE = "open('made.txt', 'w').write('<b>made</b>')\n"
 RUN = {"cmd": ["python", "job.py", "--with=<i>it</i>"]}
@@ -49,3 +53,79 @@ def test_call_is_refused_with_a_reason(asking, tmp_path):
     news = here.until(f"{run}/live?have=", lambda news: "today" in Outline(news["replace"].get("talk", "")).text)
     assert "not <b>today</b>" in Outline(news["replace"]["talk"]).text
     assert not (tmp_path / "work" / "made.txt").exists()
+
+
+def begun_in(folder, *script):
+    """Write a script for the model beside a folder to work in, and return the values of the form."""
+    (folder / "work").mkdir()
+    (folder / "script.md").write_text("".join(map(block, script)))
+    return {"goal": "Do <i>it</i>", "workspace": "work", "model": "scripted:script.md", "mode": "ask"}
+
+
+def test_work_is_begun_in_the_page_and_its_call_permitted(tmp_path):
+    values = begun_in(tmp_path, PLAN, calls(("run_cmd", RUN)), DONE)
+    (tmp_path / "work" / "job.py").write_text(CODE)
+    with web_server(tmp_path) as here:
+        here.client.get(here.address)
+        links = [each.get("href") for _, each in Outline(here.client.get("/runs/new").text).elements]
+        assert "/runs/begin/coding" in links
+        begun = here.client.post("/runs/begin/coding", data=values)
+        assert begun.status_code == 200, Outline(begun.text).text
+        run = begun.url.raw_path.decode()
+        live = f"{run}/live?have="
+        news = here.until(live, lambda news: "Send permitted" in news["replace"].get("asks", ""))
+        assert "--with=<i>it</i>" in Outline(news["replace"]["talk"]).text
+        assert not (tmp_path / "work" / "made.txt").exists()
+        place = here.page(run).fields("place")[0]
+        form = {"event": "permitted", "place": place, "data": "", "form": "text"}
+        assert here.client.post(f"{run}/answer", data=form).status_code == 200
+        here.until(live, lambda news: "finished" in Outline(news["replace"].get("status", "")).text)
+        assert (tmp_path / "work" / "made.txt").read_text() == "<b>made</b>"
+        assert here.client.post(f"{run}/answer", data=form).status_code == 409, "it was answered"
+    errors = (tmp_path / "stderr.txt").read_text()
+    assert errors == "", errors
+
+
+def test_record_of_work_that_was_begun_in_the_page_is_in_the_workspace(tmp_path):
+    values = begun_in(tmp_path, PLAN, WRITE, DONE) | {"mode": "full-auto"}
+    with web_server(tmp_path) as here:
+        here.client.get(here.address)
+        run = here.client.post("/runs/begin/coding", data=values).url.raw_path.decode()
+        here.until(f"{run}/live?have=", lambda news: "finished" in Outline(news["replace"].get("status", "")).text)
+    assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
+    state = json.loads((tmp_path / "work" / FOLDER / "state.json").read_text())
+    assert [each["status"] for task in state["tasks"] for each in task["subtasks"]] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"goal": " "}, "the goal is empty"),
+        ({"workspace": "gone"}, "gone: the workspace must be an existing folder"),
+        ({"workspace": "/"}, "the root of this machine cannot be the workspace"),
+        ({"workspace": "~"}, "is your home folder"),
+        ({"model": "local"}, "the local model cannot call tools"),
+        ({"model": "scripted:gone.md"}, "gone.md"),
+        ({"mode": "often"}, "mode = 'often' is not a mode"),
+    ],
+)
+def test_work_that_cannot_begin_is_refused_as_by_the_command(tmp_path, more, why):
+    values = begun_in(tmp_path, PLAN, WRITE, DONE) | more
+    with web_server(tmp_path, HOME=str(tmp_path)) as here:
+        here.client.get(here.address)
+        refusal = here.client.post("/runs/begin/coding", data=values)
+        assert refusal.status_code == 409
+        assert why in Outline(refusal.text).text
+        assert values["goal"].strip() in Outline(refusal.text).text, "what was typed stays"
+        assert "No run is kept here yet" in here.page("/runs").text
+
+
+def test_goal_that_is_worked_on_already_is_not_begun_again(tmp_path):
+    values = begun_in(tmp_path, PLAN, calls(("run_cmd", RUN)), DONE)
+    with web_server(tmp_path) as here:
+        here.client.get(here.address)
+        run = here.client.post("/runs/begin/coding", data=values).url.raw_path.decode()
+        here.until(f"{run}/live?have=", lambda news: "Send permitted" in news["replace"].get("asks", ""))
+        again = here.client.post("/runs/begin/coding", data=values)
+        assert again.status_code == 409
+        assert f"run {run.rpartition('/')[2]} works on this goal" in Outline(again.text).text

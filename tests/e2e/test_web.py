@@ -1,5 +1,6 @@
 """The web page over real HTTP: who is let in, what is shown, what people do there, and texts that must stay texts."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 from web_server import LEAVE, Outline, events, free_port, web_server
+
+from dsa.edge.images import portable_renderer
 
 
 @pytest.fixture
@@ -126,6 +129,33 @@ def test_long_check_can_be_stopped(server, tmp_path):
     assert server.client.post("/machines/0/stop/check").status_code == 200
     news = server.until(live, lambda news: "Check again" in news["replace"].get("status", ""))
     assert "stopped at the time limit" in Outline(news["replace"]["status"]).text
+
+
+def test_pages_do_not_wait_for_a_drawing(tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE)
+    (tmp_path / "bin").mkdir()
+    program, go = tmp_path / "bin" / "dot", tmp_path / "go"
+    program.write_text(f'#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\nexec {portable_renderer()} "$@"\n')
+    program.chmod(0o755)
+    with web_server(tmp_path, "leave.md", PATH=f"{program.parent}:{os.environ['PATH']}") as here:
+        try:
+            here.client.get(here.address)
+            live = "/machines/0/live?have="
+            here.client.get("/machines/0")
+            here.until(live, lambda news: "VIOLATED" in news["replace"].get("status", ""))
+            assert "is being drawn" in here.page("/machines/0").text
+            run = here.start("?")
+            place = here.page(run).fields("place")[0]
+            with here.client.stream("GET", f"{run}/live?have=") as answer:
+                coming = (news["replace"] for _, news in events(answer))
+                assert "is being drawn" in next(coming)["diagram"]
+                here.client.post(f"{run}/answer", data={"event": "approved", "place": place}, follow_redirects=False)
+                next(each for each in coming if "finished" in each.get("status", ""))
+        finally:
+            go.touch()
+        for address in (live, f"{run}/live?have="):
+            here.until(address, lambda news: "<svg" in news["replace"].get("diagram", ""))
+        assert "is being drawn" not in here.page(run).text
 
 
 def test_proofs_are_opened_in_place(server):
