@@ -511,7 +511,7 @@ def _header(
                 if synonym in known_names
                 else _ELSEWHERE.get(name) or closest(name, known_names)
             )
-            message = f"section {section.kind} has no column '{name}'"
+            message = f"the section '{section.kind.capitalize()}' has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
             findings.error("DSA103", f"the column '{name}' occurs twice", cell.span())
@@ -520,7 +520,7 @@ def _header(
     for column in missing:
         if nearest(column, strangers) or column in map(_SYNONYMS.get, strangers):
             continue  # it is there, under a wrong name
-        message = f"section {section.kind} needs a column '{column}'"
+        message = f"the section '{section.kind.capitalize()}' needs a column '{column}'"
         hint = f"required: {', '.join(columns.nonempty + columns.mandatory)}"
         findings.error("DSA104", message, table.header.span, hint)
     return None if missing else names
@@ -585,7 +585,7 @@ def with_instances(
             continue
         count = prod(len(families[name]) for name in free)
         if len(result) + count > MOST_ROWS:
-            message = f"with this row, section {kind} stands for more than {MOST_ROWS:,} rows: {count:,} of them are for this one"
+            message = f"with this row, the section '{kind.capitalize()}' stands for more than {MOST_ROWS:,} rows: {count:,} of them are for this one"
             findings.error(
                 "DSA114", message, record.span, "let fewer families be free in one row, or make them smaller"
             )

@@ -207,7 +207,7 @@ def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
             continue
         if section.kind in NAMED_SECTIONS and not section.name:
             hint = f"write '## {section.heading.text.strip()}: NAME'"
-            findings.error("DSA102", f"section {section.kind} needs a name", section.heading.span(), hint)
+            findings.error("DSA102", f"the section '{section.kind.capitalize()}' needs a name", section.heading.span(), hint)
             continue
         sections.append(section)
     return Parts(document, tuple(sections))
@@ -288,7 +288,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for kind in _WITH_TRANSITIONS:
         for section in parts.of(kind):
-            message = f"a Steps document has no section {kind}: Steps defines it"
+            message = f"a Steps document has no section '{kind.capitalize()}': Steps defines it"
             findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
     with_cases = frozenset(section.name for section in parts.of("cases"))
@@ -298,7 +298,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
     if not plan.steps:
         if not findings.any_error:
             hint = "write a table with a column 'step', and a row for each step"
-            findings.error("DSA102", "section steps has no step", sections[0].heading.span(), hint)
+            findings.error("DSA102", "the section 'Steps' has no step", sections[0].heading.span(), hint)
         findings.doubt_all()
         return None
     for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
@@ -335,7 +335,7 @@ def _read_declarations(
     before = findings.count
     rows = transition_table.read_rows(_records(parts, "transitions", findings), findings)
     if not rows and parts.of("transitions") and findings.count == before:
-        findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
+        findings.error("DSA102", "the section 'Transitions' has no rows", parts.of("transitions")[0].heading.span())
     variables = declaration_tables.variables(_records(parts, "variables", findings), parameters, findings)
     events, origins = declaration_tables.events(_required_records(parts, "events", findings), findings)
     if not parts.of("events"):
@@ -384,10 +384,10 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
         for section in parts.of(kind):
             span = section.heading.span()
             if section.name not in names:
-                message = f"section {kind} is of '{section.name}', which is not {words}"
+                message = f"the section '{kind.capitalize()}' is of '{section.name}', which is not {words}"
                 findings.error("DSA201", message, span, closest(section.name, names), about=section.name)
             elif section.name in names_so_far:
-                findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
+                findings.error("DSA202", f"a second section '{kind.capitalize()}' of '{section.name}'", span)
             names_so_far.add(section.name)
 
 
@@ -605,7 +605,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
     parts = sort_sections(document, findings)
     for section in parts.sections:
         if section.kind in SECTIONS - _SPEC_SECTIONS:
-            message = f"a section {section.kind} is not allowed in a spec: it belongs into the document of the machine"
+            message = f"a section '{section.kind.capitalize()}' is not allowed in a spec: it belongs into the document of the machine"
             hint = "a spec holds Properties, Scenarios, and statements about Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
     declarations = Declarations(
