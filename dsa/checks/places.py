@@ -108,13 +108,14 @@ def row_views(
 
 
 def show_false(views: Iterable[RowView]) -> str:
-    """Return which conjuncts of which rows are false, in one line, such as `in line 8, g.passed is false`."""
+    """Return which conjuncts of which rows are false, in one line, such as `in line 8, 'g.passed' is false`."""
     texts = []
     for view in views:
         wrong = view.false_conjuncts
         if wrong:
             line = f"in line {view.row.span.line}, " if view.row.span else ""
-            texts.append(f"{line}{' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} false")
+            conjuncts = " and ".join(f"'{text}'" for text in wrong)
+            texts.append(f"{line}{conjuncts} {'is' if len(wrong) == 1 else 'are'} false")
     return "; ".join(texts)
 
 

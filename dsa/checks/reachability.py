@@ -95,19 +95,19 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
     state, where = witness.configuration.state, _circumstances(exploration, witness, rows)
     match witness.refusal.reason:
         case "ambiguous" if len({row.span for row in rows}) == 1 and rows[0].instance != rows[1].instance:
-            return _rivals(rows, f"in state {state} on {what}{where}")
+            return _rivals(rows, f"in state '{state}' on '{what}'{where}")
         case "ambiguous":
-            message = f"{show_rows(rows)} are enabled at once: in state {state} on {what}{where}"
+            message = f"{show_rows(rows)} are enabled at once: in state '{state}' on '{what}'{where}"
             hint = "make one condition exclude the other, or write 'else'"
             return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
         case "out_of_domain":
             message = (
-                f"{witness.refusal.message} after this row{at_instance(rows[0])}: in state {state} on {what}{where}"
+                f"{witness.refusal.message} after this row{at_instance(rows[0])}: in state '{state}' on '{what}'{where}"
             )
             hint = "bound it in the row's condition, or widen the domain"
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
-            message = f"{witness.refusal.message} when this row{at_instance(rows[0])} emits it again: in state {state} on {what}{where}"
+            message = f"{witness.refusal.message} when this row{at_instance(rows[0])} emits it again: in state '{state}' on '{what}'{where}"
             effect, place = _second_emission(exploration, witness)
             is_one = exploration.machine.most_outstanding[effect] == 1
             more = "" if is_one else ", or allow more in the column 'at once' of Effects"

@@ -356,14 +356,14 @@ class _Options:
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="For each violated property, show up to N counterexamples that differ in the rows they take, and the run most like them that does not violate it.",
+    help="For each violated property, show up to N counterexamples that take different rows. Also show the most similar run in which the property holds.",
 )
 @click.option("--trace", "trace", metavar="FILE", help="Run a recorded trace again, and watch the properties on it.")
 @click.option(
     "--save-traces",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write every counterexample, and every run that shows that something is possible, here as JSONL.",
+    help="Write traces to this folder as JSONL: each counterexample, and for each 'possible' property a run that shows it.",
 )
 @click.option("--itf", is_flag=True, help="With --save-traces: use the Informal Trace Format instead of JSONL.")
 @click.option(
@@ -397,7 +397,7 @@ def command(
     json_wanted: bool,
     sarif_wanted: bool,
 ) -> None:
-    """Check machines, and specs (files with properties and scenarios of a machine): names, types and rows first, then everything that can happen, Definition 4, scenarios and properties.
+    """Check machines and specs. A spec is a file with properties and scenarios of a machine. Names, types and rows are checked first. Then every reachable configuration is explored, and Definition 4, scenarios and properties are checked.
 
     Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit code 0: good;
     1: findings, VIOLATED or UNKNOWN; 2: unreadable. With --trace it only runs that trace again.

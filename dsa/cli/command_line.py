@@ -370,7 +370,7 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
 
 def family_option() -> Callable[[FC], FC]:
     """Return the option `--family NAME=INDEX`, which can be repeated."""
-    help_text = "Let a family (an index that stands for several like states, events or variables) have these values instead of those in the document, such as f=1..5 or f={a, b}; repeatable."
+    help_text = "The values of a family, such as f=1..5 or f={a, b}, in place of those in the document. (A family is an index for several states, events or variables of the same form.) Repeatable."
     return click.option("--family", "families", multiple=True, metavar="NAME=INDEX", help=help_text)
 
 

@@ -32,7 +32,7 @@ def command_for(
     @click.command(
         name,
         cls=JsonCommand,
-        help=f"List the kinds of {what} with their options, or only KIND. A kind is what the column `is` of the {what.capitalize()} table names.",
+        help=f"List the kinds of {what} with their options, or only KIND. In a document, the kind is written in the {what.capitalize()} table, in the column called `is`.",
     )
     @click.argument("kind", required=False)
     @click.option(

@@ -34,7 +34,7 @@ COMMANDS = {
     "fmt": "Format the tables of documents.",
     "generators": "List the kinds of generators and their options.",
     "guards": "List the kinds of guards and their options.",
-    "mutate": "Measure a spec: which small faults of the machine it would notice.",
+    "mutate": "Plant small faults in a machine and count how many its spec notices.",
     "new": "Write a starter document.",
     "odds": "Compute how likely success is, what runs cost, and how many retries a wanted probability needs.",
     "prove": "Prove properties for all parameter values, with z3.",

@@ -76,7 +76,7 @@ def digests(machine: Machine) -> frozenset[str]:
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="How likely EVENT is. For an answer or a failure (EFFECT.failed): that the effect ends with it. For an outside event: that it comes before the timer for which the run waits.",
+    help="The probability of EVENT. If EVENT is an answer or a failure (EFFECT.failed): the probability that the effect ends with it. If it comes from outside: the probability that it comes before the timer that the run waits for.",
 )
 @click.option(
     "--outside",
@@ -91,7 +91,7 @@ def digests(machine: Machine) -> frozenset[str]:
     metavar="P",
     help="Find the smallest bound on retries with which success has at least this probability.",
 )
-@click.option("--vary", metavar="NAME", help="The parameter that a target or a plot varies (default: rmax).")
+@click.option("--vary", metavar="NAME", help="The parameter that --target and --plot vary (default: rmax).")
 @param_option("A parameter's value.")
 @family_option()
 @click.option(

@@ -52,7 +52,7 @@ def command(
     """Prove a machine or a spec for all values of its parameters, with z3.
 
     It proves what every machine must do (never two rows enabled at once, every answer handled, ..), then its properties. Exit code 0: all of this is PROVED; 1:
-    it is not; 2: FILE cannot be read or z3 is not installed. The exit code does not depend on whether it is proved that every run ends or waits, nor on properties about odds, which `dsa check` decides.
+    it is not; 2: FILE cannot be read or z3 is not installed. Two things do not change the exit code: the proof that every run ends or waits, and properties about odds (`dsa check` decides those).
     """
     require_file(certificate, "--certificate")
     document = read_document(file, parse_families(families))

@@ -187,15 +187,23 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
     "retry_keys",
     multiple=True,
     metavar="KEY",
-    help="Say of the effect in doubt KEY: it has not happened. It is performed again.",
+    help="Declare that the effect with this KEY, which is in doubt, has not happened. It is then performed again.",
 )
 @click.option(
-    "--done", "done_keys", multiple=True, metavar="KEY", help="Say of the effect in doubt KEY: it has happened."
+    "--done",
+    "done_keys",
+    multiple=True,
+    metavar="KEY",
+    help="Declare that the effect with this KEY, which is in doubt, has happened.",
 )
 @click.option(
-    "--fail", "failed_keys", multiple=True, metavar="KEY", help="Say of the effect in doubt KEY: it has failed."
+    "--fail",
+    "failed_keys",
+    multiple=True,
+    metavar="KEY",
+    help="Declare that the effect with this KEY, which is in doubt, has failed.",
 )
-@click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
+@click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(
     "--machine",
     metavar="FILE",
@@ -217,7 +225,7 @@ def command(
     """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    for --retry, --done and --fail. If the effect in doubt had itself called policies, each of these calls has a KEY of its own, written as a path. The exit codes are those of `dsa run`. Without --json,
+    for --retry, --done and --fail. If that effect had called policies (async Python functions, see `dsa run --policy`), each of these calls has a KEY of its own, such as 1/1/1.1.3. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

@@ -52,9 +52,9 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt with this KEY. If KEY is a path, it names a call of a policy: EVENT is then the type of the `Step` that the call returns, and DATA its content.",
+    help="Take EVENT as the answer of the effect in doubt with this KEY. If KEY belongs to a call of a policy, EVENT and DATA are the type and the content of the result (a `dsa.Step`).",
 )
-@click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
+@click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(
     "--timeout",
     "timeout_s",

@@ -21,7 +21,7 @@ from dsa.runs.runs import open_runs
 def command(files: tuple[str, ...], *, root: str, port: int, opens: bool) -> None:
     """Show machines and runs as pages in a browser on this computer. The printed address works in the first browser that opens it, and in no other.
 
-    A page changes when its FILE is edited, with new results of the check, and while its run goes on. Answer what a run asks, decide what is in doubt, and start
+    A page is updated while its run goes on, and when its FILE is edited; the file is then checked again. Answer what a run asks, decide what is in doubt, and start
     runs there. Only this computer can reach the pages. Ctrl-C ends the server; runs that it drives can be resumed.
     """
     try:

@@ -59,7 +59,7 @@ class WorkPrinter:
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="The most runs that are driven side by side.",
+    help="Drive at most this many runs at the same time.",
 )
 @watching_options
 @click.option("--model", callback=read_model, help="Use this model instead of the one that each run was started with.")

@@ -207,7 +207,9 @@ def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
             continue
         if section.kind in NAMED_SECTIONS and not section.name:
             hint = f"write '## {section.heading.text.strip()}: NAME'"
-            findings.error("DSA102", f"the section '{section.kind.capitalize()}' needs a name", section.heading.span(), hint)
+            findings.error(
+                "DSA102", f"the section '{section.kind.capitalize()}' needs a name", section.heading.span(), hint
+            )
             continue
         sections.append(section)
     return Parts(document, tuple(sections))
@@ -273,7 +275,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
-        return "below the row with the names of the columns, write a row of dashes with as many cells"
+        return "a table starts with a row of column names; below it comes a row of dashes with as many cells, which is missing here"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 

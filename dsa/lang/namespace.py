@@ -44,7 +44,7 @@ def agree(left: Type, right: Type) -> bool:
     return not set(left).isdisjoint(right)
 
 
-_AS_VALUE = "such a name can be a value only where '==', '!=' or 'in' compares it with a variable or parameter of an enumeration"
+_AS_VALUE = "'{name}' can be a value only if the other side of '==', '!=' or 'in' is a variable or parameter whose domain lists values"
 
 #: Names that people use for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
@@ -261,7 +261,9 @@ class Resolver:
             hint = f"it has an index: write {members[name]}" if has_members else closest(name, scope.names())
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
         elif name in scope.others:
-            hint = _choices(kind or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.names()))
+            hint = _choices(kind or "") or (
+                _AS_VALUE.format(name=name) if self._is_shared(name) else closest(name, scope.names())
+            )
             self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
         elif guard in scope.others and scope.others[guard] == "a guard":
             message = f"'{name}' is a verdict, which {scope.place} cannot read"

@@ -262,7 +262,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
 @click.option(
     "--resume", "run", metavar="RUN", help="Continue the conversation RUN: its name, a part of its name, or `last`."
 )
-@click.option("--take", is_flag=True, help="Take the conversation from a process that holds it.")
+@click.option("--take", is_flag=True, help="Take over the conversation, even if another process is driving it.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also show the phases of each turn, and how malformed calls were corrected."
 )
@@ -270,7 +270,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
 @click.option(
     "--no-dedup",
     is_flag=True,
-    help="Do not detect repeated work. Use this to measure what detecting it is worth.",
+    help="Do not detect repeated work. For measurements: this shows how much the detection helps.",
 )
 @click.option(
     "--no-normalise",

@@ -275,7 +275,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 )
 @click.option("--resume", "run", metavar="RUN", help="Continue RUN: its name, a part of its name, or `last`.")
 @click.option("--fresh", is_flag=True, help="Start again, even if a run with this goal was interrupted here.")
-@click.option("--take", is_flag=True, help="Take the run from a process that holds it.")
+@click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @runs_option
 @watching_options
 @partial(options_saying, model=_MODELS, parameter="Set a bound: max_rounds, max_turns, max_calls.")

@@ -20,6 +20,6 @@ def test_what_is_false_is_said_with_its_line():
     views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
     assert (
         show_false(views)
-        == "in line 48, g.passed is false; in line 49, retries < rmax is false; in line 50, g.fatal is false"
+        == "in line 48, 'g.passed' is false; in line 49, 'retries < rmax' is false; in line 50, 'g.fatal' is false"
     )
     assert show_false(view for view in views if view.is_enabled) == ""

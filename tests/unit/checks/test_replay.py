@@ -57,7 +57,7 @@ def test_a_refused_event_says_which_conjuncts_were_false():
     assert found.mismatch.step == 5
     assert "refused: invalid_state" in found.mismatch.message
     assert (
-        "in line 42, g.passed is false; in line 43, retries < rmax is false; in line 44, g.fatal is false"
+        "in line 42, 'g.passed' is false; in line 43, 'retries < rmax' is false; in line 44, 'g.fatal' is false"
         in found.mismatch.message
     )
 

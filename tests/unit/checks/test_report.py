@@ -121,7 +121,7 @@ def test_an_overlap_names_both_rows_and_the_values(plant):
     overlap = found["DSA304"]
     assert overlap.span.line == line(text, "retries == 2")
     assert "and 50 are enabled at once" in overlap.message
-    assert "on verdict g.passed, where retries = 2" in overlap.message
+    assert "on 'verdict g.passed', where retries = 2" in overlap.message
     assert "reached by: specification" in overlap.message
 
 
@@ -130,7 +130,7 @@ def test_an_effect_emitted_twice(plant):
     twice = found["DSA307"]
     assert twice.span.line == line(text, "execute_guard, execute_guard")
     assert (
-        "execute_guard is still outstanding when this row emits it again: in state generating on artifact"
+        "execute_guard is still outstanding when this row emits it again: in state 'generating' on 'artifact'"
         in twice.message
     )
 

@@ -158,7 +158,7 @@ def test_a_refusal_says_why():
         text=AGENT,
     )
     assert (
-        "refused: invalid_state (no row for verdict is enabled); in line 48, g.passed is false; in line 49, retries < rmax is false"
+        "refused: invalid_state (no row for verdict is enabled); in line 48, 'g.passed' is false; in line 49, 'retries < rmax' is false"
         in diff("agent.md", asked, code=1).stdout
     )
 

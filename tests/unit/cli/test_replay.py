@@ -132,7 +132,7 @@ def test_an_event_that_is_refused_there_names_the_conjuncts_that_were_false():
         in result.stdout
     )
     assert (
-        "in line 48, g.passed is false; in line 49, retries > rmax is false; in line 50, g.fatal is false\n"
+        "in line 48, 'g.passed' is false; in line 49, 'retries > rmax' is false; in line 50, 'g.fatal' is false\n"
         in result.stdout
     )
 
@@ -199,7 +199,7 @@ def test_a_trace_of_another_program_names_the_line_and_what_was_false():
     told = dsa("replay", "trace.jsonl", "--against", "strict.md").stdout
     assert "trace.jsonl:7: step 5" in told
     assert "refused: invalid_state" in told
-    assert "in line 49, retries < rmax is false" in told
+    assert "in line 49, 'retries < rmax' is false" in told
 
 
 @pytest.mark.parametrize(("text", "place"), [
