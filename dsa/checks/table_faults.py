@@ -43,6 +43,7 @@ from dsa.expr import (
     Boolean,
     Domain,
     Expr,
+    Name,
     Not,
     Or,
     Outcome,
@@ -50,12 +51,14 @@ from dsa.expr import (
     Verdict,
     conjunction,
     disjunction,
+    evaluate,
     guards_read,
     names,
     pending_effects,
     show_value,
     unparse,
     unparse_domain,
+    walk,
 )
 from dsa.machine import Machine, read_guards, sleeping_effects
 from dsa.semantics import accepted_events
@@ -159,8 +162,20 @@ def _value(expr: Expr, decisions: Decisions) -> bool | Expr:
             return _junction_value(operands, decisions, decides=False)
         case Or(operands):
             return _junction_value(operands, decisions, decides=True)
+        case _ if expr in decisions:
+            return bool(decisions[expr])
+        case _ if guards_read(expr) and not any(isinstance(node, Name) for node in walk(expr)):
+            return _comparison_value(expr, decisions)
         case _:
-            return bool(decisions[expr]) if expr in decisions else expr
+            return expr
+
+
+def _comparison_value(expr: Expr, decisions: Decisions) -> bool | Expr:
+    """Return the value of a comparison of verdicts alone, such as `count(g.passed, h.passed) == 2`, or the first verdict that is not decided yet."""
+    unknown = next((node for node in walk(expr) if isinstance(node, Verdict) and node.guard not in decisions), None)
+    if unknown is not None:
+        return unknown
+    return bool(evaluate(expr, {guard: str(decisions[guard]) for guard in guards_read(expr)}))
 
 
 def _junction_value(operands: tuple[Expr, ...], decisions: Decisions, *, decides: bool) -> bool | Expr:

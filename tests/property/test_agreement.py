@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from functools import partial
+from time import process_time
 
 import pytest
 import rulebook
@@ -10,6 +11,7 @@ from crowds import crowded_machines
 from family_documents import family_machines
 from hypothesis import HealthCheck, event, given, seed, settings
 from hypothesis import strategies as st
+from random_sample import uses_three_additions
 from repository import shipped_machines
 from sample_sizes import sample_size
 
@@ -87,10 +89,20 @@ def test_reference_does_what_the_rules_say(data):
 
 
 @pytest.mark.full
-@settings(max_examples=3_000, deadline=None, suppress_health_check=SLOW)
-@given(st.data())
-def test_reference_does_what_the_rules_say_on_many_more(data):
-    reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines() | family_machines()), data)
+def test_reference_does_what_the_rules_say_on_three_thousand_machines_and_a_third_use_three_additions(told):
+    met, started = Counter(), process_time()
+
+    @settings(max_examples=3_100, deadline=None, suppress_health_check=SLOW)
+    @given(st.data())
+    def search(data):
+        machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
+        reference_agrees_with_the_rulebook(machine, data)
+        met.update({"machines": 1, "three additions": uses_three_additions(machine)})
+
+    search()
+    told(f"the rulebook: {dict(met)}, {process_time() - started:.0f} s of processor time")
+    assert met["machines"] >= 3_000, met
+    assert met["three additions"] >= 1_000, met
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])

@@ -5,7 +5,7 @@ from example_machines import FALSE, assign, compare, failed, fatal, passed, plac
 
 from dsa.checks.table_faults import definition4, possible
 from dsa.declarations import Event, Guard, Revoke, Transition, Variable
-from dsa.expr import TRUE, And, BooleanDomain, Integer, Not, Or
+from dsa.expr import TRUE, And, BooleanDomain, Count, Integer, Member, Name, Not, Or
 from dsa.machine import Machine
 
 SET = (assign("sigma", TRUE),)
@@ -39,6 +39,9 @@ def row(condition=TRUE, updates=SET, event="judged", **more):
     And((passed(), Not(failed()))),
     And((Or((var("flag"), Not(var("flag")))), passed())),
     Or((And((var("flag"), Not(var("flag")))), passed())),  # the first half can never be true
+    compare(Count(BOTH.operands), "==", 2),
+    Not(compare(Count((failed("g"), fatal("g"), failed("h"), fatal("h"))), ">", 0)),
+    And((var("flag"), Member(Count(BOTH.operands), (Integer(2),)))),
 ])  # fmt: skip
 def test_a_condition_that_implies_its_guards_passed(condition):
     assert codes(row(condition)) == []
@@ -53,6 +56,9 @@ def test_a_condition_that_implies_its_guards_passed(condition):
     Or((passed("g"), passed("h"))),
     And((passed("g"), Not(fatal("h")))),
     compare("x", "<", 3),
+    compare(Count(BOTH.operands), ">=", 1),
+    compare(Count((*BOTH.operands, var("flag"))), "==", 3),  # a comparison that reads a variable is free
+    compare(Count((*BOTH.operands, Name("", "pending"))), "==", 3),
 ])  # fmt: skip
 def test_a_condition_that_does_not(condition):
     assert codes(row(condition)) == ["DSA210"]
