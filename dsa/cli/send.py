@@ -99,7 +99,7 @@ def command(
     rest_of_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
     finished_run = go_on(whole if is_part else record, folder, rest_of_input, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
-    # Others may have sent the run something meanwhile: what became of that is not the answer to this command.
+    # Others may have sent the run something meanwhile; its outcome is not that of this command.
     refusals = _refusals_in(_delivery(folder, message), run_input) if is_posted else finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
@@ -183,7 +183,7 @@ def _post(
 
 
 def _delivery(root: Path, message: str) -> Delivery | None:
-    """Return what became of a message; None while it waits."""
+    """Return the outcome of a message; None while it waits."""
     with open_run_folder(root) as runs:
         return runs.delivery(message)
 
