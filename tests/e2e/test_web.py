@@ -546,6 +546,9 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
     runs, explorer = client.get("/runs", params=same), client.get("/machines/0/explore", params={"do": "a"})
     odds = client.get("/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), "a"))
     begun = client.post("/runs/begin/chat", data={"message": "a", "data": "a", "model": "a"})
+    coding = ("goal", "workspace", "model", "mode")
+    work = client.post("/runs/begin/coding", data=dict.fromkeys(coding, "a"))
+    answer = client.get("/machines/0/odds", params={"part": "answer", "pass.g": "a"})
     for text in HOSTILE:
         mean = client.post("/runs/new", data={"machine": "0", "p.days": text, "data": text, "model": text})
         assert Outline(mean.text).shape == Outline(usual.text).shape, text
@@ -559,6 +562,10 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
         assert Outline(mean.text).shape == Outline(odds.text).shape, text
         mean = client.post("/runs/begin/chat", data={"message": text, "data": text, "model": text})
         assert Outline(mean.text).shape == Outline(begun.text).shape, text
+        mean = client.post("/runs/begin/coding", data=dict.fromkeys(coding, text))
+        assert (mean.status_code, Outline(mean.text).shape) == (409, Outline(work.text).shape), text
+        mean = client.get("/machines/0/odds", params={"part": "answer", "pass.g": text})
+        assert Outline(mean.text).shape == Outline(answer.text).shape, text
         lost = Outline(client.get(f"/runs/{quote(text[:200].replace(chr(0), ''), safe='')}").text)
         assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
 
