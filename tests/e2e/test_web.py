@@ -107,6 +107,18 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
     assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
 
 
+def test_list_of_machines_says_what_is_known_of_each(tmp_path):
+    for name, text in (("leave.md", LEAVE), ("broken.md", LEAVE.replace("asks < days", "asks <")), ("gone.md", LEAVE)):
+        (tmp_path / name).write_text(text)
+    with web_server(tmp_path, "leave.md", "broken.md", "gone.md") as here:
+        (tmp_path / "gone.md").unlink()
+        here.client.get(here.address)
+        words = "leave.md not checked yet", "broken.md not a machine", "gone.md error"
+        assert [each in " ".join(here.page("/").text.split()) for each in words] == [True] * 3
+        here.until("/machines/0/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
+        assert "leave.md findings" in here.page("/").text
+
+
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE.replace("| idle   | asked ", "| idle   | axed  "))
     page = server.page("/machines/0")
