@@ -33,8 +33,9 @@ from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
 from dsa.runtime.ledger_story import question_of, refusal_text
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
+from dsa.runtime.run_store import Delivery
 from dsa.runtime.status import answerable_questions, person_effects, places
-from dsa.runtime.timeline import RefusedEvent, refused_outside_events
+from dsa.runtime.timeline import RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.text import closest, shorten
 
@@ -92,13 +93,14 @@ def command(
         raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
     is_part = whole is not record and not key
     is_posted = is_part or (record.status.kind == "under way" and not (take or key))
-    code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else None
+    message, code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else ("", None)
     if code is not None:
         sys.exit(code)
-    run_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
-    finished_run = go_on(whole if is_part else record, folder, run_input, Manner(options, take))
+    rest_of_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
+    finished_run = go_on(whole if is_part else record, folder, rest_of_input, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
-    refusals = refused_outside_events(now, len(record.stored_run.entries)) or finished_run.refusals
+    # Others may have sent the run something meanwhile; its outcome is not that of this command.
+    refusals = _refusals_in(_delivery(folder, message), run_input) if is_posted else finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
         say(f"{event} was not sent: first decide what is in doubt", err=True)
@@ -153,21 +155,21 @@ def _require_one_question(run: Run, event: str, directory: Path) -> None:
 
 def _post(
     record: RunRecord, whole: RunRecord, root: Path, run_input: RunInput, options: RunOptions, timeout_s: float
-) -> int | None:
-    """Post an event to a run that another process drives, or to a part, and print its outcome. Return the exit code; None if no process drives it now."""
+) -> tuple[str, int | None]:
+    """Post an event to a run that another process drives, or to a part, and print its outcome.
+
+    Return the id of the message and the exit code; None if no process drives the run now.
+    """
     run_id, (occurrence,) = record.run.run_id, run_input.occurrences
     with open_run_folder(root) as runs:
         message, deadline_s = runs.post(run_id, occurrence, run_input.at, options.changes), time.monotonic() + timeout_s
         while (outcome := runs.delivery(message)) is None and time.monotonic() < deadline_s:
             if runs.summary(whole.run.run_id).holder is None:
-                return None
+                return message, None
             time.sleep(POLL_S)
         run = runs.get(run_id)
         report = recorded_report(runs, run)
-    refusals: tuple[RefusedEvent, ...] = ()
-    if outcome is not None and outcome.reason:
-        refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-        refusals = (RefusedEvent(EventEntry(0, occurrence.event, at=run_input.at), refusal, outcome.state),)
+    refusals = _refusals_in(outcome, run_input)
     code = EXIT_WAITING if outcome is None else int(bool(refusals))
     if options.json_wanted:
         waits = message if outcome is None else None
@@ -177,7 +179,22 @@ def _post(
     elif not refusals:
         say(f"{occurrence.event} was taken: the run is in {outcome.state}")
     _say_refused(refusals, run.run, root / run_id)
-    return code
+    return message, code
+
+
+def _delivery(root: Path, message: str) -> Delivery | None:
+    """Return the outcome of a message; None while it waits."""
+    with open_run_folder(root) as runs:
+        return runs.delivery(message)
+
+
+def _refusals_in(outcome: Delivery | None, run_input: RunInput) -> tuple[RefusedEvent, ...]:
+    """Return the refusal of a posted event; none if it was taken, or waits."""
+    if outcome is None or not outcome.reason:
+        return ()
+    refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
+    (occurrence,) = run_input.occurrences
+    return (RefusedEvent(EventEntry(0, occurrence.event, at=run_input.at), refusal, outcome.state),)
 
 
 def _say_refused(refusals: Iterable[RefusedEvent], run: Run, directory: Path) -> None:

@@ -28,6 +28,9 @@ class RunView(Protocol):
     def markup(self) -> Any:  # noqa: ANN401  (dsa.web.markup.Markup, which is above this package)
         """Return the view as it is now."""
 
+    def earlier(self, before: int) -> Any:  # noqa: ANN401  (Markup)
+        """Return the parts of the view before the one with this number, the newest of them; a link leads to those before, here and in `markup`."""
+
     def file(self, name: str) -> bytes | None:
         """Return the content of a file of the run, by the name in the view; None if it has no such file."""
 

@@ -104,20 +104,6 @@ class RefusedEvent:
     state: str
 
 
-def refused_outside_events(run: Run, since: int) -> tuple[RefusedEvent, ...]:
-    """Return the outside events, and the answers of people, that a run has refused after the entry at `since`."""
-    state, events = start(run.machine).state, list[RefusedEvent]()
-    for position, entry in enumerate(run.ledger):
-        if isinstance(entry, RowEntry):
-            state = entry.target
-        elif isinstance(entry, RefusalEntry) and position > since:
-            event = run.ledger[position - 1]
-            assert isinstance(event, EventEntry), "a refusal stands behind its event"
-            is_sent = event.source is None and (event.key is None or event.at is not None)
-            events += [RefusedEvent(event, entry, state)] if is_sent else []
-    return tuple(events)
-
-
 def refused_event(event: str, at: str | None, outcome: Taken | Refusal) -> tuple[RefusedEvent, ...]:
     """Return the refusal of an event that was sent to a place, from its outcome; none for one that was taken."""
     if isinstance(outcome, Taken):

@@ -14,7 +14,7 @@ from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
 from dsa.checks.odds.odds_text import answer_text
 from dsa.checks.odds.run_odds import RunOdds
 from dsa.errors import DsaError
-from dsa.expr import read_value, show_value
+from dsa.expr import Interval, concrete, read_value, show_value
 from dsa.machine import Machine
 from dsa.web.markup import Markup, join, long_text, page, tag
 from dsa.web.watched_document import WatchedDocument
@@ -22,18 +22,21 @@ from dsa.web.watched_document import WatchedDocument
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 440, 150, 60, 20, 24
 _MOST_LABELS = 11
+#: How far the slider of a parameter goes at least.
+_SLIDER_SPAN = 10
 #: Costs from here on are written without digits after the point.
 _LARGE = 100
 
 
 @attrs.frozen
 class Curve:
-    """What a plot shows: a title, the values of a parameter, the least and the most at each, and the top of the scale."""
+    """What a plot shows: a title, the values of a parameter, the least and the most at each, the top of the scale, and the present value."""
 
     title: str
     values: tuple[int, ...]
     bounds: tuple[tuple[float, float], ...]
     top: float
+    now: object = None
 
 
 @attrs.frozen
@@ -80,16 +83,17 @@ def _number(name: str, text: str) -> float:
 
 
 async def show(request: Request, document: WatchedDocument) -> Response:
-    """Answer with the odds of a machine under what the address assumes."""
+    """Answer with the odds of a machine under what the address assumes: a page, or with `part=answer` the answer alone, for a page that is shown already."""
     form, machine = OddsForm(dict(request.query_params)), None
+    is_part = form.fields.get("part") == "answer"
     try:
         machine = document.required_machine()
         answer = await asyncio.to_thread(form.answer, machine)
         result = await asyncio.to_thread(_answer, answer, form)
     except (DsaError, ValueError) as fault:
         message = tag("p", str(fault), class_="message", role="alert")
-        return HTMLResponse(_page(document, machine, form, message).html, 409)
-    return HTMLResponse(_page(document, machine, form, result).html)
+        return HTMLResponse((message if is_part else _page(document, machine, form, message)).html, 409)
+    return HTMLResponse((result if is_part else _page(document, machine, form, result)).html)
 
 
 def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, result: Markup) -> Markup:
@@ -97,7 +101,7 @@ def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, re
     fields = _form(document, machine, form) if machine is not None else None
     content = tag(
         "div",
-        tag("section", result, aria_label="The answer"),
+        tag("section", result, id="answer", aria_label="The answer", aria_live="polite"),
         tag("section", fields, aria_label="What is assumed"),
         class_="columns",
     )
@@ -115,26 +119,68 @@ def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup
 
     guards = [guard.name for guard in machine.guards if guard.judges]
     document_hint = "as in the document"
-    passes = [field(f"{name} passes, by retry number", f"pass.{name}", hint=document_hint) for name in guards]
+    passes = [
+        (
+            field(f"{name} passes, by retry number", f"pass.{name}", hint=document_hint),
+            _slider(f"pass.{name}", form.fields.get(f"pass.{name}", ""), (0.0, 1.0), "0.01"),
+        )
+        for name in guards
+    ]
+    parameters = [
+        (
+            field(name, f"p.{name}", show_value(value)),
+            _parameter_slider(machine, name, form.fields.get(f"p.{name}", "")),
+        )
+        for name, value in machine.constants.items()
+    ]
     fatals = [field(f"{name} is fatal", f"fatal.{name}", hint=document_hint) for name in guards]
     events = [field(f"{name} comes", f"event.{name}", hint=document_hint) for name in machine.events_from_outside]
+    outside = tag("input", type="checkbox", name="outside", value="1", checked=form.fields.get("outside") == "1")
+    return tag(
+        "form",
+        tag("h2", "What is assumed"),
+        parameters,
+        passes,
+        tag("label", "The state that counts as success", _success_choice(machine, form)),
+        field("Find the smallest bound for success of at least", "target", hint="0.95"),
+        field("Vary", "vary", hint="rmax"),
+        tag("details", tag("summary", "More"), fatals, events, tag("label", outside, "Any outside event may come wherever the run waits", class_="choice")),
+        tag("button", "Work out", type="submit"),
+        method="get", action=f"{document.address}/odds", class_="card", data_answer="answer",
+    )  # fmt: skip
+
+
+def _success_choice(machine: Machine, form: OddsForm) -> Markup:
     finals = ["", *sorted(machine.final_states | machine.ends.keys())]
     options = [
         tag("option", name or "succeeded", value=name, selected=name == form.fields.get("success", ""))
         for name in finals
     ]
-    outside = tag("input", type="checkbox", name="outside", value="1", checked=form.fields.get("outside") == "1")
+    return tag("select", options, name="success")
+
+
+def _parameter_slider(machine: Machine, name: str, text: str) -> Markup | None:
+    """Return the slider of a number among the parameters: over its domain, or some way beyond its value where that is large or has no end."""
+    parameter = next(each for each in machine.parameters if each.name == name)
+    domain, value = concrete(parameter.domain, {}), machine.constants[name]
+    if not isinstance(domain, Interval) or not isinstance(value, int):
+        return None
+    most = max(domain.low + _SLIDER_SPAN, 2 * value)
+    return _slider(
+        f"p.{name}", text or str(value), (domain.low, most if domain.high is None else min(most, domain.high)), "1"
+    )
+
+
+def _slider(name: str, text: str, bounds: tuple[float, float], step: str) -> Markup:
+    """Return a slider that writes into the field of this name. Scripts show it: without them it would do nothing."""
+    low, high = bounds
+    try:
+        value = min(max(float(text), low), high)
+    except ValueError:
+        value = (low + high) / 2
     return tag(
-        "form",
-        tag("h2", "What is assumed"),
-        [field(name, f"p.{name}", show_value(value)) for name, value in machine.constants.items()],
-        passes,
-        tag("label", "The state that counts as success", tag("select", options, name="success")),
-        field("Find the smallest bound for success of at least", "target", hint="0.95"),
-        field("Vary", "vary", hint="rmax"),
-        tag("details", tag("summary", "More"), fatals, events, tag("label", outside, "Any outside event may come wherever the run waits", class_="choice")),
-        tag("button", "Work out", type="submit"),
-        method="get", action=f"{document.address}/odds", class_="card",
+        "input", type="range", min=f"{low:g}", max=f"{high:g}", step=step, value=f"{value:g}", data_twin=name,
+        aria_label=f"{name.partition('.')[2]}, as a slider", hidden=True, autocomplete="off",
     )  # fmt: skip
 
 
@@ -150,20 +196,25 @@ def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
         return join(text, tag("p", f"No plot: {fault}", class_="hint"))
     if not points:
         return join(text, tag("p", "No plot: the odds are not known. Fill in how often guards pass.", class_="hint"))
-    return join(_plot(what.name, points), text)
+    now = answer.question.system.machine.constants.get(what.name)
+    return join(_plot(what.name, points, now), text)
 
 
-def _plot(name: str, points: Sequence[tuple[int, RunOdds]]) -> Markup:
-    """Return the odds of success above the costs, over the same values, and the numbers as a table to open."""
+def _plot(name: str, points: Sequence[tuple[int, RunOdds]], now: object) -> Markup:
+    """Return the odds of success above the costs, over the same values, with a line at the present one; and the numbers as a table to open."""
     values = tuple(value for value, _ in points)
     successes = tuple((each.success.low, each.success.high) for _, each in points if each.success is not None)
     costs = tuple((each.main_cost[1].low, each.main_cost[1].high) for _, each in points)
     cost_name = points[0][1].main_cost[0]
     panels = [
-        _panel(Curve("probability of success", values, successes, 1.0), 0),
+        _panel(Curve("probability of success", values, successes, 1.0, now), 0),
         _panel(
             Curve(
-                cost_name, values, costs, max([high for _, high in costs if high < float("inf")], default=1.0) or 1.0
+                cost_name,
+                values,
+                costs,
+                max([high for _, high in costs if high < float("inf")], default=1.0) or 1.0,
+                now,
             ),
             1,
         ),
@@ -208,7 +259,9 @@ def _panel(curve: Curve, number: int) -> Markup:
     ] if number else []  # fmt: skip
     band = tag("polygon", points=" ".join([*lows, *reversed(highs)]), class_="band")
     title = tag("text", curve.title, x=_LEFT, y=top - 8)
-    return tag("g", lines, numbers, title, band, tag("polyline", points=" ".join(lows)), dots)
+    x_now = place(curve.now, 0).partition(",")[0] if isinstance(curve.now, int) and curve.now in curve.values else None
+    here = tag("path", d=f"M{x_now},{top}V{top + _HEIGHT}", class_="here") if x_now is not None else None
+    return tag("g", lines, numbers, title, here, band, tag("polyline", points=" ".join(lows)), dots)
 
 
 def _short(amount: float) -> str:

@@ -216,7 +216,7 @@ def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
     return tag(
         "div",
         tag("table", tag("thead", heads), tag("tbody", rows)),
-        class_="scroll",
+        class_="scroll runs",
         tabindex="0",
         role="region",
         aria_label="Runs",

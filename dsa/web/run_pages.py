@@ -25,6 +25,7 @@ from dsa.runtime.run_store import Posted
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.web.machine_page import event
 from dsa.web.markup import (
+    EMPTY,
     Markup,
     badge,
     diff_lines,
@@ -153,6 +154,23 @@ class RunFeeds:
         kind = _PICTURES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return Response(content, media_type=kind, headers={"content-disposition": disposition})
+
+    async def earlier(self, request: Request) -> Response:
+        """Answer with an earlier part of the machine's own view."""
+        feed = self.feed(request)
+        before = whole_number(request.query_params.get("before", ""), 1)
+        parts = EMPTY if feed.view is None else feed.view.earlier(before)
+        empty = tag("p", "There is nothing before this. The page of the run has what there is.", class_="message")
+        title, back = f"Earlier in {feed.id}", tag("p", tag("a", "The run", href=run_address(feed.id)))
+        whole = page(
+            title,
+            tag("h1", title),
+            back,
+            tag("h2", "What came before"),
+            parts if parts != EMPTY else empty,
+            here="/runs",
+        )
+        return HTMLResponse(whole.html)
 
     async def live(self, request: Request) -> Response:
         """Answer with the events of a run's page; a page that connects again goes on after its last one."""
@@ -340,6 +358,7 @@ def run_routes() -> list[Route]:
     return [
         Route("/runs/{run}", feeds.show),
         Route("/runs/{run}/live", feeds.live),
+        Route("/runs/{run}/earlier", feeds.earlier),
         Route("/runs/{run}/attempts", _attempts),
         Route("/runs/{run}/files/{name}", feeds.file),
         Route("/runs/{run}/changes", _changes),

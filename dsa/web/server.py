@@ -13,7 +13,7 @@ import secrets
 import socket
 import stat
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,8 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         gate.secret.end()  # only a server that is killed leaves it
 
     async def machines(_request: Request) -> Response:
-        return HTMLResponse(_machines_page(documents).html)
+        words = await asyncio.to_thread(lambda: [each.glance() for each in documents])
+        return HTMLResponse(_machines_page(documents, words).html)
 
     async def invitation(_request: Request) -> Response:
         address = tag("input", value=gate.address(), readonly=True, aria_label="Address", class_="wide")
@@ -246,8 +247,11 @@ async def _bug(_request: Request, _fault: Exception) -> Response:
     return refusal(500, "A bug of dsa", "The terminal in which `dsa web` runs shows the traceback.")
 
 
-def _machines_page(documents: tuple[WatchedDocument, ...]) -> Any:  # noqa: ANN401  (Markup)
-    items = [tag("li", tag("a", each.file, href=each.address), " ", badge(each.word)) for each in documents]
+def _machines_page(documents: tuple[WatchedDocument, ...], words: Sequence[str]) -> Any:  # noqa: ANN401  (Markup)
+    items = [
+        tag("li", tag("a", each.file, href=each.address), " ", badge(word))
+        for each, word in zip(documents, words, strict=True)
+    ]
     empty = tag(
         "p", "No machine is open here. Start `dsa web FILE..` with the files of your machines.", class_="message"
     )

@@ -259,13 +259,21 @@ class WatchedDocument:
         """What is known of the document, in a word or two."""
         if self.fault:
             return "error"
-        if self._signature is None:
-            return "not opened yet"
         if self.machine is None:
             return "not a machine"
         if self.report is None:
             return "checking"
         return "findings" if self.report.failed else "good"
+
+    def glance(self) -> str:
+        """Return what is known of the document, in a word or two; one that nobody has opened yet is read, and checked later."""
+        if self._signature is not None:
+            return self.word
+        try:
+            machine = read_document(self.file).machine
+        except DocumentError:
+            return "error"
+        return "not a machine" if machine is None else "not checked yet"
 
     # -- following ---------------------------------------------------------------------------------------------------------
 

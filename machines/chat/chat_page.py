@@ -63,14 +63,16 @@ class ChatPage:
     def markup(self) -> Markup:
         """Return the conversation, the newest turns of it."""
         turns = self._conversation.turns
-        first = max(0, len(turns) - _MOST_TURNS)
-        earlier = f"The first {plural(first, 'turn')} are not shown here; `dsa chat --resume` has all of them."
         empty = tag("p", "Nothing has been said yet. Write a message below.", class_="message")
-        return join(
-            tag("h2", "The conversation"),
-            tag("p", earlier, class_="hint") if first else None,
-            [self._turn(turn) for turn in turns[first:]] if turns else empty,
-        )
+        return join(tag("h2", "The conversation"), self.earlier(len(turns) + 1) if turns else empty)
+
+    def earlier(self, before: int) -> Markup:
+        """Return the turns before the one with this number, the newest of them, with a link to those before."""
+        turns = self._conversation.turns[: max(0, before - 1)]
+        first = max(0, len(turns) - _MOST_TURNS)
+        address = f"{self._address}/earlier?before={first + 1}"
+        link = tag("p", tag("a", f"The {plural(first, 'turn')} before these", href=address)) if first else None
+        return join(link, [self._turn(turn) for turn in turns[first:]])
 
     def _turn(self, turn: ChatTurn) -> Markup:
         notices = [

@@ -285,8 +285,8 @@ class CodingPage:
         "denied": "Why not, for the model; may be empty",
     }
 
-    def __init__(self, _address: str, _folder: Path | None) -> None:
-        self._work = Work()
+    def __init__(self, address: str, _folder: Path | None) -> None:
+        self._address, self._work = address, Work()
         self._notices: dict[str, WorkNotice] = {}
         self._question: str | None = None
         self._tool = ""
@@ -316,8 +316,6 @@ class CodingPage:
             tag("li", chapter.description, tag("ul", [_subtask(each) for each in chapter.subtasks], class_="plain"))
             for chapter in work.chapters
         ]
-        calls = work.calls[-_MOST_CALLS:]
-        earlier = len(work.calls) - len(calls)
         changes = {change.path: change_word(change) for move in work.moves for change in move.changes}
         files = [tag("li", badge(word), " ", tag("code", path)) for path, word in changes.items()]
         return join(
@@ -325,14 +323,19 @@ class CodingPage:
             tag("p", work.goal, class_="asked"),
             tag("ol", plan) if plan else tag("p", "There is no plan yet.", class_="hint"),
             tag("h2", "The calls"),
-            tag("p", f"{plural(earlier, 'call')} before these are in the timeline below.", class_="hint")
-            if earlier
-            else None,
-            [self._call(call) for call in calls] or tag("p", "No call was asked for yet.", class_="hint"),
+            self.earlier(len(work.calls) + 1) if work.calls else tag("p", "No call was asked for yet.", class_="hint"),
             [tag("h2", "Files that changed"), tag("ul", files, class_="plain")] if files else None,
             tag("p", work.answer, class_="said") if work.answer else None,
             self._asks(),
         )
+
+    def earlier(self, before: int) -> Markup:
+        """Return the calls before the one with this number, the newest of them, with a link to those before."""
+        calls = self._work.calls[: max(0, before - 1)]
+        first = max(0, len(calls) - _MOST_CALLS)
+        address = f"{self._address}/earlier?before={first + 1}"
+        link = tag("p", tag("a", f"The {plural(first, 'call')} before these", href=address)) if first else None
+        return join(link, [self._call(call) for call in calls[first:]])
 
     def _asks(self) -> Markup:
         """Return the whole call that needs permission, as it was when the person was asked."""

@@ -94,6 +94,12 @@ class Browser:
             "if (it) it.click(); return Boolean(it); })()"
         )
 
+    def write(self, name: str, text: str) -> None:
+        """Type a text into the field with this name, in place of what is there."""
+        field = f"document.querySelector({json.dumps(f'[name={json.dumps(name)}]')})"
+        self.until(f"(() => {{ const it = {field}; if (it) {{ it.focus(); it.select(); }} return Boolean(it); }})()")
+        self.call("Input.insertText", text=text)
+
     def show_at(self, width: int, *, is_dark: bool = False) -> None:
         """Give the page a width in pixels, and a light or dark scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)

@@ -184,3 +184,30 @@ def test_conversation_is_begun_in_the_page(tmp_path):
         assert "How many rows?" in Outline(news["replace"]["talk"]).text
         assert here.client.get("/runs/begin/nothing").status_code == 404
     assert played.faults == []
+
+
+def turns_on(page):
+    """Return the names of the turns on a page, and the addresses of the links there."""
+    names = [values.get("aria-label") or "" for tag, values in page.elements if tag == "section"]
+    links = [values["href"] for tag, values in page.elements if tag == "a" and "earlier" in values["href"]]
+    return [name for name in names if name.startswith("Turn")], links
+
+
+def test_earlier_turns_are_a_link_away(tmp_path):
+    with conversation(tmp_path, lambda _body, number: Said(f"Answer {number + 1}."), data=()) as (chat, _):
+        say(chat, *(f"Question {number}." for number in range(1, 46)))
+        run = chat.run_id
+    (tmp_path / "runs").rename(tmp_path / ".dsa")
+    with web_server(tmp_path) as here:
+        here.client.get(here.address)
+        newest, (link,) = turns_on(here.page(f"/runs/{run}"))
+        assert newest == [f"Turn {number}" for number in range(26, 46)]
+        middle, (first_link,) = turns_on(here.page(link))
+        assert middle == [f"Turn {number}" for number in range(6, 26)]
+        oldest, links = turns_on(here.page(first_link))
+        assert (oldest, links) == ([f"Turn {number}" for number in range(1, 6)], [])
+        assert "Question 1." in here.page(first_link).text
+        assert "Answer 1." in here.page(first_link).text
+        for number in ("1", "0", "-3", "x", "9" * 50):
+            assert here.client.get(f"/runs/{run}/earlier?before={number}").status_code == 200
+        assert "There is nothing before this" in here.page(f"/runs/{run}/earlier?before=1").text

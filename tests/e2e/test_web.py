@@ -107,6 +107,18 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
     assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
 
 
+def test_list_of_machines_says_what_is_known_of_each(tmp_path):
+    for name, text in (("leave.md", LEAVE), ("broken.md", LEAVE.replace("asks < days", "asks <")), ("gone.md", LEAVE)):
+        (tmp_path / name).write_text(text)
+    with web_server(tmp_path, "leave.md", "broken.md", "gone.md") as here:
+        (tmp_path / "gone.md").unlink()
+        here.client.get(here.address)
+        words = "leave.md not checked yet", "broken.md not a machine", "gone.md error"
+        assert [each in " ".join(here.page("/").text.split()) for each in words] == [True] * 3
+        here.until("/machines/0/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
+        assert "leave.md findings" in here.page("/").text
+
+
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE.replace("| idle   | asked ", "| idle   | axed  "))
     page = server.page("/machines/0")
@@ -546,6 +558,9 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
     runs, explorer = client.get("/runs", params=same), client.get("/machines/0/explore", params={"do": "a"})
     odds = client.get("/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), "a"))
     begun = client.post("/runs/begin/chat", data={"message": "a", "data": "a", "model": "a"})
+    coding = ("goal", "workspace", "model", "mode")
+    work = client.post("/runs/begin/coding", data=dict.fromkeys(coding, "a"))
+    answer = client.get("/machines/0/odds", params={"part": "answer", "pass.g": "a"})
     for text in HOSTILE:
         mean = client.post("/runs/new", data={"machine": "0", "p.days": text, "data": text, "model": text})
         assert Outline(mean.text).shape == Outline(usual.text).shape, text
@@ -559,6 +574,10 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
         assert Outline(mean.text).shape == Outline(odds.text).shape, text
         mean = client.post("/runs/begin/chat", data={"message": text, "data": text, "model": text})
         assert Outline(mean.text).shape == Outline(begun.text).shape, text
+        mean = client.post("/runs/begin/coding", data=dict.fromkeys(coding, text))
+        assert (mean.status_code, Outline(mean.text).shape) == (409, Outline(work.text).shape), text
+        mean = client.get("/machines/0/odds", params={"part": "answer", "pass.g": text})
+        assert Outline(mean.text).shape == Outline(answer.text).shape, text
         lost = Outline(client.get(f"/runs/{quote(text[:200].replace(chr(0), ''), safe='')}").text)
         assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
 

@@ -150,3 +150,56 @@ def test_pages_fit_every_width_in_both_schemes(visit):
                 ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert (ground == "rgb(255, 255, 255)") is not is_dark
     tab.complaints.clear()  # of the page that is not there
+
+
+COUNT = """
+window.counts = {now: 0, most: 0, all: 0};
+const plain = window.fetch;
+window.fetch = (...given) => {
+  counts.now += 1; counts.all += 1; counts.most = Math.max(counts.most, counts.now);
+  return plain(...given).finally(() => { counts.now -= 1; });
+};
+"""
+
+
+def move(tab, name, *values):
+    """Move the slider of a field to these values, one right after the other."""
+    slider = f"document.querySelector('[data-twin=\"{name}\"]')"
+    for value in values:
+        tab.evaluate(f"{slider}.value = '{value}'; {slider}.dispatchEvent(new Event('input', {{bubbles: true}}))")
+
+
+def test_sliders_change_numbers_and_plot_without_another_page(tmp_path):
+    with web_server(tmp_path, "dual_state") as server, browser(tmp_path / "profile") as tab:
+        tab.visit(server.address)
+        tab.visit(f"{server.base}/machines/0/odds")
+        tab.until_it_reads("What is assumed")
+        tab.evaluate(COUNT)
+        move(tab, "pass.g", 0.5)
+        tab.until_it_reads("ends in", "probability of success")
+        line = tab.evaluate("document.querySelector('.plot polyline').getAttribute('points')")
+        move(tab, "pass.g", *(number / 100 for number in range(51, 91)))
+        tab.until(
+            "document.querySelector('[name=\"pass.g\"]').value === '0.9' && !document.querySelector('[aria-busy]')"
+        )
+        counts = tab.evaluate("counts")
+        assert (counts["most"], counts["now"]) == (1, 0), "one request at a time"
+        assert counts["all"] < 41, "what was passed over is not asked for"
+        assert tab.evaluate("document.querySelector('.plot polyline').getAttribute('points')") != line
+        move(tab, "p.rmax", 1)
+        tab.until(
+            "document.querySelector('#answer pre')?.innerText.includes('rmax = 1') && !document.querySelector('[aria-busy]')"
+        )
+        assert "succeeded  0.99" in tab.text, "1 - 0.1 * 0.1"
+        tab.write("pass.g", "often")
+        tab.until_it_reads("'often' is not a number")
+        tab.write("pass.g", "0.3")
+        tab.until_it_reads("ends in", "0.51")
+        assert tab.evaluate("document.querySelector('[data-twin=\"pass.g\"]').value") == "0.3"
+        assert tab.evaluate("counts.most") == 1
+        shown, address = tab.evaluate("document.querySelector('#answer').innerText"), tab.evaluate("location.href")
+        tab.visit(address)
+        assert tab.evaluate("document.querySelector('#answer').innerText") == shown, (
+            "the address is that of what is shown"
+        )
+        assert all("409" in each for each in tab.complaints), "of the mistake alone"

@@ -88,6 +88,44 @@ function listen(address) {
   window.addEventListener("pagehide", () => source.close());
 }
 
+// A form whose answer follows it: the server works it out anew, one request at a time, and the address stays that of what is shown.
+function follow(form) {
+  const holder = document.getElementById(form.dataset.answer);
+  const sliders = [...form.querySelectorAll("input[data-twin]")];
+  let [isAsking, isNewer] = [false, false];
+
+  async function ask() {
+    isNewer = true;
+    if (isAsking) return;
+    isAsking = true;
+    holder.setAttribute("aria-busy", "true");
+    while (isNewer) {
+      isNewer = false;
+      const fields = [...new FormData(form)].filter(([, value]) => value.trim());
+      const address = `${location.pathname}?${new URLSearchParams(fields)}`;
+      const answer = await fetch(`${address}&part=answer`).catch(() => null);
+      if (answer && [200, 409].includes(answer.status)) {
+        replace(holder, await answer.text());
+        history.replaceState(null, "", address);
+        link.textContent = "";
+      } else {
+        link.textContent = "not connected: load the page again";
+      }
+    }
+    holder.removeAttribute("aria-busy");
+    isAsking = false;
+  }
+
+  form.addEventListener("input", (change) => {
+    const field = change.target;
+    if (field.dataset.twin) form.elements[field.dataset.twin].value = field.value;
+    const slider = sliders.find((each) => each.dataset.twin === field.name && Number.isFinite(Number(field.value || NaN)));
+    if (slider) slider.value = field.value;
+    ask();
+  });
+  for (const slider of sliders) slider.hidden = false;
+}
+
 // In the explorer, Backspace or the left arrow goes one step back, and a digit takes that choice.
 document.addEventListener("keydown", (press) => {
   if (press.target.closest("input, textarea, select") || press.ctrlKey || press.altKey || press.metaKey) return;
@@ -98,4 +136,5 @@ document.addEventListener("keydown", (press) => {
 });
 
 reveal();
+document.querySelectorAll("form[data-answer]").forEach(follow);
 if (document.body.dataset.live) listen(document.body.dataset.live);

@@ -7,8 +7,9 @@ import pytest
 from kept_runs import RUN, begun, crashed_while, dsa, keep, recorded, write_shop
 
 from dsa.errors import OccurrenceError
-from dsa.runs.runs import DoubtError
+from dsa.runs.runs import DoubtError, open_runs
 from dsa.runtime.ledger import EventEntry, RefusalEntry
+from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
 
@@ -54,6 +55,17 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
         f"the run asks question 2 now, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
     )
     assert dsa("send", f"{RUN}@2", "more").exit_code == 0
+
+
+def test_refusal_of_what_others_have_sent_is_not_that_of_the_command():
+    assert dsa("send", f"{RUN}@0", "order").exit_code == 3
+    with open_runs(ROOT) as runs:  # nobody holds the run, so it waits in the inbox
+        others = runs.post(RUN, Occurrence("more", data="late"), at="0")
+    sent = dsa("send", f"{RUN}@2", "more", "mine")
+    assert (sent.exit_code, "refused" in sent.stderr) == (0, False)
+    assert events()[-1].data == "mine"
+    with open_runs(ROOT) as runs:
+        assert runs.delivery(others).reason == "late"
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

@@ -16,7 +16,7 @@ from dsa.runtime.ledger import (
     RowEntry,
 )
 from dsa.runtime.run import begin, oldest_key
-from dsa.runtime.timeline import event_records, first_difference, percepts, refused_outside_events
+from dsa.runtime.timeline import event_records, first_difference, percepts
 from dsa.semantics import Occurrence
 
 TIMED = SHOP.replace(
@@ -52,16 +52,6 @@ def test_before_the_first_event_there_may_be_nothing():
     assert event_records(begun().ledger) == ()
     run, _ = begun().feed(Occurrence("order"))
     assert len(event_records(run.ledger)) == 1
-
-
-def test_what_was_refused_is_told_with_its_state():
-    run = shopping()
-    (more,) = refused_outside_events(run, 0)
-    assert (more.event.event, more.refusal.reason, more.state) == ("more", "invalid_state", "paying")
-    assert refused_outside_events(run, list(run.ledger).index(more.refusal)) == ()
-    assert begun().feed(Occurrence("more"))[0].ledger[-1].reason == "invalid_state"
-    (at_once,) = refused_outside_events(begun().feed(Occurrence("more"))[0], 0)
-    assert at_once.state == "idle"
 
 
 def test_percepts_are_what_the_rows_do():
