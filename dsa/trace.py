@@ -94,7 +94,7 @@ def show_events(occurrences: Sequence[Occurrence], most: int = 9) -> str:
     """Return the events on one line; if there are more than `most`, the first two and the last ones."""
     if len(occurrences) <= most:
         return ", ".join(map(show_occurrence, occurrences))
-    left_out = f"({len(occurrences) - most} more)"
+    left_out = f"({len(occurrences) - most} events left out)"
     first, last = map(show_occurrence, occurrences[:2]), map(show_occurrence, occurrences[2 - most :])
     return ", ".join([*first, left_out, *last])
 

@@ -219,7 +219,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     """Report the states that no exploration reaches and the rows that none takes."""
     machine = explorations[0].machine
     reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
-    at = " and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
+    at = "; and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
     where = f" (explored with {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
@@ -254,8 +254,8 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     ]
     if not ahead or not all(ahead):
         is_nested = any(exploration.machine.parents for exploration in explorations)
-        inner = ", or a row of a nested state always takes precedence" if is_nested else ""
-        return f"its condition is never true{inner}: fix the condition, or delete the row"
+        inner = ", or a row of an inner state always takes precedence" if is_nested else ""
+        return f"the row's condition is never true{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
     return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"

@@ -369,9 +369,9 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
 
 
 def family_option() -> Callable[[FC], FC]:
-    """Return the option `--family NAME=INDEX`, which can be repeated."""
-    help_text = "The values of a family, such as f=1..5 or f={a, b}, in place of those in the document. (A family is an index for several states, events or variables of the same form.) Repeatable."
-    return click.option("--family", "families", multiple=True, metavar="NAME=INDEX", help=help_text)
+    """Return the option `--family NAME=VALUES`, which can be repeated."""
+    help_text = "Use these values of the family NAME in place of the document's, such as f=1..5 or f={a, b}. (With a family f, one row about `x[f]` stands for a row for each value of f.) Repeatable."
+    return click.option("--family", "families", multiple=True, metavar="NAME=VALUES", help=help_text)
 
 
 def parse_families(texts: Iterable[str]) -> dict[str, str]:
@@ -380,7 +380,7 @@ def parse_families(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, _, index = (part.strip() for part in text.partition("="))
         if not name or not index:
-            raise click.UsageError(f"--family {text}: write NAME=INDEX, such as f=1..5")
+            raise click.UsageError(f"--family {text}: write NAME=VALUES, such as f=1..5")
         if name in indices:
             raise click.UsageError(f"--family {name} is given twice; give it one index")
         indices[name] = index

@@ -68,7 +68,7 @@ def digests(machine: Machine) -> frozenset[str]:
     "passes",
     multiple=True,
     metavar="GUARD=P[,P..]",
-    help="Odds of passing, by retry number. Without GUARD= they are for all guards.",
+    help="The probability that GUARD passes: at the first attempt, at the first retry and so on; the last P counts for all further ones. Without GUARD=: of all guards.",
 )
 @click.option("--fatal", "fatals", multiple=True, metavar="GUARD=P[,P..]", help="Odds of a fatal verdict, likewise.")
 @click.option(
@@ -81,7 +81,7 @@ def digests(machine: Machine) -> frozenset[str]:
 @click.option(
     "--outside",
     is_flag=True,
-    help="Let any outside event come wherever the run waits, also while a timer runs. Nothing is assumed about which one comes: results are the lowest and the highest over all choices.",
+    help="Any outside event may come wherever the run waits, also before a timer. No probability is assumed for them, so each result is a range: its lowest and its highest value over all ways in which they can come.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")

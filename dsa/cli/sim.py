@@ -206,7 +206,7 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="A combination is a row, a moment in its handling, and a fault at that moment. Exit with 1 if fewer than PERCENT of all combinations were simulated. [default: 95; with --seed or --seeds: none]",
+    help="Exit with 1 if less than PERCENT of all combinations were simulated. A combination is a row, a moment while it is handled, and a fault at that moment. [default: 95; with --seed or --seeds: none]",
 )
 @click.option(
     "--workers",

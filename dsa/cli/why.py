@@ -27,7 +27,7 @@ from dsa.expr import Outcome
 def command(
     event: str, file: str, state: str, assignments: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
 ) -> None:
-    """Show which row takes EVENT in a state, for each combination of values and verdicts, and what is false in the conditions of the others."""
+    """For each combination of values and verdicts, show which row is taken when EVENT comes in a state, and why the other rows are not."""
     machine = load(file).at(parse_parameters(parameters))
     values_by_name = parse_parameters(assignments, "--given")
     verdicts = {name: cast(Outcome, value) for name, value in values_by_name.items() if name in machine.guard_named}

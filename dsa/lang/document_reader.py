@@ -46,9 +46,7 @@ _FIRST_LINE = 200  # characters of the first line that are shown
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
-_SEVERAL_STARTS = (
-    "for several starts, declare a parameter and test it in the conditions of the rows that leave the one initial state"
-)
+_SEVERAL_STARTS = "to start in different places, declare a parameter, and let rows of the initial state lead to different states by its value"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 #: The sections whose rows may name families, with those whose rows stand for others.
 _WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
@@ -275,7 +273,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
-        return "a table starts with a row of column names; below it comes a row of dashes with as many cells, which is missing here"
+        return "below the row of column names, a row of dashes with as many cells is missing"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 

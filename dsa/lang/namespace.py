@@ -44,7 +44,7 @@ def agree(left: Type, right: Type) -> bool:
     return not set(left).isdisjoint(right)
 
 
-_AS_VALUE = "'{name}' can be a value only if the other side of '==', '!=' or 'in' is a variable or parameter whose domain lists values"
+_AS_VALUE = "to use '{name}' as a value, compare it with a variable or parameter that has it in its domain"
 
 #: Names that people use for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})

@@ -24,5 +24,5 @@ def test_a_refused_occurrence_ends_the_trace_with_an_error():
 
 def test_events_of_a_long_trace_are_left_out_in_the_middle():
     assert show_events(RUN) == "specification, artifact, verdict g.failed"
-    assert show_events(RUN * 4, most=4) == "specification, artifact, (8 more), artifact, verdict g.failed"
+    assert show_events(RUN * 4, most=4) == "specification, artifact, (8 events left out), artifact, verdict g.failed"
     assert show_occurrence(Occurrence("after 30s", source="a.b")) == "after 30s of a.b"

@@ -117,7 +117,7 @@ def test_in_a_condition_it_is_nothing_where_it_is_no_value(condition, names):
     assert {(each.code, each.hint) for each in found} == {
         (
             "DSA201",
-            f"'{name}' can be a value only if the other side of '==', '!=' or 'in' is a variable or parameter whose domain lists values",
+            f"to use '{name}' as a value, compare it with a variable or parameter that has it in its domain",
         )
         for name in names.split()
     }

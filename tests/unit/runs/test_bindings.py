@@ -155,7 +155,7 @@ def test_a_policy_must_answer_with_what_the_machine_declares():
     )
     (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
     assert (
-        "can return the event 'artifact', but the Events table does not list 'artifact' with query_llm in its column 'from' (listed with query_llm: text)"
+        "can return the event 'artifact', but no row of Events says so: give 'artifact' query_llm in the column 'from' (now from query_llm: text)"
         in fault
     )
 
