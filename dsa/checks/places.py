@@ -114,7 +114,9 @@ def show_false(views: Iterable[RowView]) -> str:
         wrong = view.false_conjuncts
         if wrong:
             line = f"in line {view.row.span.line}, " if view.row.span else ""
-            conjuncts = " and ".join(f"'{text}'" for text in wrong)
+            conjuncts = " and ".join(
+                "'pending' (any effect has no answer yet)" if text == "pending" else f"'{text}'" for text in wrong
+            )
             texts.append(f"{line}{conjuncts} {'is' if len(wrong) == 1 else 'are'} false")
     return "; ".join(texts)
 

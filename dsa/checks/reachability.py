@@ -223,7 +223,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     where = f" (explored with {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
-    first = "fix the other errors first, as they may cause this; otherwise " if refused_rows or has_unhandled else ""
+    first = "fix the other errors first: they may cause this. If it remains: " if refused_rows or has_unhandled else ""
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             message = f"{state.name} cannot be reached{where}"
@@ -253,8 +253,8 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
         if count and (row.source, row.event) in exploration.machine.armed_timers(location.state)
     ]
     if not ahead or not all(ahead):
-        is_nested = any(exploration.machine.parents for exploration in explorations)
-        inner = ", or a row of an inner state always takes precedence" if is_nested else ""
+        has_children = any(row.source in exploration.machine.parents for exploration in explorations)
+        inner = f", or rows of the states inside {row.source} always take precedence" if has_children else ""
         return f"the row's condition is never true{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)

@@ -363,7 +363,7 @@ class _Options:
     "--save-traces",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write traces to this folder as JSONL: each counterexample, and for each 'possible' property a run that shows it.",
+    help="Write traces to this folder as JSONL: each counterexample, and for each property of the form `possible P` a run in which P happens.",
 )
 @click.option("--itf", is_flag=True, help="With --save-traces: use the Informal Trace Format instead of JSONL.")
 @click.option(
@@ -400,7 +400,7 @@ def command(
     """Check machines and specs. A spec is a file with properties and scenarios of a machine. Names, types and rows are checked first. Then every reachable configuration is explored, and Definition 4, scenarios and properties are checked.
 
     Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit code 0: good;
-    1: findings, VIOLATED or UNKNOWN; 2: unreadable. With --trace it only runs that trace again.
+    1: findings, VIOLATED or UNKNOWN; 2: unreadable. With --trace FILE nothing is explored: the trace in FILE is run again, and that is all.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)

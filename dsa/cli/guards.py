@@ -36,7 +36,10 @@ def command_for(
     )
     @click.argument("kind", required=False)
     @click.option(
-        "--with", "module", metavar="MODULE", help="Also list the kinds that this module defines: its name or its file."
+        "--with",
+        "module",
+        metavar="MODULE",
+        help="Also list the kinds that MODULE defines. MODULE is the name of a module, or its file.",
     )
     @json_option
     def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:

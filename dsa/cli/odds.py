@@ -68,7 +68,7 @@ def digests(machine: Machine) -> frozenset[str]:
     "passes",
     multiple=True,
     metavar="GUARD=P[,P..]",
-    help="The probability that GUARD passes: at the first attempt, at the first retry and so on; the last P counts for all further ones. Without GUARD=: of all guards.",
+    help="The probability that GUARD passes: at the first attempt, at the first retry and so on; the last P counts for all further ones. If you leave out `GUARD=`, this applies to all guards.",
 )
 @click.option("--fatal", "fatals", multiple=True, metavar="GUARD=P[,P..]", help="Odds of a fatal verdict, likewise.")
 @click.option(
@@ -81,7 +81,7 @@ def digests(machine: Machine) -> frozenset[str]:
 @click.option(
     "--outside",
     is_flag=True,
-    help="Any outside event may come wherever the run waits, also before a timer. No probability is assumed for them, so each result is a range: its lowest and its highest value over all ways in which they can come.",
+    help="Assume nothing about outside events: any of them may come whenever the run waits, also before a timer. Each result is then a range, from the lowest to the highest value that is possible.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
@@ -106,7 +106,7 @@ def digests(machine: Machine) -> frozenset[str]:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="Confidence level of the bounds from recorded runs.",
+    help="With --from-runs: the confidence level of the intervals that are estimated.",
 )
 @click.option(
     "--plot",

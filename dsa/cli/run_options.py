@@ -361,7 +361,7 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
         "--with",
         "module",
         metavar="MODULE",
-        help="The Python module with the code of effects and guards: its name or its file.",
+        help="The Python module with the code of effects and guards. MODULE is its name or its file.",
     )
     @param_option(parameter)
     @budget_option

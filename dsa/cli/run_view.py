@@ -435,7 +435,7 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
     facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or place_text(finished_run.directory)}
     facts |= {
         "redacted": _redaction_text(finished_run.rest.run),
-        "told you": _last_text(finished_run.rest),
+        "reply": _last_text(finished_run.rest),
         "asked": questions_text(finished_run.rest.run),
         "steps": finished_run.steps,
         "final": finished_run.final,

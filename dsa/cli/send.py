@@ -53,7 +53,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt with this KEY. If KEY belongs to a call of a policy: EVENT is the type of the call's result, and DATA its content (docs/how-to/policies.md).",
+    help="KEY names an effect that is in doubt: take EVENT as its answer. If KEY names a call that a policy made, write the type of its result in place of EVENT, and the result as DATA.",
 )
 @click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(

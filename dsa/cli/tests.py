@@ -53,7 +53,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write test_x.py (pytest) or x.md (a spec of scenarios); else scenarios are printed.",
+    help="Write to PATH: a name such as test_x.py gives pytest tests, a name such as x.md a spec with scenarios. Without -o, scenarios are printed.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUTPUT, and lose your changes in it.")
 def command(

@@ -67,7 +67,7 @@ class WorkPrinter:
     "--with",
     "module",
     metavar="MODULE",
-    help="The Python module with the code of effects and guards: its name or its file.",
+    help="The Python module with the code of effects and guards. MODULE is its name or its file.",
 )
 @budget_option
 @json_option

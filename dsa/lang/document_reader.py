@@ -46,7 +46,7 @@ _FIRST_LINE = 200  # characters of the first line that are shown
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
-_SEVERAL_STARTS = "to start in different places, declare a parameter, and let rows of the initial state lead to different states by its value"
+_SEVERAL_STARTS = "to start in different places, declare a parameter and give the initial state a row for each place, with a condition on the parameter"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 #: The sections whose rows may name families, with those whose rows stand for others.
 _WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
@@ -273,7 +273,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
-        return "below the row of column names, a row of dashes with as many cells is missing"
+        return "write a row of dashes below the column names, with a cell for each column, such as | --- | --- |"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 

@@ -234,7 +234,7 @@ def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
     assert code("Do it", script=(PLAN, WRITE, WRITE, DONE)).returncode == 3
     assert "allow write_file a.txt?" in code("last", command="show").stdout
     sent = code("last", "denied", command="send")
-    assert (sent.returncode, "told you  allow write_file a.txt?" in sent.stdout) == (3, True)
+    assert (sent.returncode, "reply     allow write_file a.txt?" in sent.stdout) == (3, True)
 
 
 def timeless(text):

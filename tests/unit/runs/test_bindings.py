@@ -155,7 +155,7 @@ def test_a_policy_must_answer_with_what_the_machine_declares():
     )
     (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
     assert (
-        "can return the event 'artifact', but no row of Events says so: give 'artifact' query_llm in the column 'from' (now from query_llm: text)"
+        "can return the event 'artifact', but the Events table does not say so: in the row for 'artifact', write query_llm in the column 'from' (query_llm has text so far)"
         in fault
     )
 
