@@ -13,7 +13,9 @@ from dsa.targets import dot
 from dsa.targets.picture import picture
 from dsa.web.markup import EMPTY, Markup, drawing, tag
 
-#: What stands in the place of a diagram until it is drawn.
+#: The seconds that a page waits for its diagram before it is shown without.
+_PATIENCE_S = 0.25
+#: The text in the place of a diagram that is not drawn yet.
 DRAWING = tag("p", "The diagram is being drawn.", class_="hint")
 
 
@@ -70,6 +72,11 @@ class MachineDrawing:
         self._machine, self.markup = machine, EMPTY if machine is None else DRAWING
         if machine is not None and self._task is None:
             self._task = asyncio.create_task(self._follow())
+
+    async def wait(self) -> None:
+        """Wait for the diagram for a moment: most are there at once, and a page with its diagram does not jump."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_PATIENCE_S)
 
     async def _follow(self) -> None:
         """Draw until the newest machine is drawn."""

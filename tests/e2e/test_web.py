@@ -168,6 +168,7 @@ def test_pages_do_not_wait_for_a_drawing(tmp_path):
         for address in (live, f"{run}/live?have="):
             here.until(address, lambda news: "<svg" in news["replace"].get("diagram", ""))
         assert "is being drawn" not in here.page(run).text
+        assert "<svg" in here.client.get(run).text, "what is drawn comes with the page"
 
 
 def test_proofs_are_opened_in_place(server):
