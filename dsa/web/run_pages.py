@@ -114,6 +114,7 @@ class RunFeeds:
         present, is_first = tuple(have.split(".")), True
         try:
             yield "retry: 500\n\n"
+            await feed.drawing.wait()
             while True:
                 change, now = feed.next_change, feed.fragments()
                 end = min(len(feed.entries), after + _MOMENTS_AT_ONCE)
