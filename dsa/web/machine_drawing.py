@@ -13,7 +13,9 @@ from dsa.targets import dot
 from dsa.targets.picture import picture
 from dsa.web.markup import EMPTY, Markup, drawing, tag
 
-#: What stands in the place of a diagram until it is drawn.
+#: The seconds that a page waits for its diagram before it is shown without.
+_PATIENCE_S = 0.25
+#: The text in the place of a diagram that is not drawn yet.
 DRAWING = tag("p", "The diagram is being drawn.", class_="hint")
 
 
@@ -56,20 +58,30 @@ class MachineDrawing:
         self.markup = EMPTY
         self._tell = tell
         self._machine: Machine | None = None
+        self._machine_drawn: Machine | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_ready(self) -> bool:
         """Whether the diagram of the newest machine is drawn."""
-        return self.markup is not EMPTY and self.markup is not DRAWING
+        return self._machine is not None and self._machine_drawn is self._machine
 
     def draw(self, machine: Machine | None) -> None:
-        """Draw a machine from now on; None: nothing."""
+        """Draw a machine from now on; None: nothing. The diagram before stays until the new one is there."""
         if machine is self._machine:
             return
-        self._machine, self.markup = machine, EMPTY if machine is None else DRAWING
+        self._machine = machine
+        if machine is None:
+            self.markup = EMPTY
+        elif self.markup is EMPTY:
+            self.markup = DRAWING
         if machine is not None and self._task is None:
             self._task = asyncio.create_task(self._follow())
+
+    async def wait(self) -> None:
+        """Wait for the diagram for a moment: most are there at once, and a page with its diagram does not jump."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_PATIENCE_S)
 
     async def _follow(self) -> None:
         """Draw until the newest machine is drawn."""
@@ -77,7 +89,7 @@ class MachineDrawing:
             while (machine := self._machine) is not None and not self.is_ready:
                 markup = await asyncio.to_thread(diagram, machine)
                 if machine is self._machine:
-                    self.markup = markup
+                    self.markup, self._machine_drawn = markup, machine
                     self._tell()
         finally:
             self._task = None

@@ -43,7 +43,8 @@ def with_document(
     return handler
 
 
-def _show(_request: Request, document: WatchedDocument) -> Response:
+async def _show(_request: Request, document: WatchedDocument) -> Response:
+    await document.drawing.wait()
     fragments = document.fragments()
     name = document.machine.name if document.machine else Path(document.file).name
     whole = page(

@@ -114,6 +114,7 @@ class RunFeeds:
         present, is_first = tuple(have.split(".")), True
         try:
             yield "retry: 500\n\n"
+            await feed.drawing.wait()
             while True:
                 change, now = feed.next_change, feed.fragments()
                 end = min(len(feed.entries), after + _MOMENTS_AT_ONCE)
@@ -142,8 +143,10 @@ class RunFeeds:
 
     async def show(self, request: Request) -> Response:
         """Answer with the page of a run."""
-        before = request.query_params.get("before", "")
-        return HTMLResponse(_run_page(self.feed(request), whole_number(before, None)).html)
+        feed, before = self.feed(request), request.query_params.get("before", "")
+        feed.drawing.draw(feed.machine)
+        await feed.drawing.wait()
+        return HTMLResponse(_run_page(feed, whole_number(before, None)).html)
 
     async def file(self, request: Request) -> Response:
         """Answer with a file of a run. Only pictures are more than bytes to the browser, and none is a page."""

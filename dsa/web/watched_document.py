@@ -142,7 +142,7 @@ class WatchedDocument:
         self.check = StoppableWork[CheckReport](_check, self.address, self._tell)
         self.proofs = StoppableWork[WorkFindings](_prove, self.address, self._tell)
         self.mutants = StoppableWork[WorkFindings](_mutate, self.address, self._tell)
-        self._drawing, self._table = MachineDrawing(self._tell), EMPTY
+        self.drawing, self._table = MachineDrawing(self._tell), EMPTY
         self._results_shown: tuple[object, ...] = (None,) * 5
         self._signature: tuple[int, int] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -202,7 +202,7 @@ class WatchedDocument:
         if any(new is not old for new, old in zip(results, self._results_shown, strict=True)):
             self._table = join(document_markup(self.text, self._verdicts(), self.address))
             self._results_shown = results
-        parts = {"status": self._status(), "table": self._table, "diagram": self._drawing.markup}
+        parts = {"status": self._status(), "table": self._table, "diagram": self.drawing.markup}
         proofs = self._work_state("proofs", "Proofs", ("Prove for all values of the parameters", "Prove again"))
         mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant them again"))
         return Fragments({**parts, "proofs": proofs, "mutants": mutants})
@@ -294,7 +294,7 @@ class WatchedDocument:
             self.text, self.document_reading, self.fault = "", _NOTHING, str(fault)
         for work in self.works.values():
             work.clear()
-        self._drawing.draw(self.machine)
+        self.drawing.draw(self.machine)
         if self.machine is not None:
             self.check.start(self.machine, "checking")
         self._tell()

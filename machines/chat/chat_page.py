@@ -107,12 +107,13 @@ class ChatPage:
             facts.append(tag("p", badge("repaired"), f" {', '.join(call.rescues)}"))
         if call.status in REASONS:
             notice = self._of_calls.get(call.call_id)
-            facts.append(tag("p", call.status, ": ", notice.text if notice is not None else REASONS[call.status]))
-        if call.equal_to:
+            why = notice.text if notice is not None else REASONS[call.status]
+            facts.append(tag("p", call.status, ": ", why))
+        if call.equal_to and not any(call.equal_to in fact.html for fact in facts):
             facts.append(tag("p", f"An equal call was made before: {call.equal_to}.", class_="hint"))
         result = tag("p", _NOT_YET[call.status], class_="hint") if call.status in _NOT_YET else None
         if call.result is not None:
-            result = _result(call.result)
+            result = _result(call.result, call.status if call.call_id in self._of_calls else "")
         elif result is None:
             result = tag("p", f"It has no result: {REASONS.get(call.status, 'it was cut off')}", class_="hint")
         code = long_text(f"The text of {call.call_id}", call.text[:_MOST_TEXT])
@@ -132,11 +133,14 @@ class ChatPage:
         return join(picture, tag("p", tag("a", artifact.file_name, href=address), size, version), aliases)
 
 
-def _result(result: Any) -> Markup:  # noqa: ANN401  (JSON)
-    """Return the result of a call: its error, its table, and what it has printed; for a repeated call, those of the first."""
+def _result(result: Any, code_shown: str = "") -> Markup:  # noqa: ANN401  (JSON)
+    """Return the result of a call: its error, its table, and what it has printed; for a repeated call, those of the first.
+
+    An error with this code has been shown already.
+    """
     parts = []
     error = result.get("error")
-    if isinstance(error, dict):
+    if isinstance(error, dict) and error.get("code") != code_shown:
         parts.append(tag("pre", f"{error.get('code')}: {error.get('message')}"[:_MOST_TEXT], class_="message"))
     if isinstance(result.get("columns"), list) and isinstance(result.get("rows"), list):
         parts.append(_table(result))

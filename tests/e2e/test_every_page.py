@@ -1,29 +1,40 @@
 """Every page and state in Chromium: an accessibility checker (axe-core) finds nothing serious, nothing runs over the edge, and the browser refuses nothing."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from pipe_browser import browser
-from web_gallery import PAGES, axe_faults, gallery, typed
+from web_gallery import PAGES, axe_faults, typed
 from web_server import LEAVE, web_server
 
-#: The widths and schemes in which each page is looked at.
-EACH, ALL = ((1440, False), (380, True)), ((1440, True), (800, False), (800, True), (380, False))
+#: The widths and schemes in which pages are looked at, in turn.
+TURNS = (1440, False), (380, True)
+ALL = tuple((width, is_dark) for width in (1440, 800, 380) for is_dark in (False, True))
 OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 #: Answers that are not pages are what these pages are about; the browser notes them.
 REFUSALS = ("status of 401", "status of 404", "status of 409")
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory):
-    with gallery(tmp_path_factory.mktemp("gallery")) as opened:
-        yield opened
+def unnamed(tab) -> list[str]:
+    """Return the controls without a name for those who hear the page, the ids that are there twice, and the levels that headings skip."""
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "region", "DisclosureTriangle"}
+    faults = [
+        f"{node['role']['value']} without a name"
+        for node in nodes
+        if node.get("role", {}).get("value") in roles and not node.get("name", {}).get("value", "").strip()
+    ]
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
+    levels = tab.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((each) => Number(each.tagName[1]))")
+    faults += [f"id {each} twice" for each in set(ids) if ids.count(each) > 1]
+    return faults + [f"h{low} after h{high}" for high, low in pairwise([0, *levels]) if low > high + 1]
 
 
 def faults_at(tab, width, *, is_dark):
     """Return what is wrong with the page that is shown, with all that can be opened open."""
     tab.evaluate(OPEN_ALL)
-    faults = axe_faults(tab)
+    faults = axe_faults(tab) + unnamed(tab)
     over = tab.evaluate("document.documentElement.scrollWidth") - width
     faults += [f"{over} pixels wider than the window"] if over > 0 else []
     is_light = tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -33,63 +44,63 @@ def faults_at(tab, width, *, is_dark):
     return [f"{width} {'dark' if is_dark else 'light'}: {fault}" for fault in faults]
 
 
-def faults_of(here, name, sights):
+def faults_of(shown, name, sights):
     faults = []
     for width, is_dark in sights:
-        here.tab.show_at(width, is_dark=is_dark)
-        here.visit(name)
-        faults += faults_at(here.tab, width, is_dark=is_dark)
+        shown.tab.show_at(width, is_dark=is_dark)
+        shown.visit(name)
+        faults += faults_at(shown.tab, width, is_dark=is_dark)
     return faults
 
 
-def test_every_page_can_be_read_by_everybody(here):
-    faults = {name: faults_of(here, name, EACH) for name in PAGES}
+def test_every_page_can_be_read_by_everybody(shown):
+    faults = {name: faults_of(shown, name, [TURNS[number % 2]]) for number, name in enumerate(PAGES)}
     assert {name: each for name, each in faults.items() if each} == {}
 
 
 @pytest.mark.full
 @pytest.mark.limit(600)
-def test_every_page_can_be_read_at_every_width_in_both_schemes(here):
-    faults = {name: faults_of(here, name, ALL) for name in PAGES}
+def test_every_page_can_be_read_at_every_width_in_both_schemes(shown):
+    faults = {name: faults_of(shown, name, ALL) for name in PAGES}
     assert {name: each for name, each in faults.items() if each} == {}
 
 
-def test_proofs_and_mutants_can_be_read_by_everybody(here):
-    here.tab.show_at(800)
-    here.tab.visit(f"{here.server.base}/machines/2")
-    here.tab.press("Prove for all values of the parameters")
-    here.tab.until_it_reads("Prove again")
-    here.tab.press("Plant small faults")
-    here.tab.until_it_reads("Plant them again")
-    assert faults_at(here.tab, 800, is_dark=False) == []
+def test_proofs_and_mutants_can_be_read_by_everybody(shown):
+    shown.tab.show_at(800)
+    shown.tab.visit(f"{shown.server.base}/machines/2")
+    shown.tab.press("Prove for all values of the parameters")
+    shown.tab.until_it_reads("Prove again")
+    shown.tab.press("Plant small faults")
+    shown.tab.until_it_reads("Plant them again")
+    assert faults_at(shown.tab, 800, is_dark=False) == []
 
 
-def test_answers_of_forms_can_be_read_by_everybody(here):
-    here.tab.show_at(380)
-    here.visit("start of a run")
-    here.tab.evaluate("document.getElementById('p.days').value = 'many'")
-    here.tab.press("Start")
-    here.tab.until("document.querySelector('[role=alert]')")
-    assert "many" in here.tab.text
-    assert faults_at(here.tab, 380, is_dark=False) == []
-    here.visit("start of a conversation")
-    here.tab.press("Begin")
-    here.tab.until_it_reads("the first message is empty")
-    assert faults_at(here.tab, 380, is_dark=False) == []
-    run = f"/runs/{here.runs['long']}"
-    here.tab.visit(here.server.base + run)
-    here.tab.evaluate(
+def test_answers_of_forms_can_be_read_by_everybody(shown):
+    shown.tab.show_at(380)
+    shown.visit("start of a run")
+    shown.tab.evaluate("document.getElementById('p.days').value = 'many'")
+    shown.tab.press("Start")
+    shown.tab.until("document.querySelector('[role=alert]')")
+    assert "many" in shown.tab.text
+    assert faults_at(shown.tab, 380, is_dark=False) == []
+    shown.visit("start of a conversation")
+    shown.tab.press("Begin")
+    shown.tab.until_it_reads("the first message is empty")
+    assert faults_at(shown.tab, 380, is_dark=False) == []
+    run = f"/runs/{shown.runs['long']}"
+    shown.tab.visit(shown.server.base + run)
+    shown.tab.evaluate(
         "const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)"
     )  # it stays
-    place = here.server.page(run).fields("place")[0]
-    here.server.client.post(f"{run}/answer", data={"event": "approved", "place": place})
-    here.tab.press("Send again")
-    here.tab.until_it_reads("was not taken", "is final")
-    assert faults_at(here.tab, 380, is_dark=False) == []
-    here.tab.visit(here.server.base)
-    here.tab.press("Let in another browser")
-    here.tab.until_it_reads("Open this address in the other browser")
-    assert faults_at(here.tab, 380, is_dark=False) == []
+    place = shown.server.page(run).fields("place")[0]
+    shown.server.client.post(f"{run}/answer", data={"event": "approved", "place": place})
+    shown.tab.press("Send again")
+    shown.tab.until_it_reads("was not taken", "is final")
+    assert faults_at(shown.tab, 380, is_dark=False) == []
+    shown.tab.visit(shown.server.base)
+    shown.tab.press("Let in another browser")
+    shown.tab.until_it_reads("Open this address in the other browser")
+    assert faults_at(shown.tab, 380, is_dark=False) == []
 
 
 def test_pages_without_anything_can_be_read_by_everybody(tmp_path):
@@ -113,16 +124,16 @@ def test_static_page_can_be_read_by_everybody(tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE)
     assert typed(tmp_path, "draw", "leave.md", "--format", "html", "-o", "leave.html", runs=None).returncode == 0
     with browser(tmp_path / "profile") as tab:
-        for width, is_dark in EACH:
+        for width, is_dark in TURNS:
             tab.show_at(width, is_dark=is_dark)
             tab.visit((tmp_path / "leave.html").as_uri())
             tab.until_it_reads("1 VIOLATED")
             assert faults_at(tab, width, is_dark=is_dark) == []
 
 
-def test_checker_finds_what_it_must(here):
-    here.visit("machines")
-    here.tab.evaluate(
+def test_checker_finds_what_it_must(shown):
+    shown.visit("machines")
+    shown.tab.evaluate(
         f"document.body.insertAdjacentHTML('beforeend', {json.dumps('<img src=/static/icon.svg><button></button>')})"
     )
-    assert {each.split(": ")[1] for each in axe_faults(here.tab)} == {"image-alt", "button-name"}
+    assert {each.split(": ")[1] for each in axe_faults(shown.tab)} == {"image-alt", "button-name"}

@@ -168,6 +168,20 @@ def test_pages_do_not_wait_for_a_drawing(tmp_path):
         for address in (live, f"{run}/live?have="):
             here.until(address, lambda news: "<svg" in news["replace"].get("diagram", ""))
         assert "is being drawn" not in here.page(run).text
+        assert "<svg" in here.client.get(run).text, "what is drawn comes with the page"
+
+
+def test_diagram_that_is_shown_is_not_sent_again_nor_taken_away(server, tmp_path):
+    run = server.start("?")
+    server.until(f"{run}/live?have=", lambda news: "<svg" in news["replace"].get("diagram", ""))
+    live = next(values["data-live"] for tag, values in server.page(run).elements if tag == "body")
+    assert "diagram" not in server.until(live, lambda news: "marks" in news)["replace"]
+    server.page("/machines/0")
+    with server.client.stream("GET", "/machines/0/live?have=") as answer:
+        coming = (news["replace"]["diagram"] for _, news in events(answer) if "diagram" in news["replace"])
+        assert "asking" in next(coming)
+        (tmp_path / "leave.md").write_text(LEAVE.replace("asking", "thinking"))
+        assert "thinking" in next(coming), "the diagram before stays until there is another one"
 
 
 def test_proofs_are_opened_in_place(server):

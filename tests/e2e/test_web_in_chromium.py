@@ -1,14 +1,11 @@
 """The web page as a person uses it in Chromium: what they read, press and type, with everything that the browser itself refuses."""
 
-from itertools import pairwise
-
 import pytest
 from pipe_browser import CHROMIUM, browser
 from web_server import LEAVE, Outline, free_port, web_server
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
-WIDTHS = (1440, 800, 380)
 
 
 @pytest.fixture
@@ -87,69 +84,6 @@ def test_page_of_another_site_cannot_post(visit, tmp_path):
     tab.until("document.title.startsWith('Another origin') || document.title.startsWith('Not let in')")
     assert "No run is kept here yet" in " ".join(server.page("/runs").text.split())
     tab.complaints.clear()  # of the refusal itself
-
-
-def unnamed(tab) -> list[str]:
-    """Return the controls without a name for those who hear the page, the ids that are there twice, and the levels that headings skip."""
-    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
-    roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "region", "DisclosureTriangle"}
-    faults = [
-        f"{node['role']['value']} without a name"
-        for node in nodes
-        if node.get("role", {}).get("value") in roles and not node.get("name", {}).get("value", "").strip()
-    ]
-    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
-    levels = tab.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((each) => Number(each.tagName[1]))")
-    faults += [f"id {each} twice" for each in set(ids) if ids.count(each) > 1]
-    return faults + [f"h{low} after h{high}" for high, low in pairwise([0, *levels]) if low > high + 1]
-
-
-@pytest.mark.full
-def test_pages_can_be_heard(visit):
-    server, tab, _ = visit
-    run = server.start("?")
-    for path in (
-        "/",
-        "/machines/0",
-        "/machines/0/explore?do=asked",
-        "/runs",
-        run,
-        f"{run}/attempts",
-        f"{run}/explore",
-        "/machines/0/odds",
-        "/runs/new?machine=0",
-        "/runs/begin/chat",
-    ):
-        tab.visit(f"{server.base}{path}")
-        assert unnamed(tab) == [], path
-        roles = tab.evaluate("[...document.querySelectorAll('header, nav, main')].map((each) => each.tagName)")
-        assert roles == ["HEADER", "NAV", "MAIN"]
-
-
-@pytest.mark.full
-def test_pages_fit_every_width_in_both_schemes(visit):
-    server, tab, _ = visit
-    run = server.start("x " * 400)
-    for path in (
-        "/",
-        "/machines/0",
-        "/machines/0/explore?do=asked",
-        "/machines/0/odds?outside=1&event.asked=1",
-        "/runs",
-        run,
-        f"{run}/explore",
-        "/runs/new?machine=0",
-        "/runs/begin/chat",
-        "/nowhere",
-    ):
-        for width in WIDTHS:
-            for is_dark in (False, True):
-                tab.show_at(width, is_dark=is_dark)
-                tab.visit(f"{server.base}{path}")
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-                ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-                assert (ground == "rgb(255, 255, 255)") is not is_dark
-    tab.complaints.clear()  # of the page that is not there
 
 
 COUNT = """

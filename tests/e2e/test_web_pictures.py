@@ -7,7 +7,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-from web_gallery import gallery
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "web.md"
 FOLDER = PAGE.parent / "pictures"
@@ -47,12 +46,6 @@ PICTURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory):
-    with gallery(tmp_path_factory.mktemp("gallery")) as opened:
-        yield opened
-
-
 def captions() -> dict[str, str]:
     """Return the captions of the pictures in the page, by the names of their files."""
     return {
@@ -61,22 +54,22 @@ def captions() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_picture_shows_the_words_of_its_caption(here, name):
+def test_picture_shows_the_words_of_its_caption(shown, name):
     picture, caption = PICTURES[name], captions()[name]
     assert [word for word in picture.words if word not in caption] == []
     width, height = picture.size
-    here.tab.show_at(width, is_dark=picture.is_dark)
-    here.visit(picture.page)
-    here.tab.until_it_reads(*picture.words)
+    shown.tab.show_at(width, is_dark=picture.is_dark)
+    shown.visit(picture.page)
+    shown.tab.until_it_reads(*picture.words)
     if picture.opens:
-        here.tab.press(picture.opens)
+        shown.tab.press(picture.opens)
     if TAKES:
-        here.tab.until("!document.querySelector('#diagram') || document.querySelector('#diagram svg')")
+        shown.tab.until("!document.querySelector('#diagram') || document.querySelector('#diagram svg')")
         sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        here.tab.call("Emulation.setDeviceMetricsOverride", **sizes)
-        here.tab.evaluate(f"document.querySelector({picture.top!r}).scrollIntoView()")
-        here.tab.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-        take(here.tab.picture(), FOLDER / name)
+        shown.tab.call("Emulation.setDeviceMetricsOverride", **sizes)
+        shown.tab.evaluate(f"document.querySelector({picture.top!r}).scrollIntoView()")
+        shown.tab.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        take(shown.tab.picture(), FOLDER / name)
 
 
 def take(png: bytes, path: Path) -> None:

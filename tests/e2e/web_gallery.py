@@ -81,7 +81,7 @@ PAGES = {
     "runs": ("/runs", "in doubt"),
     "runs, none chosen": ("/runs?status=damaged", "No run matches"),
     "run that waits": ("/runs/{leave}", "Send approved"),
-    "run with long texts": ("/runs/{long}", "waiting"),
+    "run with long texts": ("/runs/{long}", "Long words"),
     "run in doubt": ("/runs/{pay}", "What happened?"),
     "run that has finished": ("/runs/{dual_state}", "finished"),
     "explorer of a run": ("/runs/{leave}/explore", "The way here"),
