@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from naive import occurrences
 from oracle import is_end, timers_ended
 
+from dsa.declarations import Emit
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.runtime.ledger import EventEntry
@@ -82,23 +83,28 @@ class Fold:
             return result and result.reason
         answered = entry.key or next((key for key, effect in self.keys.items() if effect == origin), None)
         older = {key: effect for key, effect in self.keys.items() if key != answered}
-        stopped = {key for key, effect in older.items() if effect in result.cancelled}
-        keys = {key: effect for key, effect in older.items() if key not in stopped}
-        begun = []
-        for number, effect in enumerate(result.effects, 1):
-            last = len(result.effects) - result.effects[::-1].index(effect)
-            if effect in machine.answers and (effect not in result.configuration.outstanding or last != number):
-                continue
-            key = f"{entry.seq}/{number}"
-            begun.append((effect, key))
-            if effect in machine.answers:
-                keys[key] = effect
+        begun, keys = self._performed(result, entry.seq, older)
+        stopped = set(older) - set(keys)
         values = dict(zip((v.name for v in machine.variables), here.values, strict=True))
         after = dict(zip((v.name for v in machine.variables), result.configuration.values, strict=True))
         changed = {name: value for name, value in after.items() if values[name] != value}
         timers = restarted(machine, here, result)
         self.here, self.keys = result.configuration, keys
         return begun, stopped, changed, timers, keys, seen(machine, self.here, names)
+
+    def _performed(self, result: Taken, seq: int, older: dict) -> tuple[list[tuple[str, str]], dict]:
+        """Go through the effects of a row in order (S7, S10); return the emissions that begin, and the keys outstanding after the row."""
+        machine, keys, emissions = self.machine, dict(older), []
+        for item in result.transition.effects:
+            if isinstance(item, Emit):
+                emissions.append((item.effect, f"{seq}/{len(emissions) + 1}"))
+                if item.effect in machine.answers:
+                    keys[emissions[-1][1]] = item.effect
+            else:
+                keys = {key: effect for key, effect in keys.items() if item.effect not in {None, effect}}
+        if result.configuration.state in machine.final_states:
+            keys = {}
+        return [(effect, key) for effect, key in emissions if effect not in machine.answers or key in keys], keys
 
 
 def _known(machine: Machine, occurrence: Occurrence) -> bool:

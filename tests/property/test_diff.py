@@ -8,6 +8,7 @@ import fits
 import pytest
 from crowds import crowded_machines
 from edits import edited, in_flight
+from family_documents import family_machines
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from property.test_driver import BUSY_MACHINES
 
@@ -121,7 +122,7 @@ def run_many(examples, runs):
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
-    @given(machines(claims=False) | crowded_machines())
+    @given(machines(claims=False) | crowded_machines() | family_machines())
     def compare_one(machine):
         edit_and_compare(machine, next(numbers), runs, seen)
 

@@ -11,6 +11,7 @@ import plain
 import pytest
 from crowds import crowded_machines
 from example_machines import chain, dual_state, jugs
+from family_documents import family_machines
 from hypothesis import assume, event, given, settings
 
 from dsa.checks.observers import observer_of
@@ -109,7 +110,7 @@ def compare_random(engine: Engine, machine: Machine) -> None:
 
 @EACH_ENGINE
 @settings(deadline=None, max_examples=20)
-@given(machine=machines(claims=False) | crowded_machines())
+@given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_engines_agree_on_random_machines(engine: Engine, machine: Machine):
     compare_random(engine, machine)
 
@@ -117,7 +118,7 @@ def test_engines_agree_on_random_machines(engine: Engine, machine: Machine):
 @pytest.mark.full
 @EACH_ENGINE
 @MANY
-@given(machine=machines(claims=False) | crowded_machines())
+@given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_engines_agree_on_many_more(engine: Engine, machine: Machine):
     compare_random(engine, machine)
 
@@ -131,7 +132,7 @@ def compare_asked(engine: Engine, machine: Machine) -> None:
 
 @EACH_ENGINE
 @settings(deadline=None, max_examples=20)
-@given(machine=machines() | crowded_machines(claims=2))
+@given(machine=machines() | crowded_machines(claims=2) | family_machines())
 def test_engines_agree_on_what_properties_ask(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
 
@@ -139,13 +140,13 @@ def test_engines_agree_on_what_properties_ask(engine: Engine, machine: Machine):
 @pytest.mark.full
 @EACH_ENGINE
 @MANY
-@given(machine=machines() | crowded_machines(claims=2))
+@given(machine=machines() | crowded_machines(claims=2) | family_machines())
 def test_engines_agree_on_many_more_properties(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
 
 
 @settings(deadline=None, max_examples=20)
-@given(machine=machines(claims=False) | crowded_machines())
+@given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_the_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(machine: Machine):
     unused = Variable("unused", "environment", RangeDomain(Integer(-5), Integer(10**12)), Integer(0))
     system = ground(closed_system(attrs.evolve(machine, variables=(unused, *machine.variables))))

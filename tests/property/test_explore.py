@@ -7,6 +7,7 @@ from unittest.mock import patch
 import attrs
 import pytest
 from crowds import crowded_machines
+from family_documents import family_machines
 from hypothesis import HealthCheck, assume, given, settings
 from oracle import is_end, possible
 from sample_sizes import sample_size
@@ -91,7 +92,7 @@ WAYS: dict[str, Way] = {
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
-@given(machine=machines(claims=False) | crowded_machines())
+@given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_exploring_agrees_with_the_reference(way: Way, machine: Machine):
     engine, there = way
     expected = plainly(machine)
@@ -131,7 +132,7 @@ def pairs(refused: dict[tuple[object, ...], int]) -> Iterator[tuple[object, obje
 
 
 @settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
-@given(machine=machines(claims=False) | crowded_machines())
+@given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_a_trace_that_takes_a_row_is_a_shortest_one(machine: Machine):
     expected = plainly(machine)
     assume(expected is not None)

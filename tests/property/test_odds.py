@@ -6,6 +6,7 @@ import attrs
 import pytest
 from crowds import crowded_machines
 from families import ordered
+from family_documents import family_machines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odds_chains import as_prism, chains, gained
@@ -115,7 +116,7 @@ def agrees(machine, passes):
 @settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_odds_are_those_of_walking_the_machine(data):
-    machine = without_odds(data.draw(machines(claims=False) | crowded_machines()))
+    machine = without_odds(data.draw(machines(claims=False) | crowded_machines() | family_machines()))
     agrees(machine, data.draw(st.sampled_from([0.25, 0.5, 0.75])))
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import product
 
 from crowds import crowded_machines
+from family_documents import family_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, reached
@@ -133,7 +134,7 @@ def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(system:
 @MANY
 @given(st.data())
 def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
-    machine = data.draw(machines(claims=False) | crowded_machines())
+    machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
     for row in machine.transitions:
         small = simplify(row.condition)
         for here in reached(machine, 5):

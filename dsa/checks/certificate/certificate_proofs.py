@@ -80,6 +80,7 @@ class _ProofRecorder(Claim):
 
     def prove(self, assumptions: list[str], names: Names, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401  (the kernel's)
         use: list[int] = []
+        known_nodes, known_keys = len(self.nodes), set(self.keys)
         failures = list(self._failing_paths(use, assumptions, names, action, *arguments))
         if failures:
             if len(failures) > _MOST_FAILING:
@@ -91,6 +92,10 @@ class _ProofRecorder(Claim):
                     raise UndecidedError(why)
                 core_indices |= core
             use = sorted(core_indices)
+            del self.nodes[
+                known_nodes:
+            ]  # the kernel comes only where these facts lead, and needs the proofs in its order
+            self.keys = known_keys
             failures = list(self._failing_paths(use, assumptions, names, action, *arguments))
         self.proofs_found.append([use, *(self._solver.multipliers(why, facts) for why, facts in failures)])
 

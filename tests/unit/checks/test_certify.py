@@ -183,3 +183,58 @@ def test_the_kernel_is_not_asked_about_what_a_check_has_found_to_be_too_large():
     assert said == [NOTHING_GUARDED, f"{TABLE}: for all values"]
     too_many = "it has more than 20000 configurations"
     assert left_out == dict.fromkeys((FAULTLESS, NO_DEADLOCK, *texts), too_many)
+
+
+DETOUR = """# detour
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| most      | 2..    | 3       |
+## Variables
+| variable | domain  | initial |
+| -------- | ------- | ------- |
+| n        | 0..most | 1       |
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| one   | work    |
+| other | work    |
+## Effects
+| effect |
+| ------ |
+| work   |
+## Transitions
+| source | event      | if       | update | effects | target |
+| ------ | ---------- | -------- | ------ | ------- | ------ |
+| idle   | go         |          |        | work    | first  |
+| first  | one        |          | n = 0  | work    | a      |
+| first  | other      |          |        | work    | second |
+| second | one        |          |        | work    | third  |
+| second | other      |          |        | work    | b      |
+| third  | one, other | n < most | n += 1 |         | over   |
+| third  | one, other | else     |        |         | over   |
+| b      | one, other |          | n = 0  | work    | a      |
+| a      | one, other | n == 0   |        |         | over   |
+| a      | one, other | else     |        | work    | b      |
+## States
+| state  | kind    |
+| ------ | ------- |
+| idle   | initial |
+| first  |         |
+| second |         |
+| third  |         |
+| a      |         |
+| b      |         |
+| over   | final   |
+
+## Properties
+- go leads to over
+"""
+
+
+def test_proofs_are_in_the_order_in_which_the_kernel_comes_to_states():
+    """Only where n is not 0 does a lead to b. It never is, and the kernel, which knows that, comes to b after third."""
+    said, left_out = certified(loads(DETOUR))
+    assert left_out == {}
+    assert "go leads to over: for all values" in said
