@@ -30,15 +30,17 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken
 #: A JSON object.
 Json = dict[str, Any]
 
-#: The type of the workflow, and the names of its activities, updates and queries.
-WORKFLOW = "dsa"
+#: The types of the workflows, and the names of activities, updates, queries and the signal.
+WORKFLOW, PAGE_WORKFLOW = "dsa", "dsa-page"
 PERFORM, JUDGE, READ = "perform", "judge", "read"
 SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
-STORY, STATE, COUNTERS = "story", "state", "counters"
+STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
+#: The memo with the time at which a run was begun, in seconds since 1970: its executions begin later.
+START_TIME = "start_time"
 #: The task queue of workflows, and of the effects whose bindings any worker can find by their name.
 QUEUE = "dsa"
-#: The type of an application error that carries the outcome of a refused event.
-REFUSAL = "Refusal"
+#: The types of application errors: one carries the outcome of a refused event, the other says that the next execution takes the event.
+REFUSAL, NEXT_EXECUTION = "Refusal", "NextExecution"
 
 
 class OrderedJsonConverter(JSONPlainPayloadConverter):
@@ -70,7 +72,8 @@ class StartPayload:
 
     `settings` are those of the first entry. `reads` are the events whose data a policy's function reads first, `spenders` the effects that a
     budget stops (None: all). `queue` is the task queue of its effects, `first` the events that it begins with. A run that begins as another one did has its `entries`
-    and `artifacts`.
+    and `artifacts`. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
+    `continuation`.
     """
 
     run: str
@@ -85,6 +88,8 @@ class StartPayload:
     first: tuple[Json, ...] = ()
     entries: tuple[Json, ...] = ()
     artifacts: tuple[Json, ...] = ()
+    most_events: int | None = None
+    continuation: Json | None = None
 
     def to_json(self) -> Json:
         """Return it as a JSON object. `StartPayload(**start.to_json()) == start`, up to lists for tuples."""
@@ -101,15 +106,22 @@ def occurrence_from(payload: Mapping[str, Any]) -> Occurrence:
     return Occurrence(**payload)
 
 
+def configuration_to_json(here: Configuration) -> Json:
+    """Return a configuration as a JSON object."""
+    precedence = sorted([list(map(list, pair)) for pair in here.precedence])
+    fields = {"state": here.state, "values": list(here.values), "outstanding": list(here.outstanding)}
+    return {**fields, "precedence": precedence}
+
+
+def configuration_from(fields: Mapping[str, Any]) -> Configuration:
+    """Read a configuration."""
+    precedence = frozenset((tuple(first), tuple(second)) for first, second in fields["precedence"])
+    return Configuration(fields["state"], tuple(fields["values"]), tuple(fields["outstanding"]), precedence)
+
+
 def outcome_to_json(machine: Machine, outcome: Taken | Refusal) -> Json:
     """Return the outcome of an event as a JSON object."""
-    here = outcome.configuration
-    configuration = {
-        "state": here.state,
-        "values": list(here.values),
-        "outstanding": list(here.outstanding),
-        "precedence": sorted([list(map(list, pair)) for pair in here.precedence]),
-    }
+    configuration = configuration_to_json(outcome.configuration)
     if isinstance(outcome, Taken):
         row = machine.transitions.index(outcome.transition)
         return {"configuration": configuration, "row": row, "effects": outcome.effects, "cancelled": outcome.cancelled}
@@ -120,9 +132,7 @@ def outcome_to_json(machine: Machine, outcome: Taken | Refusal) -> Json:
 
 def outcome_from(machine: Machine, payload: Mapping[str, Any]) -> Taken | Refusal:
     """Read the outcome of an event."""
-    here = payload["configuration"]
-    precedence = frozenset((tuple(first), tuple(second)) for first, second in here["precedence"])
-    configuration = Configuration(here["state"], tuple(here["values"]), tuple(here["outstanding"]), precedence)
+    configuration = configuration_from(payload["configuration"])
     if "row" in payload:
         transition = machine.transitions[payload["row"]]
         return Taken(configuration, transition, tuple(payload["effects"]), tuple(payload["cancelled"]))

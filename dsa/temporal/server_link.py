@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
@@ -26,6 +26,8 @@ T = TypeVar("T")
 _ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/]+)/?")
 #: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
+#: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
+RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules("dsa", "attr", "attrs"))
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
 #: The longest that anyone waits for the answer of a worker.
@@ -92,7 +94,7 @@ class ServerLink:
             task_queue=queue,
             workflows=workflows,
             activities=activities,
-            workflow_runner=SandboxedWorkflowRunner(),
+            workflow_runner=RUNNER,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,

@@ -4,8 +4,10 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 """
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Any, NoReturn
+from uuid import uuid4
 
 import attrs
 from temporalio.api.common.v1 import WorkflowExecution
@@ -36,6 +38,10 @@ from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE, ServerLink
+from dsa.temporal.story_pages import page_id, pages_after
+
+#: The names of statuses in queries.
+_NAMES = {WorkflowExecutionStatus.TERMINATED: "Terminated", WorkflowExecutionStatus.CONTINUED_AS_NEW: "ContinuedAsNew"}
 
 
 def unknown_run(run_id: str) -> UnknownRunError:
@@ -70,6 +76,7 @@ class StoryReader:
         self.artifacts = MemoryArtifacts()
         self.rest: Json | None = None
         self.is_driven = True
+        self.page_count = 0
         self._artifact_count = 0
         self._run: Run | None = None
         self._lock = asyncio.Lock()
@@ -79,10 +86,16 @@ class StoryReader:
         async with self._lock:
             handle = client.get_workflow_handle(self.run_id)
             while True:
-                story = await _ask(handle, payloads.STORY, len(self.entries), self._artifact_count)
+                position = len(self.entries), self._artifact_count
+                story = await _ask(handle, payloads.STORY, *position)
+                if "ends" in story:
+                    self.page_count = len(story["ends"])
+                    story |= await pages_after(client, self.run_id, story["ends"], *position)
                 self._take(story)
                 if not story["more"]:
                     return self
+                if position == (len(self.entries), self._artifact_count):
+                    raise StoreError(f"the story of run {self.run_id} ends before what was read of it: it was changed")
 
     def _take(self, story: Json) -> None:
         new_entries = [from_json(each) for each in story["entries"]]
@@ -146,6 +159,8 @@ async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object)
     except WorkflowQueryRejectedError as error:
         if error.status == WorkflowExecutionStatus.TERMINATED:
             raise unknown_run(handle.id) from None
+        if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
+            return await _ask(handle, query, *arguments)
         raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
@@ -203,11 +218,9 @@ class TemporalStore:
 
     async def _ids(self) -> tuple[str, ...]:
         client = await self.link.client()
-        pairs = [
-            (each.start_time, each.id)
-            async for each in client.list_workflows(f"WorkflowType = '{payloads.WORKFLOW}'")
-            if each.status != WorkflowExecutionStatus.TERMINATED
-        ]
+        others = f"'{_NAMES[WorkflowExecutionStatus.TERMINATED]}', '{_NAMES[WorkflowExecutionStatus.CONTINUED_AS_NEW]}'"
+        query = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({others})"
+        pairs = [(await each.memo_value(payloads.START_TIME), each.id) async for each in client.list_workflows(query)]
         return tuple(run_id for _, run_id in sorted(pairs))
 
     def summaries(
@@ -242,6 +255,7 @@ class TemporalStore:
                 start.to_json(),
                 id=start.run,
                 task_queue=QUEUE,
+                memo={payloads.START_TIME: time.time()},
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
@@ -250,29 +264,36 @@ class TemporalStore:
 
     async def update(self, run_id: str, name: str, *arguments: Json) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
-        handle = (await self.link.client()).get_workflow_handle(run_id)
-        try:
-            update = await handle.start_update(
-                name, args=arguments, wait_for_stage=WorkflowUpdateStage.COMPLETED, result_type=dict
-            )
-            answer: Json = await update.result()
-        except WorkflowUpdateFailedError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.type == payloads.REFUSAL:
-                raise error.cause from None
-            raise_for(run_id, error)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                raise unknown_run(run_id) from None
-            raise StoreError(f"run {run_id}: {error.message}") from error
-        return answer
+        handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
+        while True:
+            try:
+                update = await handle.start_update(
+                    name, args=arguments, id=message, wait_for_stage=WorkflowUpdateStage.COMPLETED, result_type=dict
+                )
+                answer: Json = await update.result()
+            except WorkflowUpdateFailedError as error:
+                kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
+                if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, under the same id
+                    continue
+                if kind == payloads.REFUSAL:
+                    raise error.cause from None
+                raise_for(run_id, error)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    raise unknown_run(run_id) from None
+                raise StoreError(f"run {run_id}: {error.message}") from error
+            return answer
 
     async def end_workflow(self, run_id: str) -> None:
-        """End the workflow of a run; the server forgets an ended one at once, others with the retention time of the namespace."""
-        client = await self.link.client()
-        handle = client.get_workflow_handle(run_id)
-        if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
-            await handle.terminate("removed")
-            return
-        execution = WorkflowExecution(workflow_id=run_id)
+        """End the workflows of a run; the server forgets ended ones at once, others with the retention time of the namespace."""
+        client, reader = await self.link.client(), await self.look_at(run_id)
+        for workflow_id in (*(page_id(run_id, number) for number in range(reader.page_count)), run_id):
+            async for each in client.list_workflows(f"WorkflowId = '{workflow_id}'"):
+                if each.status == WorkflowExecutionStatus.RUNNING:
+                    await client.get_workflow_handle(workflow_id, run_id=each.run_id).terminate("removed")
+                else:
+                    await self._forget_execution(WorkflowExecution(workflow_id=workflow_id, run_id=each.run_id))
+
+    async def _forget_execution(self, execution: WorkflowExecution) -> None:
         request = DeleteWorkflowExecutionRequest(namespace=self.link.namespace, workflow_execution=execution)
-        await client.workflow_service.delete_workflow_execution(request)
+        await (await self.link.client()).workflow_service.delete_workflow_execution(request)

@@ -37,9 +37,12 @@ from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.run_workflow import RunWorkflow, StoredArtifacts
 from dsa.temporal.server_link import ServerLink
+from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import TemporalStore
 from dsa.temporal.temporal_handle import TemporalHandle
 
+#: What every worker of a namespace drives.
+WORKFLOWS = (RunWorkflow, PageWorkflow)
 #: The time between two looks of a worker at the runs that it works for, in seconds.
 _EVERY_S = 0.2
 
@@ -63,6 +66,8 @@ class TemporalRuns(Runs):
         self._log = LedgerLog()
         self._options = Options()
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
+        #: The number of history events after which runs begun here go on in a new execution; None: when the server suggests it.
+        self.most_events: int | None = None
         #: The runs whose effects were performed here lately.
         self.active_runs: dict[str, None] = {}
 
@@ -98,6 +103,7 @@ class TemporalRuns(Runs):
             tuple(sorted(binding.guards)),
             tuple(sorted(data_readers(binding))),
             spenders,
+            most_events=self.most_events,
         )
         return TemporalHandle(self, run_id, on_moment, start=start, binding=binding)
 
@@ -220,12 +226,12 @@ class TemporalRuns(Runs):
     async def work_for_all(self, options: Options, require_allowed: Callable[[MachineEntry], None]) -> None:
         """Drive workflows, and perform the effects of runs whose bindings can be found by their names."""
         self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
-        await self.link.wait(self.link.work_on(QUEUE, EffectActivities(self).all, workflows=(RunWorkflow,)))
+        await self.link.wait(self.link.work_on(QUEUE, EffectActivities(self).all, workflows=WORKFLOWS))
 
     async def work_here(self) -> None:
         """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
         self._loop = asyncio.get_running_loop()
-        await self.link.wait(self.link.work_on(QUEUE, workflows=(RunWorkflow,)))
+        await self.link.wait(self.link.work_on(QUEUE, workflows=WORKFLOWS))
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
     async def look_at(self, run_id: str) -> RunCopy:
