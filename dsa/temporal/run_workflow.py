@@ -603,12 +603,13 @@ class RunWorkflow:
 
     @workflow.query(name=payloads.STATE)
     def state(self) -> Json:
-        """Return the state of the run, the values of its variables, and its outstanding effects by key."""
+        """Return the state of the run, the values of its variables, its outstanding effects by key, and whether it rests."""
         here = self._execution
         return {
             "state": here.run.configuration.state,
             "values": here.run.values,
             "effects": dict(here.run.keys),
+            "rests": here.rest is not None,
         }
 
     @workflow.query(name=payloads.COUNTERS)

@@ -184,6 +184,11 @@ class TemporalStore:
         await reader.read(await self.link.client())
         return self._readers.setdefault(run_id, reader)
 
+    async def is_at_rest(self, run_id: str) -> bool:
+        """Return whether a run rests, without reading its story, in the link's loop. Raises UnknownRunError."""
+        handle = (await self.link.client()).get_workflow_handle(run_id)
+        return bool((await _ask(handle, payloads.STATE))["rests"])
+
     def reader(self, run_id: str) -> StoryReader:
         """Read what is new of a run, and wait for it. Raises UnknownRunError."""
         return self.link.run(self.look_at(run_id))

@@ -204,7 +204,7 @@ async def is_whole(tour: Tour) -> None:
     handle = client.get_workflow_handle(tour.run.id)
     assert await tour.runs.link.wait(handle.query("counters")) == counters(ledger)
     state = await tour.runs.link.wait(handle.query("state"))
-    assert state == {"state": "asked", "values": again.values, "effects": {}}
+    assert state == {"state": "asked", "values": again.values, "effects": {}, "rests": True}
     another = tour.runs.store.__class__(tour.runs.link)  # a reader that has seen nothing yet
     assert (await tour.runs.link.wait(another.look_at(tour.run.id))).entries == ledger
 
