@@ -37,7 +37,7 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.run import Rejection, Run, StepView
 from dsa.runtime.status import UnfinishedWork, unfinished_work
-from dsa.temporal import payloads
+from dsa.temporal import payloads, search_attributes
 from dsa.temporal.payloads import Json
 
 #: The number of history events after which a server suggests a new execution.
@@ -82,6 +82,7 @@ class WorkGate:
         """Wait until an effect may begin, and count it as work. It may wait for ever: then the next execution begins the effect."""
         if self.is_due and (not self._count or self._is_pressing):
             await workflow.wait_condition(lambda: not self.is_due)
+        search_attributes.show_under_way()
         with self.at_work():
             yield
 

@@ -40,7 +40,7 @@ from dsa.runtime.run_store import StoredRun
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import Rest, UnfinishedWork, doubt_of, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
-from dsa.temporal import continuation, payloads
+from dsa.temporal import continuation, payloads, search_attributes
 from dsa.temporal.continuation import Continuation, WorkGate
 from dsa.temporal.payloads import Json, StartPayload
 from dsa.temporal.story_pages import StoryPages
@@ -355,6 +355,7 @@ class Execution:
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
         doubts = status_of(self.run).doubts if is_lost_one else ()
         self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
+        search_attributes.show_rest(self.rest)
 
     @property
     def is_over(self) -> bool:

@@ -18,6 +18,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
+from dsa.temporal import search_attributes
 from dsa.temporal.payloads import CONVERTER
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class ServerLink:
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
         self._client: Client | None = None
+        self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
 
@@ -79,6 +81,12 @@ class ServerLink:
                 except (RuntimeError, RPCError, TimeoutError) as error:
                     raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error
             return self._client
+
+    async def is_indexed(self) -> bool:
+        """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""
+        if self._is_indexed is None:
+            self._is_indexed = await search_attributes.ensure(await self.client())
+        return self._is_indexed
 
     async def work_on(
         self,

@@ -5,7 +5,6 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -26,7 +25,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.errors import OccurrenceError
-from dsa.runs.archive import record_of
+from dsa.runs.archive import record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
 from dsa.runs.runs import DoubtError
 from dsa.runs.summary import summary_of_run
@@ -35,11 +34,13 @@ from dsa.runtime.ledger import Entry, Ledger, VerdictEntry, from_json
 from dsa.runtime.run import Fold, Run
 from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
 from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
-from dsa.temporal import payloads
+from dsa.temporal import payloads, search_attributes
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
 
+#: How many workflows are asked side by side.
+_AT_ONCE = 20
 #: The names of statuses in queries.
 _NAMES = {WorkflowExecutionStatus.TERMINATED: "Terminated", WorkflowExecutionStatus.CONTINUED_AS_NEW: "ContinuedAsNew"}
 
@@ -221,10 +222,10 @@ class TemporalStore:
         """Return the ids of all runs, in the order in which they were begun."""
         return self.link.run(self._ids())
 
-    async def _ids(self) -> tuple[str, ...]:
+    async def _ids(self, condition: str = "") -> tuple[str, ...]:
         client = await self.link.client()
         others = f"'{_NAMES[WorkflowExecutionStatus.TERMINATED]}', '{_NAMES[WorkflowExecutionStatus.CONTINUED_AS_NEW]}'"
-        query = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({others})"
+        query = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({others}){condition}"
         pairs = [(await each.memo_value(payloads.START_TIME), each.id) async for each in client.list_workflows(query)]
         return tuple(run_id for _, run_id in sorted(pairs))
 
@@ -243,17 +244,26 @@ class TemporalStore:
         self, status: str | None, waiting_for: str | None, machine: str | None, now_ms: int | None
     ) -> tuple[RunSummary, ...]:
         """Return what `summaries` does, in the link's loop."""
-        summaries = []
-        for run_id in await self._ids():
-            with suppress(UnknownRunError):
-                summaries.append((await self.look_at(run_id)).summary.at(now_ms))
+        is_indexed = await self.link.is_indexed()
+        ids = await self._ids(search_attributes.query_of(status, waiting_for, machine) if is_indexed else "")
+        summaries = list[RunSummary]()
+        for first in range(0, len(ids), _AT_ONCE):
+            answers = await asyncio.gather(*map(self._summary_of, ids[first : first + _AT_ONCE]))
+            summaries += [each.at(now_ms) for each in answers if each is not None]
         return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
+
+    async def _summary_of(self, run_id: str) -> RunSummary | None:
+        try:
+            return (await self.look_at(run_id)).summary
+        except UnknownRunError:  # it was removed a moment ago
+            return None
 
     # -- the updates of workflows, in the link's loop ---------------------------------------------------------------------
 
     async def begin_workflow(self, start: StartPayload) -> None:
         """Begin the workflow of a run. Raises StoreError if the id is or was in use."""
-        client = await self.link.client()
+        client, is_indexed = await self.link.client(), await self.link.is_indexed()
+        machine, _ = recorded_machine(start.text, tuple((name, value) for name, value in start.parameters))
         try:
             await client.start_workflow(
                 payloads.WORKFLOW,
@@ -261,6 +271,7 @@ class TemporalStore:
                 id=start.run,
                 task_queue=QUEUE,
                 memo={payloads.START_TIME: time.time()},
+                search_attributes=search_attributes.of_new_run(machine.name) if is_indexed else None,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
