@@ -159,7 +159,8 @@ async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON
     try:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events(page_size=1):
             inputs = event.workflow_execution_started_event_attributes.input.payloads
-            return (await client.data_converter.decode(inputs))[0]
+            with payloads.store_errors(f"page {workflow_id} of a story"):
+                return (await client.data_converter.decode(inputs))[0]
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise StoreError(f"page {workflow_id} of a story cannot be read: {error.message}") from error

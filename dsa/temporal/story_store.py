@@ -153,10 +153,10 @@ class StoryReader:
 
 async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object) -> Json:
     """Ask a workflow. Raises UnknownRunError, StoreError."""
+    how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
     try:
-        answer: Json = await handle.query(
-            query, args=arguments, rpc_timeout=PATIENCE, reject_condition=QueryRejectCondition.NOT_COMPLETED_CLEANLY
-        )
+        with payloads.store_errors(f"run {handle.id}"):
+            answer: Json = await handle.query(query, args=arguments, **how)
     except WorkflowQueryRejectedError as error:
         if error.status == WorkflowExecutionStatus.TERMINATED:
             raise unknown_run(handle.id) from None

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from timing import missed, verdict
 import dsa
 from dsa.temporal.payloads import CONVERTER, QUEUE
 
-EFFECTS, ROUNDS, RUNS, LONG, WAITING = 60, 4, 500, 5_000, 1_000
+EFFECTS, ROUNDS, RUNS, LONG, WAITING = 60, 4, 500, int(os.environ.get("EFFECTS", "5000")), 1_000
 BINDINGS = """import asyncio
 
 import dsa
@@ -284,7 +285,7 @@ async def bench_long(client: Client, runs: dsa.Runs, folder: Path, where: str) -
         took_s = time.monotonic() - begun
         executions = [each async for each in client.list_workflows(f"WorkflowId = '{run_id}'")]
         longest = max([each.history_length or 0 for each in executions])
-    entries = len(runs.entries(run_id))
+        entries = len(runs.entries(run_id))
     print(
         f"{LONG} effects in one run: {took_s:.0f} s, {len(executions)} executions, the longest history {longest} events, {entries} entries in the story, "
         f"worker {' '.join(f'{each:.0f}' for each in sizes)} MB (limit: 1.3 x)  {verdict(good=sizes[-1] <= 1.3 * sizes[0])}"
