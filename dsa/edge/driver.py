@@ -104,6 +104,11 @@ class News:
         """Return whether it is the end of a sleep, of which nothing is recorded yet."""
         return self.intent is not None and self.since_ms is not None
 
+    @property
+    def is_from_outside(self) -> bool:
+        """Return whether somebody has sent it."""
+        return self.intent is None and self.occurrence.source is None
+
     def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
         """Send the outcome of the event to its sender, if one waits. The sender's event loop may be closed by now."""
         if self.answer is None or self.answer.done():
@@ -267,9 +272,9 @@ class Driver:
         return next_due_ms(self.run)
 
     @property
-    def has_news(self) -> bool:
-        """Whether news waits here that the run has not taken."""
-        return bool(self._inbox)
+    def news(self) -> tuple[News, ...]:
+        """The news that waits here, which the run has not taken."""
+        return tuple(self._inbox)
 
     def write_to(self, journal: Journal) -> None:
         """Write to another journal of the same run, after the one before was given up at rest."""

@@ -105,6 +105,16 @@ class Meter:
         #: Whether there is any limit.
         self.has_limits = bool(self._limits)
 
+    @property
+    def amounts(self) -> Mapping[tuple[str, str], float]:
+        """The amounts that were spent, by effect (`RUN`: the whole run) and unit."""
+        return dict(self._amounts)
+
+    def begin_with(self, amounts: Mapping[tuple[str, str], float]) -> None:
+        """Add amounts that were spent before the ledger begins."""
+        for scope, amount in amounts.items():
+            self._amounts[scope] += amount
+
     def follow(self, ledger: Ledger[Entry]) -> None:
         """Add the amounts of the ledger's new entries, durable or not."""
         for entry in ledger.after(self._entries_read):

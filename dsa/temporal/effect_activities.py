@@ -21,7 +21,7 @@ from dsa.runtime.artifacts import AttemptRecord, MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.ledger import VerdictEntry, to_json
-from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step
+from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, reject_redacted
 from dsa.runtime.run import Run
 from dsa.runtime.secrets import Secrets
 from dsa.temporal import payloads
@@ -184,23 +184,26 @@ class EffectActivities:
         if view.limits:
             meter.follow(view.read().ledger)
         performer = Performer(host, binding, artifacts, workplace.clock, meter)
-        host.begin()
         effect = request["effect"]
         action = Action(effect, request["payload"], frozenset(view.run.machine.answers.get(effect, ())))
-        steps = await performer.try_once(request["key"], action, performer.plan(effect), request["root"], list[Step])
+        plan = performer.plan(effect)  # it asks for the machine, which needs no read
+        host.begin()
+        steps = await performer.try_once(request["key"], action, plan, request["root"], list[Step])
         return {"steps": [step.to_json() for step in steps], "records": host.records}
 
     @activity.defn(name=payloads.JUDGE)
     async def judge(self, request: Json) -> Json:
         """Ask a guard for its verdict."""
         view = await self._workplace.look_at(request["run"])
-        return await self._within_reach(self._judge(view.binding, request))
+        return await self._within_reach(self._judge(view, request))
 
-    async def _judge(self, binding: Bindings, request: Json) -> Json:
-        uses = {name: payloads.artifact_from(each) for name, each in request["artifacts"].items()}
-        artifact, name = payloads.artifact_from(request["artifact"]), request["guard"]
+    async def _judge(self, view: RunCopy, request: Json) -> Json:
+        binding, name = view.binding, request["guard"]
         with clean_errors(binding.secrets):
+            uses = {name: _whole(payloads.artifact_from(each), view) for name, each in request["artifacts"].items()}
+            artifact = _whole(payloads.artifact_from(request["artifact"]), view)
             result = await ask_guard(name, binding.guards[name], artifact, {**uses, **request["data"]})
+            result = reject_redacted(result, artifact)
         return attrs.asdict(attrs.evolve(result, feedback=binding.secrets.text(result.feedback)))
 
     @activity.defn(name=payloads.READ)
@@ -221,6 +224,14 @@ class EffectActivities:
             task.cancel()
             raise
         return task.result()
+
+
+def _whole(artifact: Artifact, view: RunCopy) -> Artifact:
+    """Return an artifact with its text, which the workflow may have left to workers. Raises KeyError for an unknown one."""
+    if artifact.content or not artifact.artifact_id:
+        return artifact
+    view.read()
+    return view.artifacts.get_artifact(artifact.artifact_id)
 
 
 @contextmanager

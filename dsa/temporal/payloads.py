@@ -2,10 +2,18 @@
 
 Entries of a ledger and steps of policies have a JSON form already (`dsa.runtime.ledger`, `dsa.runtime.policy.policies`). Here are the forms of the
 others: occurrences, outcomes of events, artifacts, and reasons to rest. Rows are named by their position in the table, which both sides have.
+
+Long payloads may be in a store: then the server has a reference.
 """
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import attrs
@@ -14,7 +22,12 @@ from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
     DefaultPayloadConverter,
+    ExternalStorage,
     JSONPlainPayloadConverter,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
 )
 
 from dsa.machine import Machine
@@ -24,21 +37,24 @@ from dsa.runtime.generation import Usage
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import Intents
 from dsa.runtime.run import Run
+from dsa.runtime.run_store import StoreError
 from dsa.runtime.status import Failure, Rest
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken
 
 #: A JSON object.
 Json = dict[str, Any]
 
-#: The type of the workflow, and the names of its activities, updates and queries.
-WORKFLOW = "dsa"
+#: The types of the workflows, and the names of activities, updates, queries and the signal.
+WORKFLOW, PAGE_WORKFLOW = "dsa", "dsa-page"
 PERFORM, JUDGE, READ = "perform", "judge", "read"
 SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
-STORY, STATE, COUNTERS = "story", "state", "counters"
+STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
+#: The memo with the time at which a run was begun, in seconds since 1970: its executions begin later.
+START_TIME = "start_time"
 #: The task queue of workflows, and of the effects whose bindings any worker can find by their name.
 QUEUE = "dsa"
-#: The type of an application error that carries the outcome of a refused event.
-REFUSAL = "Refusal"
+#: The types of application errors: one carries the outcome of a refused event, the other says that the next execution takes the event.
+REFUSAL, NEXT_EXECUTION = "Refusal", "NextExecution"
 
 
 class OrderedJsonConverter(JSONPlainPayloadConverter):
@@ -60,8 +76,87 @@ class OrderedPayloadConverter(CompositePayloadConverter):
         super().__init__(*others, OrderedJsonConverter())
 
 
-#: What clients and workers use.
+#: What clients and workers use where everything is kept by the server.
 CONVERTER = dataclasses.replace(DataConverter.default, payload_converter_class=OrderedPayloadConverter)
+#: The size from which a payload is kept in a store, in bytes; the server keeps a reference.
+LONGEST_INLINE = 64_000
+
+
+class FolderStore(StorageDriver):
+    """A store of payloads in a folder that every client and worker reaches. A payload's name is its SHA-256: the same one is kept once.
+
+    Payloads are never removed: runs and branches may share them, and only the server knows which runs there are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def name(self) -> str:
+        """Return the name by which references say that they are in such a store."""
+        return "dsa.folder"
+
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:  # noqa: ARG002
+        """Write payloads, each whole or not at all, and return their references. Raises OSError."""
+        return [await asyncio.to_thread(self._write, each.SerializeToString()) for each in payloads]
+
+    async def retrieve(
+        self,
+        context: StorageDriverRetrieveContext,  # noqa: ARG002  (the signature of a store)
+        claims: Sequence[StorageDriverClaim],
+    ) -> list[Payload]:
+        """Read payloads. Raises StoreError for one that is not there, or that was changed."""
+        return [Payload.FromString(await asyncio.to_thread(self._read, each.claim_data["sha256"])) for each in claims]
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / digest[:2] / digest
+
+    def _write(self, content: bytes) -> StorageDriverClaim:
+        digest = hashlib.sha256(content).hexdigest()
+        path = self._path(digest)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        return StorageDriverClaim({"sha256": digest})
+
+    def _read(self, digest: str) -> bytes:
+        path = self._path(digest)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be read: {error.strerror}. Do all workers and clients name the same store?"
+            ) from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise StoreError(f"{path} was changed: its content is not what its name says")
+        return content
+
+
+@contextmanager
+def store_errors(what: str) -> Iterator[None]:
+    """Raise StoreError where a payload is in a store, and the address names none."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "[TMPRL1105]" not in str(error):  # the rule of the SDK that says so
+            raise
+        raise StoreError(
+            f"{what}: its long payloads are in a store; name it in the address as the workers do: temporal://HOST:PORT/NAMESPACE?store=/FOLDER"
+        ) from error
+
+
+def converter_with(store: StorageDriver | None) -> DataConverter:
+    """Return the converter for a namespace whose long payloads are in a store; None: the server keeps all of them.
+
+    Any `temporalio.converter.StorageDriver` can be the store, such as the one for S3 in `temporalio.contrib.aws`.
+    """
+    if store is None:
+        return CONVERTER
+    external = ExternalStorage(drivers=[store], payload_size_threshold=LONGEST_INLINE)
+    return dataclasses.replace(CONVERTER, external_storage=external)
 
 
 @attrs.frozen
@@ -70,7 +165,8 @@ class StartPayload:
 
     `settings` are those of the first entry. `reads` are the events whose data a policy's function reads first, `spenders` the effects that a
     budget stops (None: all). `queue` is the task queue of its effects, `first` the events that it begins with. A run that begins as another one did has its `entries`
-    and `artifacts`.
+    and `artifacts`. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
+    `continuation`.
     """
 
     run: str
@@ -85,6 +181,8 @@ class StartPayload:
     first: tuple[Json, ...] = ()
     entries: tuple[Json, ...] = ()
     artifacts: tuple[Json, ...] = ()
+    most_events: int | None = None
+    continuation: Json | None = None
 
     def to_json(self) -> Json:
         """Return it as a JSON object. `StartPayload(**start.to_json()) == start`, up to lists for tuples."""
@@ -101,15 +199,22 @@ def occurrence_from(payload: Mapping[str, Any]) -> Occurrence:
     return Occurrence(**payload)
 
 
+def configuration_to_json(here: Configuration) -> Json:
+    """Return a configuration as a JSON object."""
+    precedence = sorted([list(map(list, pair)) for pair in here.precedence])
+    fields = {"state": here.state, "values": list(here.values), "outstanding": list(here.outstanding)}
+    return {**fields, "precedence": precedence}
+
+
+def configuration_from(fields: Mapping[str, Any]) -> Configuration:
+    """Read a configuration."""
+    precedence = frozenset((tuple(first), tuple(second)) for first, second in fields["precedence"])
+    return Configuration(fields["state"], tuple(fields["values"]), tuple(fields["outstanding"]), precedence)
+
+
 def outcome_to_json(machine: Machine, outcome: Taken | Refusal) -> Json:
     """Return the outcome of an event as a JSON object."""
-    here = outcome.configuration
-    configuration = {
-        "state": here.state,
-        "values": list(here.values),
-        "outstanding": list(here.outstanding),
-        "precedence": sorted([list(map(list, pair)) for pair in here.precedence]),
-    }
+    configuration = configuration_to_json(outcome.configuration)
     if isinstance(outcome, Taken):
         row = machine.transitions.index(outcome.transition)
         return {"configuration": configuration, "row": row, "effects": outcome.effects, "cancelled": outcome.cancelled}
@@ -120,9 +225,7 @@ def outcome_to_json(machine: Machine, outcome: Taken | Refusal) -> Json:
 
 def outcome_from(machine: Machine, payload: Mapping[str, Any]) -> Taken | Refusal:
     """Read the outcome of an event."""
-    here = payload["configuration"]
-    precedence = frozenset((tuple(first), tuple(second)) for first, second in here["precedence"])
-    configuration = Configuration(here["state"], tuple(here["values"]), tuple(here["outstanding"]), precedence)
+    configuration = configuration_from(payload["configuration"])
     if "row" in payload:
         transition = machine.transitions[payload["row"]]
         return Taken(configuration, transition, tuple(payload["effects"]), tuple(payload["cancelled"]))

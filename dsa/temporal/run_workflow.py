@@ -5,45 +5,45 @@ keys, retries, timers and sleeps mean the same as elsewhere, and no second inter
 imported here: `StartPayload` says what the driver has to know about the bindings.
 
 Events from outside are updates. The validator asks the table: what it refuses leaves nothing in the history, unless a guard has to be asked first.
+
+When its history is long, a run goes on in a new execution (`dsa.temporal.continuation`). An event that is still to be taken then goes with it: its
+sender hears so, and asks the new execution for the outcome, by the id of the update.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import attrs
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-with workflow.unsafe.imports_passed_through():
-    from collections.abc import Callable
-
-    import attrs
-
-    from dsa.edge.binding import Bindings, FromOutside, answered_key, effect_names, exact_already
-    from dsa.edge.driver import Driver, outcome_of_last
-    from dsa.edge.performer import EffectPlan, Performer
-    from dsa.errors import DsaError, OccurrenceError
-    from dsa.machine import Machine
-    from dsa.runs.archive import recorded_machine, replay_stored
-    from dsa.runs.runs import record_decisions, require_decidable
-    from dsa.runs.setup import limits_of
-    from dsa.runtime.artifacts import MemoryArtifacts
-    from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-    from dsa.runtime.costs import counters
-    from dsa.runtime.ledger import Ledger, ResumedEntry, VerdictEntry, from_json, to_json
-    from dsa.runtime.policy.call_tree import IN_DOUBT
-    from dsa.runtime.policy.policies import Action, Step, error_step, question_step
-    from dsa.runtime.run import Command, Run, begin
-    from dsa.runtime.run_store import StoredRun
-    from dsa.runtime.secrets import Secrets
-    from dsa.runtime.status import Rest, UnfinishedWork, doubt_of, status_of, unfinished_work
-    from dsa.semantics import Occurrence, Refusal, Taken
-    from dsa.temporal import payloads
-    from dsa.temporal.payloads import Json, StartPayload
+from dsa.edge.binding import Bindings, FromOutside, answered_key, effect_names, exact_already
+from dsa.edge.driver import Driver, outcome_of_last
+from dsa.edge.performer import EffectPlan, Performer
+from dsa.errors import DsaError, OccurrenceError
+from dsa.machine import Machine
+from dsa.runs.archive import recorded_machine, replay_stored
+from dsa.runs.runs import record_decisions, require_decidable
+from dsa.runs.setup import limits_of
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.ledger import Intent, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
+from dsa.runtime.policy.call_tree import IN_DOUBT
+from dsa.runtime.policy.policies import Action, Step, error_step, question_step
+from dsa.runtime.run import Command, Run, begin
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.secrets import Secrets
+from dsa.runtime.status import Rest, UnfinishedWork, doubt_of, status_of, unfinished_work
+from dsa.semantics import Occurrence, Refusal, Taken
+from dsa.temporal import continuation, payloads, search_attributes
+from dsa.temporal.continuation import Continuation, WorkGate
+from dsa.temporal.payloads import Json, StartPayload
+from dsa.temporal.story_pages import StoryPages
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ _GRACE = timedelta(seconds=60)
 _NO_LIMIT = timedelta(days=365)
 _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
 _ONCE = RetryPolicy(maximum_attempts=1)
-#: The length of one page of a story, in characters of JSON.
-_PAGE = 500_000
+#: The most outcomes of events that go on to the next execution, for senders that ask again.
+_MOST_OUTCOMES = 100
 
 
 class WorkflowClock:
@@ -105,9 +105,24 @@ def is_lost(error: ActivityError) -> bool:
 
 @attrs.frozen
 class ActivityPerformer(Performer):
-    """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on."""
+    """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on.
+
+    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins.
+    """
 
     _queue: str = attrs.field(kw_only=True)
+    _gate: WorkGate = attrs.field(kw_only=True)
+    _costs: continuation.Costs = attrs.field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._meter.begin_with(self._costs)
+
+    async def perform(
+        self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int
+    ) -> Occurrence | Step | None:
+        """Perform an effect, as `Performer.perform` does."""
+        async with self._gate.place():
+            return await super().perform(intent, action, plan, tries, root)
 
     async def try_once(
         self, key: str, action: Action, plan: EffectPlan, root: int, conclude: Callable[[list[Step]], T]
@@ -175,6 +190,7 @@ class ActivityGuard(GuardInterface):
     _name: str
     _run: str
     _queue: Callable[[], str]
+    _gate: WorkGate
 
     async def validate(self, artifact: Artifact, **dependencies: Any) -> GuardResult:  # noqa: ANN401  (JSON)
         """Return the verdict. Raises an error with the name and the message of the guard's own."""
@@ -187,7 +203,8 @@ class ActivityGuard(GuardInterface):
             "data": {name: each for name, each in dependencies.items() if name not in artifacts},
         }
         try:
-            return GuardResult(**await call_activity(payloads.JUDGE, request, queue=self._queue()))
+            with self._gate.at_work():
+                return GuardResult(**await call_activity(payloads.JUDGE, request, queue=self._queue()))
         except ActivityError as error:
             cause = error.cause  # a run that stops names the class of the guard's own error
             name = getattr(cause, "type", None) or type(cause).__name__
@@ -195,7 +212,10 @@ class ActivityGuard(GuardInterface):
 
 
 class StoredArtifacts(MemoryArtifacts):
-    """The artifacts of one run in memory, and the order in which they came, for readers."""
+    """The artifacts of one run that its workflow may need, and the order in which they came, for readers.
+
+    Workers know all of them: one that is not here is given to a guard by its id.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,9 +224,18 @@ class StoredArtifacts(MemoryArtifacts):
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
         """Store one version and return it with its id."""
         stored_artifact = super().store(artifact, author, run_id)
-        if len(self.attempts()) > len(self.records):
+        if len(self._artifacts) > len(self.records):
             self.records.append(payloads.artifact_record(stored_artifact, author, run_id))
         return stored_artifact
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Return one version; one without its text if it is not here."""
+        return self._artifacts.get(artifact_id) or Artifact("", artifact_id=artifact_id)
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store a verdict on an artifact, if it is here."""
+        if verdict.artifact_id in self._artifacts:
+            super().record_verdict(verdict)
 
 
 async def _nobody(_action: Action, _context: object) -> list[Step]:
@@ -223,170 +252,311 @@ def typed_errors() -> Iterator[None]:
         raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
 
 
+class Execution:
+    """One execution of the workflow of a run: the run's driver and what is around it, from its beginning to the next execution."""
+
+    def __init__(self, start: StartPayload) -> None:
+        self.start = start
+        self.queue, self.settings = self.start.queue, self.start.settings
+        machine, self.digest = recorded_machine(
+            self.start.text, tuple((name, value) for name, value in self.start.parameters)
+        )
+        self.artifacts, self.story = StoredArtifacts(), StoryPages()
+        self._costs: continuation.Costs = {}
+        self.counts: continuation.Counts = {}
+        self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
+        self.is_moving = False
+        self.gate = WorkGate(self.start.most_events, self._may_close)
+        self.rest: Rest | None = None
+        self.task: asyncio.Task[Rest] | None = None
+        self.is_called = not self.start.entries
+        if self.start.continuation is not None:
+            self._go_on_from(Continuation(**self.start.continuation), machine)
+        elif self.start.entries:
+            self.driver = self._driver_of_branch()
+        else:
+            now_ms = WorkflowClock().wall_ms()
+            run, commands = begin(machine, self.start.run, digest=self.digest, settings=self.settings, at_ms=now_ms)
+            self.driver = self.new_driver(run, commands)
+
+    def _driver_of_branch(self) -> Driver:
+        """Return the driver of a run that begins as another one did, and rests there."""
+        start = self.start
+        entries = Ledger(from_json(each) for each in start.entries)
+        for record in start.artifacts:
+            payloads.store_artifact(self.artifacts, record)
+        for entry in entries:
+            if isinstance(entry, VerdictEntry):
+                self.artifacts.record_verdict(entry)
+        run, _ = replay_stored(StoredRun(start.run, start.text, entries, 1))
+        kind = status_of(run).kind
+        driver = self.new_driver(run, left=unfinished_work(run))
+        self.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
+        return driver
+
+    def _go_on_from(self, before: Continuation, machine: Machine) -> None:
+        """Take over a run from the execution before."""
+        for record in before.artifacts:
+            payloads.store_artifact(self.artifacts, record)
+        self._costs = {(effect, unit): amount for effect, unit, amount in before.costs}
+        self.counts = before.counts
+        run = before.restored_run(machine, self.start.run)
+        self.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(self.artifacts.records))
+        self.driver = self.new_driver(run, left=continuation.work_ahead(run))
+        self.rest = None if before.rest is None else payloads.rest_from(run, before.rest)
+        self.is_called = before.is_called
+        for message, outcome in before.outcomes.items():
+            answer = self.answers[message] = asyncio.get_running_loop().create_future()
+            answer.set_result(payloads.outcome_from(machine, outcome))
+        for each in before.inbox:
+            occurrence = payloads.occurrence_from(each["occurrence"])
+            if each["message"] is None:
+                self.driver.send(occurrence, each["at"])
+            else:
+                self.hand(occurrence, each["at"], each["message"])
+
+    def new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
+        """Return a driver of a run, which performs effects by activities."""
+        binding = self._binding(run.machine)
+        self.outside = FromOutside(binding)
+        return Driver(
+            run,
+            binding,
+            self.artifacts,
+            commands=commands,
+            left=left,
+            session=lambda: ResumedEntry.from_settings(self.settings, "Temporal"),
+            limits=limits_of(run.machine, self.settings.get("budget") or ()),
+            clock=WorkflowClock(),
+            observe=lambda _entries: self._go_on(),
+            on_rest=lambda: self.come_to_rest(Rest("waiting", self.run, due_ms=self.driver.next_deadline_ms)),
+            performer=partial(ActivityPerformer, queue=self.queue, gate=self.gate, costs=self._costs),
+        )
+
+    def _binding(self, machine: Machine) -> Bindings:
+        """Return the bindings as the workflow knows them: every name, and no code behind it."""
+        start = self.start
+        effects = {name: _nobody for name, _ in effect_names(machine)}
+        guards = {name: ActivityGuard(name, start.run, lambda: self.queue, self.gate) for name in start.guards}
+        spenders = None if start.spenders is None else frozenset(start.spenders)
+        secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
+        return Bindings(effects, guards, secrets=secrets, spenders=spenders)
+
+    @property
+    def run(self) -> Run:
+        """The run as it is now."""
+        return self.driver.run
+
+    def _go_on(self) -> None:
+        self.rest = None
+
+    def come_to_rest(self, rest: Rest) -> None:
+        """Rest; an effect that was lost with its worker, and about which a person has to decide, leaves the run in doubt."""
+        is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
+        doubts = status_of(self.run).doubts if is_lost_one else ()
+        self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
+        search_attributes.show_rest(self.rest)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the run is finished, and at rest."""
+        return self.rest is not None and self.rest.kind == "finished"
+
+    async def drive(self, occurrences: list[Occurrence]) -> Rest:
+        """Drive the run to its next rest, in a task that `interrupt` can cancel."""
+        self.rest = None
+        self.task = task = asyncio.create_task(self.driver.drive(*occurrences))
+        try:
+            while True:
+                await workflow.wait_condition(lambda: task.done() or self.gate.is_free)
+                if task.done():
+                    return await task
+                await self.move()
+        except asyncio.CancelledError:
+            if not task.done():
+                task.cancel()  # the whole workflow is cancelled
+                raise
+            return Rest("interrupted", self.run, due_ms=self.driver.next_deadline_ms)
+        finally:
+            self.task = None
+
+    # -- going on in a new execution ----------------------------------------------------------------------------
+
+    def _may_close(self) -> bool:
+        """Return whether the run may go on in a new execution: this one has added to the story, and no part waits.
+
+        An answer that the driver has still to hear is not forgotten either: it may be a failure that stops the run.
+        """
+        has_answers = any(each.intent is not None and not each.is_wake_up for each in self.driver.news)
+        return len(self.run.ledger) > self.story.skips and not self.driver.parts and not has_answers
+
+    @property
+    def can_move(self) -> bool:
+        """Return whether a run that nothing drives should go on in a new execution."""
+        return self.rest is not None and self.rest.kind == "waiting" and self.gate.is_free
+
+    async def move(self) -> None:
+        """Go on in a new execution, unless something begins or ends meanwhile."""
+        task = self.task
+        await self.story.write_pages(self.start.run, self.run.ledger, self.artifacts.records)
+        if self.task is not task or (task is not None and task.done()) or not self.gate.is_free:
+            return
+        self.is_moving = True  # now senders hear that their events go with the run
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if self.task is not task or (task is not None and task.done()) or not self.gate.is_free:
+            self.is_moving = False
+            return
+        next_start = attrs.evolve(
+            self.start,
+            queue=self.queue,
+            settings=self.settings,
+            first=(),
+            entries=(),
+            artifacts=(),
+            continuation=attrs.asdict(self._continuation()),
+        )
+        workflow.continue_as_new(next_start.to_json())
+
+    def _continuation(self) -> Continuation:
+        run, machine = self.run, self.run.machine
+        ahead = continuation.entries_ahead(run)
+        inbox = tuple(
+            {"occurrence": payloads.occurrence_to_json(each.occurrence), "at": each.at, "message": each.message}
+            for each in self.driver.news
+            if each.is_from_outside
+        )
+        outcomes = {
+            message: payloads.outcome_to_json(machine, answer.result())
+            for message, answer in self.answers.items()
+            if answer.done() and answer.exception() is None
+        }
+        return Continuation(
+            continuation.run_to_json(run),
+            tuple(to_json(entry) for entry in ahead),
+            continuation.artifacts_ahead(run, self.artifacts),
+            continuation.costs_before(run, self._costs, ahead),
+            continuation.counts_before(self.counts, run.ledger, ahead),
+            self.story.to_json(run.ledger, self.artifacts.records),
+            inbox,
+            dict(tuple(outcomes.items())[-_MOST_OUTCOMES:]),
+            None if self.rest is None else payloads.rest_to_json(self.rest),
+            self.is_called or self.task is not None,
+        )
+
+    def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
+        """Hand an event to the driver. `message` is the id under which its sender can ask for the outcome again."""
+        answer = self.answers[message] = self.driver.hand(occurrence, at, message)
+        return answer
+
+    def renew(self, run: Run | None = None) -> None:
+        """Begin a new session of the run, as another process would."""
+        run = run or self.run
+        self.driver = self.new_driver(run, left=unfinished_work(run))
+
+    async def stop(self) -> None:
+        """Stop driving the run, and wait until that has ended."""
+        task = self.task
+        if task is not None:
+            task.cancel()
+            await workflow.wait_condition(lambda: self.task is not task)
+
+
 @workflow.defn(name=payloads.WORKFLOW)
 class RunWorkflow:
     """The workflow of one run. Its id is the run's."""
 
     @workflow.init
     def __init__(self, start: Json) -> None:
-        self._start = StartPayload(**start)
-        self._queue, self._settings = self._start.queue, self._start.settings
-        machine, self._digest = recorded_machine(
-            self._start.text, tuple((name, value) for name, value in self._start.parameters)
-        )
-        self._artifacts = StoredArtifacts()
-        self._rest: Rest | None = None
-        self._task: asyncio.Task[Rest] | None = None
-        self._is_called = not self._start.entries
-        if self._start.entries:
-            self._driver = self._driver_of_branch()
-            return
-        now_ms = WorkflowClock().wall_ms()
-        run, commands = begin(machine, self._start.run, digest=self._digest, settings=self._settings, at_ms=now_ms)
-        self._driver = self._new_driver(run, commands)
-
-    def _driver_of_branch(self) -> Driver:
-        """Return the driver of a run that begins as another one did, and rests there."""
-        start = self._start
-        entries = Ledger(from_json(each) for each in start.entries)
-        for record in start.artifacts:
-            payloads.store_artifact(self._artifacts, record)
-        for entry in entries:
-            if isinstance(entry, VerdictEntry):
-                self._artifacts.record_verdict(entry)
-        run, _ = replay_stored(StoredRun(start.run, start.text, entries, 1))
-        kind = status_of(run).kind
-        driver = self._new_driver(run, left=unfinished_work(run))
-        self._rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
-        return driver
-
-    def _new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
-        binding = self._binding(run.machine)
-        self._outside = FromOutside(binding)
-        return Driver(
-            run,
-            binding,
-            self._artifacts,
-            commands=commands,
-            left=left,
-            session=lambda: ResumedEntry.from_settings(self._settings, "Temporal"),
-            limits=limits_of(run.machine, self._settings.get("budget") or ()),
-            clock=WorkflowClock(),
-            observe=lambda _entries: self._go_on(),
-            on_rest=lambda: self._come_to_rest(Rest("waiting", self._run, due_ms=self._driver.next_deadline_ms)),
-            performer=partial(ActivityPerformer, queue=self._queue),
-        )
-
-    def _binding(self, machine: Machine) -> Bindings:
-        """Return the bindings as the workflow knows them: every name, and no code behind it."""
-        start = self._start
-        effects = {name: _nobody for name, _ in effect_names(machine)}
-        guards = {name: ActivityGuard(name, start.run, lambda: self._queue) for name in start.guards}
-        spenders = None if start.spenders is None else frozenset(start.spenders)
-        secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
-        return Bindings(effects, guards, secrets=secrets, spenders=spenders)
-
-    @property
-    def _run(self) -> Run:
-        return self._driver.run
-
-    def _go_on(self) -> None:
-        self._rest = None
-
-    def _come_to_rest(self, rest: Rest) -> None:
-        """Rest; an effect that was lost with its worker, and about which a person has to decide, leaves the run in doubt."""
-        is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
-        doubts = status_of(self._run).doubts if is_lost_one else ()
-        self._rest = Rest("in doubt", self._run, in_doubt=doubts) if doubts else rest
+        self._execution = Execution(StartPayload(**start))
 
     @workflow.run
     async def run(self, _start: Json) -> str:
         """Drive the run until it is finished; return the outcome."""
-        if self._digest != self._start.digest:
+        here = self._execution
+        start = here.start
+        if here.digest != start.digest:
             raise ApplicationError(
-                f"run {self._start.run} is of another machine: its document reads otherwise on this worker",
+                f"run {start.run} is of another machine: its document reads otherwise on this worker",
                 type="OtherMachineError",
                 non_retryable=True,
             )
-        first = [payloads.occurrence_from(each) for each in self._start.first]
+        first = [payloads.occurrence_from(each) for each in start.first]
         while True:
             await workflow.wait_condition(
-                lambda: self._is_called or (self._is_over and workflow.all_handlers_finished())
+                lambda: here.is_called or here.can_move or (here.is_over and workflow.all_handlers_finished())
             )
-            if not self._is_called:
-                return self._run.outcome
-            self._is_called = False
-            rest = await self._drive(first)
-            self._come_to_rest(rest)
+            if not here.is_called:
+                if here.is_over:
+                    await here.story.end_pages(start.run)
+                    return here.run.outcome
+                await here.move()
+                continue
+            here.is_called = False
+            rest = await here.drive(first)
+            here.come_to_rest(rest)
             first = []
-            if rest.kind in {"waiting", "finished"} and self._driver.has_news:  # it came while the driver was ending
-                self._is_called = True
-
-    @property
-    def _is_over(self) -> bool:
-        return self._rest is not None and self._rest.kind == "finished"
-
-    async def _drive(self, occurrences: list[Occurrence]) -> Rest:
-        """Drive the run to its next rest, in a task that `interrupt` can cancel."""
-        self._rest = None
-        self._task = task = asyncio.create_task(self._driver.drive(*occurrences))
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not task.done():
-                task.cancel()  # the whole workflow is cancelled
-                raise
-            return Rest("interrupted", self._run, due_ms=self._driver.next_deadline_ms)
-        finally:
-            self._task = None
+            if rest.kind in {"waiting", "finished"} and here.driver.news:  # it came while the driver was ending
+                here.is_called = True
 
     # -- events from outside ------------------------------------------------------------------------------------
 
     @workflow.update(name=payloads.SEND)
     async def send(self, message: Json) -> Json:
         """Take an event, and return its outcome. `message` has the occurrence, and the place of the question that it answers."""
-        occurrence, at = payloads.occurrence_from(message["occurrence"]), message.get("at")
+        here = self._execution
+        name, message_id = message["occurrence"]["event"], _message_id()
         with typed_errors():
-            if occurrence.event in self._start.reads:
-                occurrence = attrs.evolve(occurrence, data=await self._read(occurrence))
-            if self._task is None and self._rest is not None and self._rest.kind not in {"waiting", "finished"}:
-                self._renew()
-            answer = self._driver.hand(occurrence, at)
-            self._is_called = self._is_called or self._task is None
-            await workflow.wait_condition(lambda: answer.done() or (self._task is None and not self._is_called))
+            answer = here.answers.get(message_id)
+            if answer is None:
+                occurrence = payloads.occurrence_from(message["occurrence"])
+                if occurrence.event in here.start.reads:
+                    occurrence = attrs.evolve(occurrence, data=await self._read(occurrence))
+                if here.task is None and here.rest is not None and here.rest.kind not in {"waiting", "finished"}:
+                    here.renew()
+                answer = here.hand(occurrence, message.get("at"), message_id)
+                here.is_called = here.is_called or here.task is None
+            await workflow.wait_condition(
+                lambda: answer.done() or here.is_moving or (here.task is None and not here.is_called)
+            )
+            if here.is_moving and not answer.done():
+                raise ApplicationError(name, type=payloads.NEXT_EXECUTION, non_retryable=True)
+            del here.answers[message_id]
             if not answer.done():
-                name = occurrence.event
                 raise ApplicationError(
-                    f"run {self._start.run} came to rest before it took '{name}'", type="NotTakenError"
+                    f"run {here.start.run} came to rest before it took '{name}'", type="NotTakenError"
                 )
-            return payloads.outcome_to_json(self._run.machine, answer.result())
+            return payloads.outcome_to_json(here.run.machine, answer.result())
 
     async def _read(self, occurrence: Occurrence) -> Any:  # noqa: ANN401  (JSON)
-        request = {"run": self._start.run, "event": occurrence.event, "data": occurrence.data}
+        request = {"run": self._execution.start.run, "event": occurrence.event, "data": occurrence.data}
         try:
-            return (await call_activity(payloads.READ, request, queue=self._queue))["data"]
+            with self._execution.gate.at_work():
+                return (await call_activity(payloads.READ, request, queue=self._execution.queue))["data"]
         except ActivityError as error:
             raise OccurrenceError(getattr(error.cause, "message", str(error.cause))) from error
 
     @send.validator
     def refuse_at_once(self, message: Json) -> None:
         """Refuse what cannot be an event of the run, and what the table refuses whatever guards say. Then nothing is in the history."""
+        here = self._execution
+        if _message_id() in here.answers:
+            return  # the execution before has accepted it
         occurrence, at = payloads.occurrence_from(message["occurrence"]), message.get("at")
         with typed_errors():
-            event = self._outside.read(self._run, occurrence, at)
+            event = here.outside.read(here.run, occurrence, at)
             outcome = self._outcome_now(event, at) if self._is_attentive else None
         if isinstance(outcome, Refusal):
-            details = payloads.outcome_to_json(self._run.machine, outcome)
+            details = payloads.outcome_to_json(here.run.machine, outcome)
             raise ApplicationError(outcome.message, details, type=payloads.REFUSAL, non_retryable=True)
 
     @property
     def _is_attentive(self) -> bool:
         """Return whether the next event would be taken at once: nothing that came before it is still to be taken."""
-        return self._driver.is_listening or (self._task is None and not self._is_called)
+        return self._execution.driver.is_listening or (self._execution.task is None and not self._execution.is_called)
 
     def _outcome_now(self, event: Occurrence, at: str | None) -> Taken | Refusal | None:
         """Return the outcome of an event if it came now; None if a guard has to be asked."""
-        run, key = self._run, answered_key(self._run, event, at)
+        run, key = self._execution.run, answered_key(self._execution.run, event, at)
         exact = exact_already(run, event, key)
         if exact is None:
             return None
@@ -398,80 +568,62 @@ class RunWorkflow:
     @workflow.update(name=payloads.RESUME)
     async def resume(self, how: Json) -> None:
         """Go on with a run that was interrupted, was stopped, or is in doubt. `how` has settings, queue, decisions and answers."""
+        here = self._execution
         with typed_errors():
             answers = {key: _answer_from(each) for key, each in how["answers"].items()}
-            require_decidable(self._run.machine, unfinished_work(self._run), how["decisions"], answers)
-            await self._stop()
-            self._queue, self._settings = how["queue"], {**self._settings, **how["settings"]}
-            run = record_decisions(self._run, how["decisions"], answers, WorkflowClock().wall_ms())
-            self._renew(run)
+            require_decidable(here.run.machine, unfinished_work(here.run), how["decisions"], answers)
+            await here.stop()
+            here.queue, here.settings = how["queue"], {**here.settings, **how["settings"]}
+            run = record_decisions(here.run, how["decisions"], answers, WorkflowClock().wall_ms())
+            here.renew(run)
             for each in how["occurrences"]:
-                self._driver.send(payloads.occurrence_from(each))
-        self._is_called = True
+                here.driver.send(payloads.occurrence_from(each))
+        here.is_called = True
 
     @resume.validator
     def require_at_rest(self, how: Json) -> None:  # noqa: ARG002  (the signature of the update)
         """Refuse to resume a run that is under way."""
-        if self._rest is None or self._is_called:
-            raise ApplicationError("", self._start.run, type="HeldError", non_retryable=True)
-
-    def _renew(self, run: Run | None = None) -> None:
-        """Begin a new session of the run, as another process would."""
-        run = run or self._run
-        self._driver = self._new_driver(run, left=unfinished_work(run))
+        if self._execution.rest is None or self._execution.is_called:
+            raise ApplicationError("", self._execution.start.run, type="HeldError", non_retryable=True)
 
     @workflow.update(name=payloads.INTERRUPT)
     async def interrupt(self) -> None:
         """Stop driving the run until somebody resumes it."""
-        await self._stop()
-
-    async def _stop(self) -> None:
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await workflow.wait_condition(lambda: self._task is not task)
+        await self._execution.stop()
 
     # -- what can be asked --------------------------------------------------------------------------------------
 
     @workflow.query(name=payloads.STORY)
     def story(self, after: int, artifacts_after: int) -> Json:
         """Return the moments and the artifacts after the first ones, as many as one answer may have, and why the run rests."""
-        entries = _page(to_json(entry) for entry in self._run.ledger[after:])
-        artifacts = _page(self._artifacts.records[artifacts_after:])
-        is_whole = after + len(entries) == len(self._run.ledger) and artifacts_after + len(artifacts) == len(
-            self._artifacts.records
-        )
-        rest = None if self._rest is None or not is_whole else payloads.rest_to_json(self._rest)
-        is_driven = self._task is not None or self._is_called
-        story: Json = {
-            "entries": entries,
-            "artifacts": artifacts,
-            "rest": rest,
-            "driven": is_driven,
-            "more": not is_whole,
-        }
-        return story if after else {**story, "start": self._start.to_json()}
+        here = self._execution
+        story = here.story.read(after, artifacts_after, here.run.ledger, here.artifacts.records)
+        story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
+        story["driven"] = here.task is not None or here.is_called
+        return story if after else {**story, "start": attrs.evolve(here.start, continuation=None).to_json()}
 
     @workflow.query(name=payloads.STATE)
     def state(self) -> Json:
-        """Return the state of the run, the values of its variables, and its outstanding effects by key."""
-        return {"state": self._run.configuration.state, "values": self._run.values, "effects": dict(self._run.keys)}
+        """Return the state of the run, the values of its variables, its outstanding effects by key, and whether it rests."""
+        here = self._execution
+        return {
+            "state": here.run.configuration.state,
+            "values": here.run.values,
+            "effects": dict(here.run.keys),
+            "rests": here.rest is not None,
+        }
 
     @workflow.query(name=payloads.COUNTERS)
     def counters(self) -> Json:
         """Return the counts of events, effects and refusals."""
-        return cast(Json, counters(self._run.ledger))
+        return cast(Json, continuation.all_counts(self._execution.counts, self._execution.run.ledger))
 
 
-def _page(objects: Iterable[Json]) -> list[Json]:
-    """Return the first objects of a list, as many as fit an answer, and at least one."""
-    page, size = list[Json](), 0
-    for each in objects:
-        size += len(str(each))
-        if page and size > _PAGE:
-            break
-        page.append(each)
-    return page
+def _message_id() -> str:
+    """Return the id of the update that is handled now."""
+    update = workflow.current_update_info()
+    assert update is not None, "an update is handled"
+    return update.id
 
 
 def _answer_from(answer: Json) -> Occurrence | Step:

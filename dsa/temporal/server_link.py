@@ -9,46 +9,56 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
-from dsa.temporal.payloads import CONVERTER
+from dsa.temporal import search_attributes
+from dsa.temporal.payloads import FolderStore, converter_with
 
 T = TypeVar("T")
 
-#: `temporal://HOST:PORT/NAMESPACE`. A path that was made of it has lost a slash.
-_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/]+)/?")
+#: `temporal://HOST:PORT/NAMESPACE?store=FOLDER`. A path that was made of it has lost a slash.
+_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>/.*))?")
 #: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
+#: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
+RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules("dsa", "attr", "attrs"))
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
 #: The longest that anyone waits for the answer of a worker.
 PATIENCE = timedelta(seconds=20)
 
 
-def address_of(where: str) -> tuple[str, str]:
-    """Return host and port, and the namespace, of `temporal://HOST:PORT/NAMESPACE`. Raises DocumentError."""
+def address_of(where: str) -> tuple[str, str, Path | None]:
+    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=FOLDER`. Raises DocumentError."""
     match = _ADDRESS.fullmatch(where)
     if match is None:
-        raise DocumentError(where, "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default")
-    return match["host"], match["namespace"]
+        raise DocumentError(
+            where,
+            "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, "
+            "and ?store=/FOLDER behind it where long payloads are in a shared folder",
+        )
+    return match["host"], match["namespace"], Path(match["store"]) if match["store"] else None
 
 
 class ServerLink:
     """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
 
     def __init__(self, where: str) -> None:
-        self.host, self.namespace = address_of(where)
+        self.host, self.namespace, folder = address_of(where)
+        self._converter = converter_with(None if folder is None else FolderStore(folder))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
         self._client: Client | None = None
+        self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
 
@@ -71,17 +81,31 @@ class ServerLink:
             if self._client is None:
                 try:
                     self._client = await asyncio.wait_for(
-                        Client.connect(self.host, namespace=self.namespace, data_converter=CONVERTER),
+                        Client.connect(self.host, namespace=self.namespace, data_converter=self._converter),
                         PATIENCE.total_seconds(),
                     )
                 except (RuntimeError, RPCError, TimeoutError) as error:
                     raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error
             return self._client
 
+    async def is_indexed(self) -> bool:
+        """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""
+        if self._is_indexed is None:
+            self._is_indexed = await search_attributes.ensure(await self.client())
+        return self._is_indexed
+
     async def work_on(
-        self, queue: str, activities: Sequence[Callable[..., Any]] = (), *, workflows: Sequence[type] = ()
+        self,
+        queue: str,
+        activities: Sequence[Callable[..., Any]] = (),
+        *,
+        workflows: Sequence[type] = (),
+        at_once: int | None = None,
     ) -> None:
-        """Start a worker for a task queue, in the link's loop, unless there is one for such work already."""
+        """Start a worker for a task queue, in the link's loop, unless there is one for such work already.
+
+        It performs at most `at_once` activities side by side (None: 100). Where one worker has both, an activity costs one way through the server less.
+        """
         is_known = {(queue, kind) for kind in ("activities", "workflows")} & self._workers.keys()
         activities = () if (queue, "activities") in is_known else activities
         workflows = () if (queue, "workflows") in is_known else workflows
@@ -92,7 +116,8 @@ class ServerLink:
             task_queue=queue,
             workflows=workflows,
             activities=activities,
-            workflow_runner=SandboxedWorkflowRunner(),
+            workflow_runner=RUNNER,
+            max_concurrent_activities=at_once if activities else None,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,

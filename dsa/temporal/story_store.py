@@ -4,8 +4,9 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 """
 
 import asyncio
-from contextlib import suppress
+import time
 from typing import Any, NoReturn
+from uuid import uuid4
 
 import attrs
 from temporalio.api.common.v1 import WorkflowExecution
@@ -24,7 +25,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.errors import OccurrenceError
-from dsa.runs.archive import record_of
+from dsa.runs.archive import record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
 from dsa.runs.runs import DoubtError
 from dsa.runs.summary import summary_of_run
@@ -33,9 +34,15 @@ from dsa.runtime.ledger import Entry, Ledger, VerdictEntry, from_json
 from dsa.runtime.run import Fold, Run
 from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
 from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
-from dsa.temporal import payloads
+from dsa.temporal import payloads, search_attributes
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE, ServerLink
+from dsa.temporal.story_pages import page_id, pages_after
+
+#: How many workflows are asked side by side.
+_AT_ONCE = 20
+#: The names of statuses in queries.
+_NAMES = {WorkflowExecutionStatus.TERMINATED: "Terminated", WorkflowExecutionStatus.CONTINUED_AS_NEW: "ContinuedAsNew"}
 
 
 def unknown_run(run_id: str) -> UnknownRunError:
@@ -70,6 +77,7 @@ class StoryReader:
         self.artifacts = MemoryArtifacts()
         self.rest: Json | None = None
         self.is_driven = True
+        self.page_count = 0
         self._artifact_count = 0
         self._run: Run | None = None
         self._lock = asyncio.Lock()
@@ -79,10 +87,16 @@ class StoryReader:
         async with self._lock:
             handle = client.get_workflow_handle(self.run_id)
             while True:
-                story = await _ask(handle, payloads.STORY, len(self.entries), self._artifact_count)
+                position = len(self.entries), self._artifact_count
+                story = await _ask(handle, payloads.STORY, *position)
+                if "ends" in story:
+                    self.page_count = len(story["ends"])
+                    story |= await pages_after(client, self.run_id, story["ends"], *position)
                 self._take(story)
                 if not story["more"]:
                     return self
+                if position == (len(self.entries), self._artifact_count):
+                    raise StoreError(f"the story of run {self.run_id} ends before what was read of it: it was changed")
 
     def _take(self, story: Json) -> None:
         new_entries = [from_json(each) for each in story["entries"]]
@@ -139,13 +153,15 @@ class StoryReader:
 
 async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object) -> Json:
     """Ask a workflow. Raises UnknownRunError, StoreError."""
+    how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
     try:
-        answer: Json = await handle.query(
-            query, args=arguments, rpc_timeout=PATIENCE, reject_condition=QueryRejectCondition.NOT_COMPLETED_CLEANLY
-        )
+        with payloads.store_errors(f"run {handle.id}"):
+            answer: Json = await handle.query(query, args=arguments, **how)
     except WorkflowQueryRejectedError as error:
         if error.status == WorkflowExecutionStatus.TERMINATED:
             raise unknown_run(handle.id) from None
+        if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
+            return await _ask(handle, query, *arguments)
         raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
@@ -168,6 +184,11 @@ class TemporalStore:
         reader = self._readers.get(run_id) or StoryReader(run_id)
         await reader.read(await self.link.client())
         return self._readers.setdefault(run_id, reader)
+
+    async def is_at_rest(self, run_id: str) -> bool:
+        """Return whether a run rests, without reading its story, in the link's loop. Raises UnknownRunError."""
+        handle = (await self.link.client()).get_workflow_handle(run_id)
+        return bool((await _ask(handle, payloads.STATE))["rests"])
 
     def reader(self, run_id: str) -> StoryReader:
         """Read what is new of a run, and wait for it. Raises UnknownRunError."""
@@ -201,13 +222,11 @@ class TemporalStore:
         """Return the ids of all runs, in the order in which they were begun."""
         return self.link.run(self._ids())
 
-    async def _ids(self) -> tuple[str, ...]:
+    async def _ids(self, condition: str = "") -> tuple[str, ...]:
         client = await self.link.client()
-        pairs = [
-            (each.start_time, each.id)
-            async for each in client.list_workflows(f"WorkflowType = '{payloads.WORKFLOW}'")
-            if each.status != WorkflowExecutionStatus.TERMINATED
-        ]
+        others = f"'{_NAMES[WorkflowExecutionStatus.TERMINATED]}', '{_NAMES[WorkflowExecutionStatus.CONTINUED_AS_NEW]}'"
+        query = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({others}){condition}"
+        pairs = [(await each.memo_value(payloads.START_TIME), each.id) async for each in client.list_workflows(query)]
         return tuple(run_id for _, run_id in sorted(pairs))
 
     def summaries(
@@ -225,23 +244,34 @@ class TemporalStore:
         self, status: str | None, waiting_for: str | None, machine: str | None, now_ms: int | None
     ) -> tuple[RunSummary, ...]:
         """Return what `summaries` does, in the link's loop."""
-        summaries = []
-        for run_id in await self._ids():
-            with suppress(UnknownRunError):
-                summaries.append((await self.look_at(run_id)).summary.at(now_ms))
+        is_indexed = await self.link.is_indexed()
+        ids = await self._ids(search_attributes.query_of(status, waiting_for, machine) if is_indexed else "")
+        summaries = list[RunSummary]()
+        for first in range(0, len(ids), _AT_ONCE):
+            answers = await asyncio.gather(*map(self._summary_of, ids[first : first + _AT_ONCE]))
+            summaries += [each.at(now_ms) for each in answers if each is not None]
         return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
+
+    async def _summary_of(self, run_id: str) -> RunSummary | None:
+        try:
+            return (await self.look_at(run_id)).summary
+        except UnknownRunError:  # it was removed a moment ago
+            return None
 
     # -- the updates of workflows, in the link's loop ---------------------------------------------------------------------
 
     async def begin_workflow(self, start: StartPayload) -> None:
         """Begin the workflow of a run. Raises StoreError if the id is or was in use."""
-        client = await self.link.client()
+        client, is_indexed = await self.link.client(), await self.link.is_indexed()
+        machine, _ = recorded_machine(start.text, tuple((name, value) for name, value in start.parameters))
         try:
             await client.start_workflow(
                 payloads.WORKFLOW,
                 start.to_json(),
                 id=start.run,
                 task_queue=QUEUE,
+                memo={payloads.START_TIME: time.time()},
+                search_attributes=search_attributes.of_new_run(machine.name) if is_indexed else None,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
@@ -250,29 +280,36 @@ class TemporalStore:
 
     async def update(self, run_id: str, name: str, *arguments: Json) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
-        handle = (await self.link.client()).get_workflow_handle(run_id)
-        try:
-            update = await handle.start_update(
-                name, args=arguments, wait_for_stage=WorkflowUpdateStage.COMPLETED, result_type=dict
-            )
-            answer: Json = await update.result()
-        except WorkflowUpdateFailedError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.type == payloads.REFUSAL:
-                raise error.cause from None
-            raise_for(run_id, error)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                raise unknown_run(run_id) from None
-            raise StoreError(f"run {run_id}: {error.message}") from error
-        return answer
+        handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
+        while True:
+            try:
+                update = await handle.start_update(
+                    name, args=arguments, id=message, wait_for_stage=WorkflowUpdateStage.COMPLETED, result_type=dict
+                )
+                answer: Json = await update.result()
+            except WorkflowUpdateFailedError as error:
+                kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
+                if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, under the same id
+                    continue
+                if kind == payloads.REFUSAL:
+                    raise error.cause from None
+                raise_for(run_id, error)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    raise unknown_run(run_id) from None
+                raise StoreError(f"run {run_id}: {error.message}") from error
+            return answer
 
     async def end_workflow(self, run_id: str) -> None:
-        """End the workflow of a run; the server forgets an ended one at once, others with the retention time of the namespace."""
-        client = await self.link.client()
-        handle = client.get_workflow_handle(run_id)
-        if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
-            await handle.terminate("removed")
-            return
-        execution = WorkflowExecution(workflow_id=run_id)
+        """End the workflows of a run; the server forgets ended ones at once, others with the retention time of the namespace."""
+        client, reader = await self.link.client(), await self.look_at(run_id)
+        for workflow_id in (*(page_id(run_id, number) for number in range(reader.page_count)), run_id):
+            async for each in client.list_workflows(f"WorkflowId = '{workflow_id}'"):
+                if each.status == WorkflowExecutionStatus.RUNNING:
+                    await client.get_workflow_handle(workflow_id, run_id=each.run_id).terminate("removed")
+                else:
+                    await self._forget_execution(WorkflowExecution(workflow_id=workflow_id, run_id=each.run_id))
+
+    async def _forget_execution(self, execution: WorkflowExecution) -> None:
         request = DeleteWorkflowExecutionRequest(namespace=self.link.namespace, workflow_execution=execution)
-        await client.workflow_service.delete_workflow_execution(request)
+        await (await self.link.client()).workflow_service.delete_workflow_execution(request)

@@ -8,6 +8,7 @@ of this process are known here alone, so such a run has a task queue of this pro
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from secrets import token_hex
@@ -29,7 +30,7 @@ from dsa.runs.setup import Options, RunSetup, Source
 from dsa.runtime.costs import BudgetLimit
 from dsa.runtime.ledger import MachineEntry, to_json
 from dsa.runtime.policy.policies import Step
-from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError
+from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError, UnknownRunError
 from dsa.runtime.timeline import OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
@@ -37,11 +38,16 @@ from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.run_workflow import RunWorkflow, StoredArtifacts
 from dsa.temporal.server_link import ServerLink
+from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import TemporalStore
 from dsa.temporal.temporal_handle import TemporalHandle
 
+#: What every worker of a namespace drives.
+WORKFLOWS = (RunWorkflow, PageWorkflow)
 #: The time between two looks of a worker at the runs that it works for, in seconds.
 _EVERY_S = 0.2
+#: The longest time between two looks at one run, in seconds.
+_LONGEST_S = 30.0
 
 
 class TemporalRuns(Runs):
@@ -63,8 +69,10 @@ class TemporalRuns(Runs):
         self._log = LedgerLog()
         self._options = Options()
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
+        #: The number of history events after which runs begun here go on in a new execution; None: when the server suggests it.
+        self.most_events: int | None = None
         #: The runs whose effects were performed here lately.
-        self.active_runs: dict[str, None] = {}
+        self.active_runs: dict[str, NextLook] = {}
 
     @property
     def where(self) -> Path:
@@ -98,6 +106,7 @@ class TemporalRuns(Runs):
             tuple(sorted(binding.guards)),
             tuple(sorted(data_readers(binding))),
             spenders,
+            most_events=self.most_events,
         )
         return TemporalHandle(self, run_id, on_moment, start=start, binding=binding)
 
@@ -217,15 +226,25 @@ class TemporalRuns(Runs):
         """Return a worker for the runs of the namespace."""
         return TemporalWorker(self, **how)
 
-    async def work_for_all(self, options: Options, require_allowed: Callable[[MachineEntry], None]) -> None:
-        """Drive workflows, and perform the effects of runs whose bindings can be found by their names."""
+    async def work_for_all(
+        self, options: Options, require_allowed: Callable[[MachineEntry], None], at_once: int
+    ) -> None:
+        """Drive workflows, and perform the effects of runs whose bindings can be found by their names, `at_once` side by side."""
         self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
-        await self.link.wait(self.link.work_on(QUEUE, EffectActivities(self).all, workflows=(RunWorkflow,)))
+        work = self.link.work_on(QUEUE, EffectActivities(self).all, workflows=WORKFLOWS, at_once=at_once)
+        await self.link.wait(work)
+
+    def forget(self, run_id: str) -> None:
+        """Forget what is known here of a run that rests: it may never come back to this worker."""
+        self.active_runs.pop(run_id, None)
+        self._known_bindings.pop(run_id, None)
+        if run_id not in self._handles:
+            self.store.forget(run_id)
 
     async def work_here(self) -> None:
         """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
         self._loop = asyncio.get_running_loop()
-        await self.link.wait(self.link.work_on(QUEUE, workflows=(RunWorkflow,)))
+        await self.link.wait(self.link.work_on(QUEUE, workflows=WORKFLOWS))
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
     async def look_at(self, run_id: str) -> RunCopy:
@@ -233,7 +252,7 @@ class TemporalRuns(Runs):
         reader = self.store.reader_so_far(run_id)
         if not reader.entries:
             reader = await self.store.look_at(run_id)
-        self.active_runs[run_id] = None
+        self.active_runs[run_id] = NextLook.soon()
         pair = self._known_bindings.get(run_id)
         if pair is None:
             first = record_of(reader.stored_run).first
@@ -258,6 +277,29 @@ class TemporalRuns(Runs):
         self._log.fault(run_id, where, traceback)
 
 
+@attrs.frozen
+class NextLook:
+    """When a worker looks next at a run whose effects it performs, by its own clock, and after how many seconds."""
+
+    at_s: float
+    after_s: float
+
+    @classmethod
+    def soon(cls) -> "NextLook":
+        """Return the first look after an effect has begun."""
+        return cls(time.monotonic() + _EVERY_S, _EVERY_S)
+
+    def later(self) -> "NextLook":
+        """Return the next look: each after twice the time, at most half a minute."""
+        after_s = min(_LONGEST_S, 2 * self.after_s)
+        return NextLook(time.monotonic() + after_s, after_s)
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether it is time to look."""
+        return time.monotonic() >= self.at_s
+
+
 def _answer_to_json(answer: Occurrence | Step) -> Json:
     return answer.to_json() if isinstance(answer, Step) else payloads.occurrence_to_json(answer)
 
@@ -275,13 +317,25 @@ class TemporalWorker(Worker):
         With `once`, end when no run of the namespace is under way; else go on for ever.
         """
         runs = self._temporal_runs
-        await runs.work_for_all(self._options, self._require_allowed)
+        await runs.work_for_all(self._options, self._require_allowed, self._at_once)
         while True:
-            for run_id in tuple(runs.active_runs):
-                reader = await runs.link.wait(runs.store.look_at(run_id))
-                if reader.rest is not None:
-                    del runs.active_runs[run_id]
-                    yield TakeUp(run_id, await runs.attach(run_id).rest())
+            for run_id, look in tuple(runs.active_runs.items()):
+                take_up = await self._take_up_of(run_id) if look.is_due else None
+                if take_up is not None:
+                    runs.forget(run_id)
+                    yield take_up
+                elif look.is_due and runs.active_runs.get(run_id) is look:
+                    runs.active_runs[run_id] = look.later()
             if once and not runs.active_runs and not await runs.list(status="under way"):
                 return
             await asyncio.sleep(_EVERY_S)
+
+    async def _take_up_of(self, run_id: str) -> TakeUp | None:
+        """Return what to say about a run whose effects were performed here; None while it goes on."""
+        runs = self._temporal_runs
+        try:
+            if await runs.link.wait(runs.store.is_at_rest(run_id)):
+                return TakeUp(run_id, await runs.attach(run_id).rest())
+        except UnknownRunError:
+            return TakeUp(run_id, fault="it was removed")
+        return None

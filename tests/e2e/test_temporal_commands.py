@@ -1,6 +1,7 @@
 """Commands with `--runs temporal://..`: a worker in a process of its own, and people who run, look and answer from others."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -81,7 +82,8 @@ def dsa(folder: Path, where: str, *words: str) -> "subprocess.CompletedProcess[s
 
 def worker(folder: Path, where: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "dsa", "work", ".", "--runs", where]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": {**os.environ, "PYTHONUNBUFFERED": "1"}}
+    return subprocess.Popen(command, cwd=folder, text=True, **how)
 
 
 def stop(process: "subprocess.Popen[str]") -> str:
@@ -98,9 +100,10 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         assert ran.returncode == 3, ran.stderr
         report = json.loads(ran.stdout)
         assert (report["kind"], report["state"], report["waits_for"]) == ("waiting", "drafted", {"approved": "2"})
+        assert first.stdout is not None
+        assert "waiting in drafted" in first.stdout.readline()  # a worker looks at its runs now and then
     finally:
-        lines = stop(first)
-    assert "waiting in drafted" in lines
+        stop(first)
     second = worker(desk, where)  # the one that performed the effect is gone
     try:
         assert "drafted" in dsa(desk, where, "runs").stdout

@@ -1,0 +1,121 @@
+"""Search attributes of runs on Temporal: a server knows how each run stands, and lists with a filter ask only runs that may match."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporal_server import MISSING, server, temporal_program
+
+import dsa
+
+WAITS = """# waits
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| asked | |
+| working | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| approved | outside |
+| dropped | outside |
+| made | make |
+
+## Transitions
+| source | event | effects | target |
+| --- | --- | --- | --- |
+| idle | order | | asked |
+| asked | approved | make | working |
+| asked | dropped | | end.done |
+| asked | after 1h | | end.done |
+| working | made | | end.done |
+"""
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server(3) as addresses:
+        yield iter(addresses)
+
+
+async def listed(runs: Any, condition: str, expected: list[str]) -> None:
+    """Wait until the server lists these runs for a condition: what it lists may be a moment old."""
+    client = await runs.link.wait(runs.link.client())
+
+    async def ids() -> list[str]:
+        return [each.id async for each in client.list_workflows(f"WorkflowType = 'dsa' AND {condition}")]
+
+    while await runs.link.wait(ids()) != expected:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+
+
+def test_server_knows_how_a_run_stands(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    may_go_on = asyncio.Event()
+
+    @dsa.answering("made")
+    async def make(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        await may_go_on.wait()
+        return [dsa.event_step("make", "made")]
+
+    async def test() -> None:
+        (tmp_path / "waits.md").write_text(WAITS)
+        async with dsa.open_runs(next(namespaces)) as runs:
+            run = await runs.start(tmp_path / "waits.md", "go", bindings=dsa.Bindings({"make": make}))
+            rest = await run.rest()
+            asks = "DsaMachine = 'waits' AND DsaStatus = 'waiting' AND DsaWaitsFor = 'approved' AND DsaWaitsFor = 'dropped'"
+            await listed(runs, asks, [run.id])
+            assert rest.due_ms is not None
+            await listed(runs, "DsaDue > '2020-01-01T00:00:00Z'", [run.id])
+            await runs.send(run.id, "approved")
+            await listed(runs, "DsaStatus = 'under way'", [run.id])
+            may_go_on.set()
+            await run.rest()
+            await listed(runs, "DsaStatus = 'finished' AND DsaWaitsFor IS NULL AND DsaDue IS NULL", [run.id])
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_list_with_a_filter_asks_only_runs_that_may_match(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Nobody can answer for a run here: its document is driven by no worker."""
+
+    async def test() -> None:
+        (tmp_path / "waits.md").write_text(WAITS)
+        async with dsa.open_runs(next(namespaces)) as runs:
+            run = await runs.start(tmp_path / "waits.md", "go", bindings=dsa.Bindings({"make": none}))
+            await run.rest()
+            await listed(runs, "DsaStatus = 'waiting'", [run.id])
+            await runs.link.wait(runs.link._stop_workers())  # type: ignore[attr-defined]  # noqa: SLF001
+            for how in ({"machine": "other"}, {"waiting_for": "paid"}, {"status": "finished"}, {"status": "stopped"}):
+                assert await asyncio.wait_for(runs.list(**how), 5) == ()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+async def none(_action: dsa.Action, _context: dsa.PolicyContext) -> list[dsa.Step]:
+    return []
+
+
+def test_namespace_without_attributes_is_said_in_words(
+    namespaces: Iterator[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server refuses to make attributes in a namespace that it does not have; others refuse for want of permission."""
+    from dsa.temporal.server_link import ServerLink
+
+    link = ServerLink(next(namespaces).rpartition("/")[0] + "/nowhere")
+    try:
+        with caplog.at_level(logging.WARNING, "dsa.temporal"):
+            assert link.run(link.is_indexed()) is False
+    finally:
+        link.close()
+    assert "namespace nowhere has no search attributes for runs" in caplog.text
+    assert "temporal operator search-attribute create --name DsaStatus --type Keyword" in caplog.text
