@@ -143,8 +143,9 @@ def main() -> None:
     if (reason := lost_output()) is not None:
         say(f"standard output: {reason}", err=True)
         code = code or EXIT_UNREADABLE
-    if any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate()):
-        # An abandoned call goes on in native code (a model, for example), which would crash the interpreter at its end.
+    is_abandoned = any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate())
+    if is_abandoned or "temporalio" in sys.modules:
+        # An abandoned call goes on in native code (a model, for example), which would crash the interpreter at its end. So do the threads of Temporal's client.
         with contextlib.suppress(AttributeError, OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
