@@ -13,7 +13,11 @@ from operator import itemgetter
 
 import pytest
 import sample_sizes
+from hypothesis import HealthCheck, settings
 
+# Beside other work drawing is slow at times, which says nothing of the tested code. Each test has a limit of its own.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # a test that asks whether LiteLLM is here imports it
 os.environ.setdefault(
     "DSA_RETRY_S", "0"

@@ -85,7 +85,7 @@ def _show_case(case: ValuationCase) -> Iterator[str]:
         mark = "=>" if view.is_enabled else "  "
         line = f"line {view.row.span.line}: " if view.row.span else ""
         wrong = view.false_conjuncts
-        reason = f"  false: {', '.join(wrong)}" if wrong else ""
+        reason = f"  (not taken: {' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} false)" if wrong else ""
         yield f"  {mark} {line}{view.row}{reason}"
 
 

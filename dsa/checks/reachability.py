@@ -223,7 +223,11 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     where = f" (explored with {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
-    first = "fix the other errors first: they may cause this. If it remains: " if refused_rows or has_unhandled else ""
+    first = (
+        "fix the other errors first, because they may cause this. If this one remains, "
+        if refused_rows or has_unhandled
+        else ""
+    )
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             message = f"{state.name} cannot be reached{where}"
@@ -238,7 +242,9 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
         if row.span in alive:
             continue  # a row with lists is dead when all that it stands for are, and is reported once
         if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
-            message = f"the row {row}{at_instance(row)} can never be taken{where}"
+            message = (
+                f"the row from {row.source} on {row.event} to {row.target}{at_instance(row)} can never be taken{where}"
+            )
             hint = f"{first}{_why_never(explorations, row)}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
             alive |= {row.span} - {None}

@@ -272,7 +272,7 @@ def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
             message, hint = f"no event answers the sleep '{name}'", f"declare one in Events, with {name} in 'from'"
             diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
         elif len(events) > 1:
-            message = f"the effect '{name}' is a sleep and has one answer, but several events are declared as its answer: {', '.join(events)}"
+            message = f"the effect '{name}' is of the kind sleep, which can have only one answer, but Events declares several: {', '.join(events)}"
             diagnostics.append(
                 Diagnostic("DSA215", "error", message, span, "keep one: a sleep can end in only one way")
             )

@@ -370,7 +370,7 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
 
 def family_option() -> Callable[[FC], FC]:
     """Return the option `--family NAME=VALUES`, which can be repeated."""
-    help_text = "A family f lets one row about `x[f]` stand for several rows, one for each value of f. Use these values in place of the document's, such as f=1..5 or f={a, b}. Repeatable."
+    help_text = "Replace the values that the document gives to the family NAME, such as f=1..5 or f={a, b}. (A family f is a set of values; a row about `x[f]` stands for one row for each value of f.) Repeatable."
     return click.option("--family", "families", multiple=True, metavar="NAME=VALUES", help=help_text)
 
 

@@ -76,7 +76,7 @@ def digests(machine: Machine) -> frozenset[str]:
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="The probability of EVENT. If EVENT is an answer or a failure (EFFECT.failed): the probability that the effect ends with it. If it comes from outside: the probability that it comes before the timer that the run waits for.",
+    help="The probability of EVENT. If EVENT is an answer or a failure (EFFECT.failed): the probability that the effect ends with it. If EVENT comes from outside: the probability that it comes before the timer of the state is due.",
 )
 @click.option(
     "--outside",

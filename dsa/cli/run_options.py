@@ -186,7 +186,7 @@ runs_option = click.option(
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "`calls` counts attempts of all effects that have an answer, not only model calls. Failed attempts count too."
+    "`calls` counts every attempt, failed ones too, of every effect that can return an event, not only model calls."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 

@@ -53,7 +53,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="KEY names an effect that is in doubt: take EVENT as its answer. If KEY names a call that a policy made, write the type of its result in place of EVENT, and the result as DATA.",
+    help="Take EVENT as the answer of the effect in doubt that has this KEY. For a call inside a policy, EVENT is the type of the call's result, and DATA the result.",
 )
 @click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(
@@ -81,10 +81,10 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a piece of one, or `last`. When a run waits, RUN@PLACE is printed, where PLACE names the question. An event sent to RUN@PLACE
-    counts for that question alone: if the run has gone on to another, it is refused (reason: late). An event sent to RUN counts for whatever the run asks now. If another process holds the run, the event goes into the
-    run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. Otherwise the exit codes are
-    those of `dsa run`. In addition, 1 means that the event was refused, and 2 that the machine has no such event.
+    RUN is an id, a piece of one, or `last`. A run that waits for a person asks a question, and `dsa` prints its address, RUN@PLACE. An event sent to RUN@PLACE
+    counts for that question alone: if the run has gone on to another, it is refused (reason: late). An event sent to RUN counts for whatever the run asks now. If another process
+    drives the run, the event goes into the run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. If no other process drives
+    the run, the exit codes are those of `dsa run`, and 1 can also mean that the event was refused, 2 that the machine has no such event.
     """
     folder, (run, place) = Path(root), _split_place(run)
     record, at, whole = _target_records(folder, run, event, place)

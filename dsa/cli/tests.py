@@ -70,8 +70,8 @@ def command(
 ) -> None:
     """Generate tests for your own implementation of the machine in FILE.
 
-    By default a tour, which takes every row in every configuration where it can be taken. With --complete, a suite that finds every
-    fault, provided that the implementation has at most N states more than the machine (N: see --extra). Tests are printed as scenarios, or written as a spec or a pytest file.
+    By default this makes a tour: tests that take every row in every configuration where it can be taken. With --complete it makes a suite that
+    finds every fault, if the implementation has at most N states more than the machine (set N with --extra). Tests are printed as scenarios, or written as a spec or a pytest file.
     """
     _require_consistent(output, complete=complete, extra=extra, tries_refused=tries_refused, observe=observe)
     require_other(output, file)

@@ -25,7 +25,7 @@ def test_values_and_verdicts_that_are_given_are_the_only_ones():
     (case,) = found.cases
     assert (case.outcome, case.count) == ("taken", 1)
     assert "=> line 45: validating | verdict | failed" in found.show()
-    assert "false: retries < rmax" in found.show()
+    assert "not taken: retries < rmax is false" in found.show()
 
 
 def test_an_event_without_rows_is_refused_and_says_what_is_accepted():

@@ -94,7 +94,7 @@ def test_what_binds_is_said_and_nothing_is_run(checked):
         (
             '"found")',
             '"fund")',
-            "the code of 'look' can return the event 'fund', but the Events table does not say so: in the row for 'fund', write look in the column 'from' (look has found so far)",
+            "the code of 'look' can return the event 'fund', but no Events table says so: it needs a row for 'fund' with look in the column 'from' (declared as coming from look: found)",
         ),
         ('{"look"', '{"lok"', "mine.py gives the effect 'lok', which no table names; did you mean 'look'?"),
         (

@@ -114,7 +114,7 @@ def test_check_says_what_it_assumes():
 def test_why_narrows_to_what_is_given():
     done = dsa("why", "verdict", "--in", "validating", "--given", "g=failed", "--given", "retries=3", "dual_state")
     assert done.exit_code == 0
-    assert "line 49: validating | verdict | generating  false: retries < rmax" in done.output
+    assert "line 49: validating | verdict | generating  (not taken: retries < rmax is false)" in done.output
     assert done.output.count("accepted") == 1
 
 

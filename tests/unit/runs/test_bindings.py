@@ -155,7 +155,7 @@ def test_a_policy_must_answer_with_what_the_machine_declares():
     )
     (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
     assert (
-        "can return the event 'artifact', but the Events table does not say so: in the row for 'artifact', write query_llm in the column 'from' (query_llm has text so far)"
+        "can return the event 'artifact', but no Events table says so: it needs a row for 'artifact' with query_llm in the column 'from' (declared as coming from query_llm: text)"
         in fault
     )
 
