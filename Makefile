@@ -15,11 +15,11 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(READY)
 	$(BIN)/dsa demo --seed $(SEED)
 
-# Three workers on two cores: tests wait for processes and files a third of their time.
+# Four workers on two cores: tests wait for processes and files nearly half of their time.
 test: $(READY)
 	$(BIN)/python -m compileall -q dsa machines
 	$(BIN)/python tests/rewritten_assertions.py
-	$(BIN)/python -m pytest -n 3 --dist worksteal tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal tests
 
 test-full: $(PEERS)
 	$(BIN)/python -m compileall -q dsa machines

@@ -158,7 +158,7 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
         hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
     origin = machine.event_named[event].origin
-    hint = f"add a row for '{event}' in state '{state}' (target '=' ignores it), or write 'cancel {origin}' in a row on the way there"
+    hint = f"add a row for '{event}' in state '{state}' (with target '=' to ignore it), or write 'cancel {origin}' in a row that leads there"
     return Diagnostic("DSA305", "error", message, _emitted_at(exploration, first), hint)
 
 
@@ -242,9 +242,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
         if row.span in alive:
             continue  # a row with lists is dead when all that it stands for are, and is reported once
         if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
-            message = (
-                f"the row from {row.source} on {row.event} to {row.target}{at_instance(row)} can never be taken{where}"
-            )
+            message = f"the row from '{row.source}' on '{row.event}' to '{row.target}'{at_instance(row)} can never be taken{where}"
             hint = f"{first}{_why_never(explorations, row)}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
             alive |= {row.span} - {None}

@@ -32,7 +32,7 @@ COMMANDS = {
     "expand": "Print the transitions that a Steps document stands for.",
     "export": "Write a machine for SPIN, TLC, Storm, SCXML or XState.",
     "fmt": "Format the tables of documents.",
-    "generators": "List the kinds of generators and their options.",
+    "generators": "List the kinds of generators (what makes the text that a guard judges) and their options.",
     "guards": "List the kinds of guards and their options.",
     "mutate": "Plant small faults in a machine and count how many its spec notices.",
     "new": "Write a starter document.",

@@ -225,7 +225,7 @@ def command(
     """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    of each effect that is in doubt, for --retry, --done and --fail. If the effect called policies (async Python functions, see `dsa run --policy`), each of these calls has a KEY of its own, such as 1/1/1.1.3. The exit codes are those of `dsa run`. Without --json,
+    of each effect that is in doubt, for --retry, --done and --fail. An effect may itself call policies (async Python functions, see `dsa run --policy`); each such call then has its own KEY, such as 1/1/1.1.3. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

@@ -186,7 +186,7 @@ runs_option = click.option(
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "`calls` counts every attempt, failed ones too, of every effect that can return an event, not only model calls."
+    "`calls` counts not only model calls but all effects that can return an event. Each attempt counts, also a failed one."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
@@ -350,7 +350,7 @@ def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> 
     return duration_ms / 1000
 
 
-_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: local; for a run that was started before, its own model."
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: local, or the model that the run was started with."
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:

@@ -53,7 +53,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt that has this KEY. For a call inside a policy, EVENT is the type of the call's result, and DATA the result.",
+    help="Take EVENT as the answer of the effect in doubt that has this KEY. If KEY is that of a call inside a policy, give the type of its result (such as Answer) as EVENT, and the result itself as DATA.",
 )
 @click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(

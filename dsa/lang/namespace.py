@@ -258,7 +258,11 @@ class Resolver:
         elif "[" in name or scope.others.get(name) == "declared with an index":
             members = {each.partition("[")[0]: each for each in reversed([*scope.names()]) if each.endswith("]")}
             has_members = name in members
-            hint = f"it has an index: write {members[name]}" if has_members else closest(name, scope.names())
+            hint = (
+                f"it has an index: write {name}[f] with a family f, or one of them, such as {members[name]}"
+                if has_members
+                else closest(name, scope.names())
+            )
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
         elif name in scope.others:
             hint = _choices(kind or "") or (

@@ -300,8 +300,8 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
             events = machine.answers.get(name, ())
             unknown = sorted(policy.answers.difference(events, map(without_index, events)))
             faults.extend(
-                f"{_place(span)}the code of '{name}' can return the event '{event}', but no Events table says so: it needs a row for '{event}' with {name} in the column 'from' "
-                f"(declared as coming from {name}: {', '.join(events) if events else 'no event'})"
+                f"{_place(span)}the code of '{name}' can return the event '{event}', but the document does not say so: add a row for '{event}' to the Events table, with {name} in the column 'from' "
+                f"(so far, {', '.join(events) if events else 'no event'} is declared to come from {name})"
                 for event in unknown
             )
     return faults

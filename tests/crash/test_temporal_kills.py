@@ -205,7 +205,8 @@ async def whole(folder: Path, server: DurableServer, cases: list[tuple[str, str]
             await asyncio.to_thread(server.kill_and_start)
         outcomes = [(await ends(runs, run), handling) for run, handling in started]
         assert workers.loss_count > 0
-        assert not marks(folder)  # each kill has struck
+        # Each kill has struck, but where another's kill had the effect fail before.
+        assert not [mark for mark in marks(folder) if not mark.name.partition(".")[2].startswith("fail")]
         begun = Counter((folder / "begun").read_text().split())
         for rest, handling in outcomes:
             check(rest.run, texts[handling], begun)

@@ -14,7 +14,7 @@ QUERIES = (
 )
 PROGRAMS = (
     "print(len(df), list(df.columns))",
-    "print(len(df),  list(df.columns))  # the same",
+    "print(len(df), list(df.columns))\n# the same: an error quotes the line above",
     "df.to_csv('found.csv', index=False)",
     "open('found.csv', 'w').write('n\\n1\\n')",
     "print('found' if 'df' in globals() else 'nothing')",

@@ -321,7 +321,7 @@ QUORUM = """# quorum
 def test_why_says_which_conditions_are_true():
     machine = loads(QUORUM)
     shown = why(machine, "stop", "idle", {"x[1]": False, "x[2]": True, "x[3]": False}).show()
-    assert "false: count(x[1], x[2], x[3]) >= 2 (1 of 3: x[2])" in shown
+    assert "not taken: count(x[1], x[2], x[3]) >= 2 (1 of 3: x[2]) is false" in shown
     refused = [case for case in why(machine, "stop", "idle").cases if case.outcome != "taken"]
     assert [case.count for case in refused] == [4]  # the same reason, and the conditions of the first of them
     assert refused[0].rows[0].false_conjuncts == ("count(x[1], x[2], x[3]) >= 2 (0 of 3)",)

@@ -94,7 +94,7 @@ def test_what_binds_is_said_and_nothing_is_run(checked):
         (
             '"found")',
             '"fund")',
-            "the code of 'look' can return the event 'fund', but no Events table says so: it needs a row for 'fund' with look in the column 'from' (declared as coming from look: found)",
+            "the code of 'look' can return the event 'fund', but the document does not say so: add a row for 'fund' to the Events table, with look in the column 'from' (so far, found is declared to come from look)",
         ),
         ('{"look"', '{"lok"', "mine.py gives the effect 'lok', which no table names; did you mean 'look'?"),
         (

@@ -155,7 +155,7 @@ def test_a_policy_must_answer_with_what_the_machine_declares():
     )
     (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
     assert (
-        "can return the event 'artifact', but no Events table says so: it needs a row for 'artifact' with query_llm in the column 'from' (declared as coming from query_llm: text)"
+        "can return the event 'artifact', but the document does not say so: add a row for 'artifact' to the Events table, with query_llm in the column 'from' (so far, text is declared to come from query_llm)"
         in fault
     )
 
