@@ -109,6 +109,9 @@ def grammar() -> str:
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
+HELP = "-h, --help"
+
+
 def commands() -> str:
     """Return every command with its usage, help, arguments and options."""
     top = click.Context(program, info_name="dsa", **program.context_settings)
@@ -126,7 +129,9 @@ def commands() -> str:
         text += f"\n## dsa {name}\n\n<!-- not run: a form -->\n```text\n{usage}\n```\n\n"
         text += "\n\n".join(re.sub(r"([*<])", r"\\\1", " ".join(paragraph.split())) for paragraph in paragraphs)
         text += "\n\n" + table(
-            ["option", "does"], ([f"`{option}`", " ".join(does.split())] for option, does in records)
+            ["option", "does"],
+            # A command that was called by itself before has kept the one name of the option for help that it had there.
+            ([f"`{HELP if option == '--help' else option}`", " ".join(does.split())] for option, does in records),
         )
     return text
 
