@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from dsa.generators.streams.offered_tools import read_tools
-from dsa.generators.streams.text_calls import recover, without_markers
+from dsa.generators.streams.text_calls import misplaced_call, recover, without_markers
 
 TOOLS = read_tools(
     {
@@ -130,3 +130,20 @@ def test_no_text_is_looked_through_again_from_each_mark(name):
     """These 60 kB take milliseconds. From each mark to the end they take minutes: then this does not end."""
     recover(ENDLESS[name], TOOLS, has_ended=True)
     without_markers(ENDLESS[name], TOOLS)
+
+
+CALL_LIKE = '{"name": "f", "arguments": {"x": "1"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"I call {CALL_LIKE}", "f"),
+        (f"I call {CALL_LIKE} and show code:\n```\n1\n```\nThat is all.", "f"),
+        (f"Like this:\n```\n{CALL_LIKE}\n```", "f"),
+        (f"Like this:\n```\n{CALL_LIKE}\n```\nThat would call it.", ""),
+    ],
+    ids=["alone", "before a fence", "in the last fence", "in a fence that text is behind"],
+)
+def test_what_looks_like_a_call_is_one_but_in_an_example(text: str, name: str):
+    assert misplaced_call(text, TOOLS) == name

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.planted_files import scan_planted
+from machines.coding.tools.planted_files import RepositoryShape, scan_planted
 from machines.coding.tools.workspace_paths import Protection
 
 NAMES = (
@@ -68,3 +68,12 @@ def test_every_name_of_a_file_is_found(tmp_path):
     (tmp_path / "a.lock").write_text("x")
     (tmp_path / "b.lock").hardlink_to(tmp_path / "a.lock")
     assert covered_below(tmp_path, Protection.of(["*.lock"])) == ["a.lock", "b.lock"]
+
+
+def test_the_part_that_makes_a_repository_is_one_that_was_not_there_before():
+    before = RepositoryShape("here", {"head": "HEAD", "refs": "refs"})
+    now = RepositoryShape("here", {**before.names, "objects": "Objects"})
+    assert now.new_part(before) == "here/Objects"
+    assert now.new_part(None) == "here/HEAD"
+    assert before.new_part(None) is None
+    assert now.new_part(now) is None
