@@ -94,8 +94,9 @@ def walk(place: WalkPlace, names: Sequence[str], rows: int = 0) -> MachineWalk:
 
 
 def occurrences(machine: Machine, state: str) -> Iterator[Occurrence]:
-    """Yield what may happen in a state, taken or refused: each event and armed timer, with each combination of the verdicts that its rows read."""
-    events = [Occurrence(event.name) for event in machine.events]
+    """Yield what may happen in a state, taken or refused: each event, failure with rows, and armed timer, with each combination of the verdicts that its rows read."""
+    failures = [f"{effect}.failed" for effect in machine.answers if effect in machine.failures_handled]
+    events = [Occurrence(name) for name in (*(event.name for event in machine.events), *failures)]
     timers = [Occurrence(event, source=source) for source, event in machine.armed_timers(state)]
     for each in (*events, *timers):
         guards = read_guards(candidates(machine, state, each))

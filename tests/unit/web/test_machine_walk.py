@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from dsa import explore
+from dsa import check, explore
 from dsa.edge.document_files import load
 from dsa.errors import DsaError
 from dsa.lang import loads
 from dsa.semantics import Taken, is_over, start, step
 from dsa.trace import show_occurrence
-from dsa.web.machine_walk import MOST_PLACES, occurrences, walk_graph
+from dsa.web.machine_walk import MOST_PLACES, WalkPlace, occurrences, walk, walk_graph
 
 COUNTER = """# counter
 
@@ -55,6 +55,53 @@ def test_graph_has_every_configuration(name):
         here = step(machine, here, offered[texts[place[4][0][0]]]).configuration
         place = graph["places"][place[4][0][1]]
     json.dumps(graph)
+
+
+PAYMENT = """# payment
+
+## Events
+| event | from    |
+| ----- | ------- |
+| asked | outside |
+| paid  | pay     |
+
+## Effects
+| effect | kind     |
+| ------ | -------- |
+| pay    | actuator |
+| report | actuator |
+
+## States
+| state  | kind    |
+| ------ | ------- |
+| idle   | initial |
+| paying |         |
+| over   | final   |
+
+## Transitions
+| source | event      | effects | target |
+| ------ | ---------- | ------- | ------ |
+| idle   | asked      | pay     | paying |
+| paying | paid       |         | over   |
+| paying | pay.failed | pay     | =      |
+
+## Properties
+- asked leads to over
+"""
+
+
+def test_counterexample_with_a_failure_can_be_walked():
+    machine = loads(PAYMENT, "payment.md")
+    names = [show_occurrence(taken.occurrence) for taken in check(machine).properties[0].trace.steps]
+    assert "pay.failed" in names
+    walked = walk(WalkPlace(machine, "/explore", "/"), names)
+    assert (walked.fault, walked.names) == ("", tuple(names))
+    assert len(walk_graph(machine, {})["places"]) == explore(machine).configurations
+
+
+def test_failure_that_no_row_handles_is_not_offered():
+    machine = loads(PAYMENT.replace("| paying | pay.failed | pay     | =      |\n", ""), "payment.md")
+    assert [show_occurrence(each) for each in occurrences(machine, "paying")] == ["asked", "paid"]
 
 
 def test_graph_has_a_bound():
