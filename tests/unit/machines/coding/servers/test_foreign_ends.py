@@ -17,7 +17,7 @@ from foreign_servers import SHORT_S, TESTS, Foreign, real, refused, rogue, text,
 
 from dsa.edge.sandbox.command_sandbox import stop
 from machines.coding.servers.mcp_results import McpServer
-from machines.coding.servers.mcp_session import Live
+from machines.coding.servers.mcp_session import Live, ServerProcess
 
 require_package("mcp", "the package mcp asks MCP servers")
 
@@ -204,3 +204,25 @@ def test_nobody_waits_for_a_server_whose_talk_cannot_begin(monkeypatch):
     live, fault = asyncio.run(lived())
     assert isinstance(fault, ImportError)
     assert (live.is_over, live.process.has_ended, live.why.code) == (True, True, "server_not_started")
+
+
+PATIENT = """
+import pathlib, signal, sys, time
+
+def tidy(*_):
+    pathlib.Path("tidied").touch()
+    sys.exit()
+
+signal.signal(signal.SIGTERM, tidy)
+pathlib.Path("ready").touch()
+time.sleep(60)
+"""
+
+
+def test_server_that_outlives_its_input_is_asked_to_end_before_it_is_killed(tmp_path):
+    process = ServerProcess("patient", McpServer(command=(sys.executable, "-c", PATIENT), cwd=str(tmp_path)))
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    asyncio.run(process.end())
+    process.close()
+    assert (process.has_ended, (tmp_path / "tidied").exists()) == (True, True)
