@@ -308,7 +308,8 @@ class CheckReport:
     """What one run of the checks found.
 
     `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are
-    the leaves in which a run may stay with nothing outstanding, no timer armed, and not final, as far as was explored.
+    the leaves in which a run may stay with nothing outstanding, no timer armed, and not final, as far as was explored; `timer_waits` are those in which nothing
+    but a timer is under way.
     """
 
     name: str
@@ -317,6 +318,7 @@ class CheckReport:
     properties: tuple[PropertyResult, ...]
     scenarios: tuple[ScenarioResult, ...]
     rests: tuple[str, ...] = ()
+    timer_waits: tuple[str, ...] = ()
     strict: bool = False
 
     @property
@@ -364,9 +366,9 @@ def check(
         diagnostics += from_explorations(explorations, has_parameters=parameters is not None and not each_value)
     diagnostics += [*from_scenarios(machine, results), *from_judged(machine, reports)]
     properties = combine_results(machine, reports, diagnostics)
-    rests = _rests(machine, explorations)
     findings = _sort(machine, [*diagnostics, *reliance(machine, properties, reports)])
-    return CheckReport(machine.name, explorations, findings, properties, results, rests, strict)
+    idle = _idle_leaves(machine, explorations)
+    return CheckReport(machine.name, explorations, findings, properties, results, *idle, strict)
 
 
 @attrs.frozen
@@ -404,10 +406,12 @@ def _distinct(machine: Machine, diagnostics: Iterable[Diagnostic]) -> list[Diagn
 _INDEX = re.compile(r"\[\w+\]")
 
 
-def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Return the leaves in which a run may rest, in the order of the states."""
-    leaves = {leaf for exploration in explorations for leaf in exploration.rests}
-    return tuple(leaf for leaf in machine.leaves if leaf in leaves)
+def _idle_leaves(machine: Machine, explorations: Sequence[Exploration]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the leaves in which a run may rest, and those in which it may wait for nothing but a timer, in the order of the states."""
+    idle = {leaf for exploration in explorations for leaf in exploration.idle_states}
+    leaves = [leaf for leaf in machine.leaves if leaf in idle]
+    with_timer = [leaf for leaf in leaves if machine.armed_timers(leaf)]
+    return tuple(leaf for leaf in leaves if leaf not in with_timer), tuple(with_timer)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:
@@ -459,6 +463,12 @@ def findings_text(diagnostics: Iterable[Diagnostic]) -> str:
     words = [plural(counts[severity], severity) for severity in ("error", "warning")]
     words += [plural(counts["info"], "note")] if counts["info"] else []
     return ", ".join(words)
+
+
+def rest_texts(report: CheckReport) -> tuple[str, ...]:
+    """Return the lines about states in which nothing is under way, or nothing but a timer; no line where there is no such state."""
+    kinds = ("rests in", report.rests), ("waits only for a timer in", report.timer_waits)
+    return tuple(f"{words}: {', '.join(leaves)}" for words, leaves in kinds if leaves)
 
 
 def totals_text(diagnostics: Iterable[Diagnostic], report: CheckReport) -> str:

@@ -16,8 +16,6 @@ kind of any name, which `dsa check --with MODULE` checks. `tests/unit/test_shipp
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import attrs
-
 from dsa.checks.places import cell, changed_by, place, read_by
 from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
 from dsa.declarations import (
@@ -28,19 +26,20 @@ from dsa.declarations import (
     Cancel,
     Effect,
     Emit,
-    Form,
     Generator,
     Guard,
     Revoke,
     RunParameter,
     Transition,
     Variable,
+    expressions,
     index_in,
 )
 from dsa.errors import Diagnostic, MachineError, Span
 from dsa.expr import (
     And,
     Boolean,
+    Count,
     Domain,
     Expr,
     Name,
@@ -240,6 +239,23 @@ def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Di
             yield Diagnostic("DSA213", "warning", message, cell(rows[0], "if"), hint)
 
 
+def counts_of_one(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return each `count(pending E)` of an effect of which several may be outstanding: it is 0 or 1, however many are."""
+    warnings: dict[tuple[Span, str], Diagnostic] = {}
+    conditions = [(row.condition, cell(row, "if")) for row in machine.transitions]
+    conditions += [(each, place(claim.span)) for claim in machine.properties for each in expressions(claim.form)]
+    for condition, span in conditions:
+        for node in walk(condition):
+            match node:
+                case Count((Name(effect, "pending"),)) if effect in machine.numbered_effects:
+                    message = f"'count(pending {effect})' is 0 or 1, however many of '{effect}' are outstanding: it counts conditions that are true"
+                    hint = f"the column 'at once' limits how many of '{effect}' may be outstanding; to read a number, keep it in a variable"
+                    warnings[span, effect] = Diagnostic("DSA213", "warning", message, span, hint)
+                case _:
+                    pass
+    return tuple(warnings.values())
+
+
 def _cancelled_in_vain(machine: Machine, row: Transition, emitted_effects: set[str]) -> Iterator[Diagnostic]:
     for item in row.effects:
         if not isinstance(item, Cancel) or item.effect is None:
@@ -373,14 +389,6 @@ def _bounds(domain: Domain) -> frozenset[str]:
     if not isinstance(domain, RangeDomain):
         return frozenset()
     return names(domain.low) | (names(domain.high) if domain.high else frozenset())
-
-
-def expressions(form: Form) -> Iterator[Expr]:
-    """Yield the expressions of a property."""
-    for value in attrs.asdict(form, recurse=False).values():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Expr):
-                yield item
 
 
 def _events(machine: Machine) -> Iterator[Diagnostic]:
@@ -609,6 +617,7 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
         *spec_differences(machine),
         *dead_ends(machine),
         *vain_effects(machine),
+        *counts_of_one(machine),
         *sleeps(machine),
         *definition4(machine),
         *unused_names(machine),

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from dsa.checks.report import CheckReport, check, explored_text, totals_text
+from dsa.checks.report import CheckReport, check, explored_text, rest_texts, totals_text
 from dsa.edge.document_files import locate, read_document, read_text
 from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
@@ -237,7 +237,7 @@ class WatchedDocument:
             words = tag("p", badge("not a machine"), f" {count}: nothing is drawn or run until the document is one.")
             return join(words, overview(self.document_reading, None), again)
         lines = [explored_text(each) for each in report.explorations]
-        lines += [f"rests in: {', '.join(report.rests)}"] if report.rests else []
+        lines += rest_texts(report)
         totals = totals_text((*self.document_reading.diagnostics, *report.diagnostics), report)
         more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
         words = tag("p", badge(self.word), " ", totals)

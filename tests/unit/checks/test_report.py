@@ -201,6 +201,50 @@ def test_it_says_where_nothing_is_under_way():
     assert check(jugs()).rests == ("pouring",)
 
 
+def test_it_says_where_only_a_timer_saves_a_run_that_forgot_to_continue():
+    text = """# lost
+
+## Events
+| event  | from     |
+| ------ | -------- |
+| begin  | outside  |
+| item   | next_one |
+| none   | next_one |
+| result | work     |
+
+## Effects
+| effect   | kind    | at once |
+| -------- | ------- | ------- |
+| next_one | sensing |         |
+| work     | sensing | 1       |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| working |         |
+| done    | final   |
+
+## Transitions
+| source  | event     | if          | effects  | target  |
+| ------- | --------- | ----------- | -------- | ------- |
+| idle    | begin     |             | next_one | working |
+| working | item      |             | work     | =       |
+| working | none      | not pending |          | done    |
+| working | none      | pending     |          | =       |
+| working | result    |             | {then}   | =       |
+| working | after 15m |             |          | done    |
+
+## Properties
+- always not working or pending
+"""
+    forgets, goes_on = (check(loads(text.replace("{then}", then))) for then in ("        ", "next_one"))
+    assert (forgets.rests, forgets.timer_waits) == (("idle",), ("working",))
+    assert [each.verdict for each in forgets.properties] == ["VIOLATED"]
+    assert (goes_on.rests, goes_on.timer_waits) == (("idle",), ())
+    assert [each.verdict for each in goes_on.properties] == ["HOLDS"]
+
+
 def test_a_deadlock(plant):
     text, found = plant(
         ("| escalated  | final   |", "| escalated  |         |"),
