@@ -154,6 +154,7 @@ class RunReport:
             "outcome": self.run.outcome if self.run is not None and self.kind == "finished" else None,
             "state": self.run and self.run.configuration.state,
             "values": self.run.values if self.run is not None else {},
+            "last_event": self._last_event(),
             "exit_code": self.exit_code,
             "failure": self.failure,
             "holder": self.holder,
@@ -173,6 +174,11 @@ class RunReport:
         if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
         return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
+
+    def _last_event(self) -> dict[str, Any] | None:
+        """Return the last event that a row was taken for, with what it has brought."""
+        last = None if self.run is None else _last_move(self.run)
+        return None if last is None else {"event": last[1].event, "data": last[1].data}
 
     def _in_doubt(self) -> list[dict[str, Any]]:
         """Return the effects in doubt, and the calls in them, that a person has to decide about."""
@@ -391,17 +397,17 @@ def _why(run: Run) -> str:
     steps = policy_steps(run)
     if steps:
         return f": {step_text(steps[-1])}"
-    taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], RowEntry))
-    step, event = next(taken, (None, None))
-    if not isinstance(step, RowEntry) or not isinstance(event, EventEntry):
+    last = _last_move(run)
+    if last is None:
         return ""
+    row, event = last
     open_steps = [view for view in run.steps.values() if view.accepted is None and view.attempts]
     if event.verdicts and open_steps:
         return f" at {open_steps[-1].name} after {plural(open_steps[-1].attempts, 'attempt')}"
     what = show_occurrence(Occurrence(event.event, event.verdicts, event.source))
     is_failure = event.event.endswith(".failed") and isinstance(event.data, dict)
     message = f": {code_and_message(event.data)[1]}" if is_failure else ""
-    return f" by {what}{f' (line {step.line})' if step.line else ''}{message}"
+    return f" by {what}{f' (line {row.line})' if row.line else ''}{message}"
 
 
 def print_result(
@@ -436,6 +442,7 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
     facts |= {
         "redacted": _redaction_text(finished_run.rest.run),
         "reply": _last_text(finished_run.rest),
+        "brought": None if artifacts or finished_run.final else _brought_text(finished_run.rest),
         "asked": questions_text(finished_run.rest.run),
         "steps": finished_run.steps,
         "final": finished_run.final,
@@ -460,6 +467,20 @@ def _last_text(rest: Rest) -> str | None:
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
     texts = [spoken_text(entry) for entry in since if isinstance(entry, ResultEntry)]
     return next((shorten(text) for text in texts if text), None)
+
+
+def _last_move(run: Run) -> tuple[RowEntry, EventEntry] | None:
+    """Return the last row that was taken, and its event; None before the first."""
+    pairs = pairwise(tuple(run.ledger)[::-1])
+    return next(
+        ((row, event) for row, event in pairs if isinstance(row, RowEntry) and isinstance(event, EventEntry)), None
+    )
+
+
+def _brought_text(rest: Rest) -> str | None:
+    """Return what the event that ended a run has brought, on one line."""
+    last = _last_move(rest.run) if rest.kind == "finished" else None
+    return None if last is None or last[1].data is None else f"{last[1].event}: {shorten(last[1].data)}"
 
 
 def _judged_text(candidate: ToJudge) -> str:

@@ -78,7 +78,9 @@ class _ProofRecorder(Claim):
         super().arrive(node, may)
 
     def prove(self, assumptions: list[str], names: Names, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401  (the kernel's)
-        use: list[int] = []
+        moment = _true_names(names), arguments[1][0] if len(arguments) > 1 else ()
+        useful = self._solver.useful.setdefault(moment, set())
+        use = [number for number, text in enumerate(assumptions) if text in useful]
         known_nodes, known_keys = len(self.nodes), set(self.keys)
         while True:
             closings: list[list[list[int]]] = []
@@ -87,6 +89,7 @@ class _ProofRecorder(Claim):
                 self.proofs_found.append([use, *closings])
                 return
             use = sorted({*use, *new})
+            useful.update(assumptions[number] for number in new)
             # The kernel comes only where these facts lead, and needs the proofs in its order.
             del self.nodes[known_nodes:]
             self.keys = set(known_keys)
@@ -140,6 +143,8 @@ class Solver:
 
         self._z3 = z3
         self._cores: dict[Facts, list[frozenset[str]]] = {}
+        #: The assumptions that a proof has needed, of any claim, by what is true where the move begins and in it.
+        self.useful: dict[object, set[str]] = {}
         self._formulas: dict[tuple[str, frozenset[str]], Any] = {}
         self._multipliers: dict[Facts, list[list[int]]] = {}
 
