@@ -175,7 +175,7 @@ class RunReport:
             return {"waits_for": {}, "due_ms": None}
         return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
 
-    def _last_event(self) -> dict[str, Any] | None:
+    def _last_event(self) -> Mapping[str, object] | None:
         """Return the last event that a row was taken for, with what it has brought."""
         last = None if self.run is None else _last_move(self.run)
         return None if last is None else {"event": last[1].event, "data": last[1].data}

@@ -188,12 +188,6 @@ class Step:
         return Step(step_id, self.actor, self.type, self.payload_text)
 
     @property
-    def index(self) -> str | int | None:
-        """The index of an effect of a family, such as 3 for `look[3]` and `north` for `look[north]`; None for any other policy."""
-        text = index_in(self.policy)
-        return int(text) if text is not None and text.isdecimal() else text
-
-    @property
     def payload(self) -> dict[str, Any]:
         """The payload; a new value each time."""
         payload: dict[str, Any] = value_of(self.payload_text)
