@@ -9,10 +9,10 @@ from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
-from dsa.checks.report import check, totals_text
+from dsa.checks.report import check, check_sentences, check_word
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
-from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import arrows_by_line, diagram
 from dsa.web.machine_walk import walk_graph
 from dsa.web.markup import Markup, badge, join, tag
@@ -26,10 +26,8 @@ def static_page(text: str, document_reading: DocumentReading, machine: Machine) 
     graph = walk_graph(machine, arrows_by_line(machine))
     report = check(machine)
     verdicts = DocumentVerdicts(document_reading, report)
-    totals = totals_text((*document_reading.diagnostics, *report.diagnostics), report)
-    result = join(
-        tag("p", badge("findings" if report.failed else "good"), " ", totals), overview(document_reading, report)
-    )
+    words = tag("p", badge(check_word(report)), " ", check_sentences(all_findings(document_reading, report), report))
+    result = join(words, overview(document_reading, report))
     content = tag(
         "main",
         tag("h1", machine.name),

@@ -13,13 +13,13 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from dsa.checks.report import CheckReport, check, explored_text, totals_text
+from dsa.checks.report import CheckReport, check, check_sentences, check_word, explored_text
 from dsa.edge.document_files import locate, read_document, read_text
 from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import MachineDrawing
 from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
 
@@ -238,9 +238,8 @@ class WatchedDocument:
             return join(words, overview(self.document_reading, None), again)
         lines = [explored_text(each) for each in report.explorations]
         lines += [f"rests in: {', '.join(report.rests)}"] if report.rests else []
-        totals = totals_text((*self.document_reading.diagnostics, *report.diagnostics), report)
         more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
-        words = tag("p", badge(self.word), " ", totals)
+        words = tag("p", badge(self.word), " ", check_sentences(all_findings(self.document_reading, report), report))
         return join(links, words, overview(self.document_reading, report), more if lines else None, again)
 
     def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
@@ -263,7 +262,7 @@ class WatchedDocument:
             return "not a machine"
         if self.report is None:
             return "checking"
-        return "findings" if self.report.failed else "good"
+        return check_word(self.report)
 
     def glance(self) -> str:
         """Return what is known of the document, in a word or two; one that nobody has opened yet is read, and checked later."""

@@ -116,7 +116,7 @@ def test_list_of_machines_says_what_is_known_of_each(tmp_path):
         words = "leave.md not checked yet", "broken.md not a machine", "gone.md error"
         assert [each in " ".join(here.page("/").text.split()) for each in words] == [True] * 3
         here.until("/machines/0/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
-        assert "leave.md findings" in here.page("/").text
+        assert "leave.md violated" in here.page("/").text
 
 
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
