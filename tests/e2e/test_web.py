@@ -254,7 +254,9 @@ def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
 
 
 def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
-    assert "the odds are not known" in server.page("/machines/1/odds").text
+    blank = server.page("/machines/1/odds").text
+    assert "the odds are not known" in blank
+    assert "no odds of guard g: write them in the column `pass` of Guards, or fill in 'g passes', for example" in blank
     query = "pass.g=0.5&target=0.9&p.rmax=2"
     page = server.page(f"/machines/1/odds?{query}")
     command = [
@@ -271,7 +273,14 @@ def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
         "rmax=2",
     ]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.strip() in page.text
+    numbers, _, assumptions = printed.partition("\n\nassumed: ")
+    assert numbers in page.text
+    sentences = assumptions.strip().split("\nassumed: ")
+    assert sentences[0] == "every effect is answered: none fails"
+    places = [
+        page.text.index(each) for each in ("These numbers assume:", *sentences, "probability of success", numbers)
+    ]
+    assert places == sorted(places), "what is assumed comes before the numbers, the most favourable first"
     assert "Success and cost at rmax = 0 to 10" in [values.get("aria-label") for _, values in page.elements]
     points = next(values["points"] for tag, values in page.elements if tag == "polyline").split()
     assert len(points) == 11
