@@ -18,7 +18,7 @@ from dsa.checks.odds.run_odds import RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
 from dsa.machine import Machine
-from dsa.web.markup import Markup, badge, join, long_text, page, tag
+from dsa.web.markup import Markup, badge, join, long_text, page, tag, words_explained
 from dsa.web.watched_document import WatchedDocument
 
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
@@ -119,7 +119,7 @@ def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, re
     content = tag(
         "div",
         tag("section", result, id="answer", aria_label="The answer", aria_live="polite"),
-        tag("section", fields, aria_label="What is assumed"),
+        tag("section", words_explained(result, fields), fields, aria_label="What is assumed"),
         class_="columns",
     )
     name = machine.name if machine is not None else document.file

@@ -21,7 +21,7 @@ from dsa.machine import Machine
 from dsa.text import plural
 from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import MachineDrawing
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
+from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag, words_explained
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
@@ -205,7 +205,8 @@ class WatchedDocument:
         parts = {"status": self._status(), "table": self._table, "diagram": self.drawing.markup}
         proofs = self._work_state("proofs", "Proofs", ("Prove for all values of the parameters", "Prove again"))
         mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant them again"))
-        return Fragments({**parts, "proofs": proofs, "mutants": mutants})
+        words = words_explained(parts["status"], self._table, proofs, mutants)
+        return Fragments({**parts, "words": words, "proofs": proofs, "mutants": mutants})
 
     def _verdicts(self) -> DocumentVerdicts:
         notes: dict[int, list[Markup]] = {}

@@ -104,7 +104,7 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
         coming = events(answer)
         (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
         found = next(news for _, news in coming if "2 of 2 properties HOLD" in news["replace"].get("status", ""))
-    assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
+    assert found["replace"].keys() <= {"status", "words", "table", "diagram", "proofs", "mutants"}
 
 
 def test_list_of_machines_says_what_is_known_of_each(tmp_path):
