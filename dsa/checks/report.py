@@ -461,6 +461,17 @@ def findings_text(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(words)
 
 
+def codes_text(diagnostics: Sequence[Diagnostic]) -> str:
+    """Return how many errors, warnings and notes there are, errors and warnings with their codes: `3 errors (DSA302, 2 of DSA306), 0 warnings`."""
+    parts = []
+    for severity, noun in (("error", "error"), ("warning", "warning"), ("info", "note")):
+        codes = Counter(each.code for each in diagnostics if each.severity == severity)
+        names = ", ".join(code if count == 1 else f"{count} of {code}" for code, count in sorted(codes.items()))
+        if codes or severity != "info":
+            parts.append(plural(codes.total(), noun) + (f" ({names})" if names and severity != "info" else ""))
+    return ", ".join(parts)
+
+
 def totals_text(diagnostics: Iterable[Diagnostic], report: CheckReport) -> str:
     """Return the last line of `dsa check`: findings, scenarios that pass, properties by their verdicts."""
     good = sum(result.ok for result in report.scenarios)
@@ -498,7 +509,7 @@ def check_word(report: CheckReport) -> str:
 
 def check_sentences(diagnostics: Sequence[Diagnostic], report: CheckReport) -> str:
     """Return the result of a check in sentences: properties by their verdicts, scenarios, and the mistakes of the text itself."""
-    counts = findings_text(diagnostics)
+    counts = codes_text(diagnostics)
     is_clean = all(each.severity == "info" for each in diagnostics)
     text = f"The text itself has no mistakes ({counts})." if is_clean else f"The text itself has {counts}."
     good, total = sum(each.ok for each in report.scenarios), len(report.scenarios)

@@ -108,15 +108,37 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
 
 
 def test_list_of_machines_says_what_is_known_of_each(tmp_path):
-    for name, text in (("leave.md", LEAVE), ("broken.md", LEAVE.replace("asks < days", "asks <")), ("gone.md", LEAVE)):
+    faulty = LEAVE.replace("| asking | again    | asks < days |", "| asking | again    | asks <= days |")
+    broken = LEAVE.replace("asks < days", "asks <")
+    for name, text in (("leave.md", LEAVE), ("broken.md", broken), ("gone.md", LEAVE), ("faulty.md", faulty)):
         (tmp_path / name).write_text(text)
-    with web_server(tmp_path, "leave.md", "broken.md", "gone.md") as here:
+    with web_server(tmp_path, "leave.md", "broken.md", "gone.md", "faulty.md") as here:
         (tmp_path / "gone.md").unlink()
         here.client.get(here.address)
-        words = "leave.md not checked yet", "broken.md not a machine", "gone.md error"
-        assert [each in " ".join(here.page("/").text.split()) for each in words] == [True] * 3
-        here.until("/machines/0/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
-        assert "leave.md violated" in here.page("/").text
+        first = " ".join(here.page("/").text.split())
+        words = (
+            "leave.md not checked yet Open it to check it.",
+            "broken.md not a machine 2 errors (DSA108, DSA109), 0 warnings: nothing is drawn",
+            "gone.md error gone.md: there is no such file",
+        )
+        assert [each in first for each in words] == [True] * 3, first
+        for number in (0, 3):
+            here.page(f"/machines/{number}")
+            here.until(f"/machines/{number}/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
+        second = here.page("/")
+        text = " ".join(second.text.split())
+        assert (
+            "leave.md violated 1 of 2 properties is VIOLATED; 1 of 2 properties HOLD at days = 3 and at days = 1."
+            in text
+        )
+        assert "The text itself has 0 errors, 1 warning (DSA309), 1 note.VIOLATED always asks < days" in text
+        assert "faulty.md violated 1 of 2 properties is VIOLATED; 1 of 2" in text
+        assert "The text itself has 1 error (DSA306), 0 warnings, 1 note.VIOLATED always asks < days" in text
+        links = [values.get("href") for tag, values in second.elements if tag == "a"]
+        line = faulty.splitlines().index("- always asks < days") + 1
+        assert f"/machines/3#line{line}" in links
+        ids = [values.get("id") for _, values in here.page("/machines/3").elements]
+        assert f"line{line}" in ids
 
 
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):

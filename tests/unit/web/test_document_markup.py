@@ -148,7 +148,9 @@ def test_word_is_that_of_the_worst(change, word):
     report = check(reading.machine)
     assert check_word(report) == word
     if word == "has errors":
-        assert "The text itself has 1 error, " in check_sentences(all_findings(reading, report), report)
+        assert "The text itself has 1 error (DSA306), 0 warnings" in check_sentences(
+            all_findings(reading, report), report
+        )
 
 
 def test_rows_of_another_document_are_named_and_not_linked(tmp_path, monkeypatch):
