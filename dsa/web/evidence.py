@@ -17,7 +17,7 @@ from dsa.expr import unparse
 from dsa.machine import Machine
 from dsa.text import plural
 from dsa.trace import show_values
-from dsa.web.document_markup import trace_markup
+from dsa.web.document_markup import TraceView, own_path
 from dsa.web.markup import EMPTY, Markup, badge, join, tag
 from dsa.web.watched_document import NO_LIMIT_S, StoppableWork, WorkFindings
 
@@ -87,7 +87,9 @@ def _proof(proof: Proof, report: ProofReport, address: str) -> Markup:
     if proof.gap is not None:
         whole.append(_gap(proof.gap))
     if proof.trace is not None:
-        whole.append(trace_markup("Counterexample", proof.trace, proof.loop, address))
+        whole.append(
+            TraceView("Counterexample", proof.trace, proof.loop).markup(own_path(report.system.machine), address)
+        )
     if proof.evidence is not None:
         whole.append(_evidence(proof.evidence, report))
     words = tag("p", badge(proof.verdict), " ", proof.text, tag("span", f" {proof.how}", class_="hint"))

@@ -23,7 +23,7 @@ from dsa.trace import show_occurrence, show_values
 from dsa.web.machine_drawing import diagram, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
-from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag
+from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag, words_explained
 from dsa.web.run_feed import RunFeed, run_address
 from dsa.web.run_pages import whole_number
 from dsa.web.watched_document import WatchedDocument
@@ -83,7 +83,10 @@ def _page(path: MachineWalk) -> Markup:
     lines = [taken.transition.span.line if taken.transition.span else 0 for taken in path.steps]
     states = [start(machine).state, *(taken.configuration.state for taken in path.steps)]
     marks = picture_marks(machine, lines, states)
-    now = tag("section", _facts(path), over, tag("h2", "What can happen"), _choices(path), aria_label="Here")
+    facts, choices = join(_facts(path), over), _choices(path)
+    now = tag(
+        "section", facts, tag("h2", "What can happen"), choices, words_explained(facts, choices), aria_label="Here"
+    )
     picture = tag("section", diagram(machine, marks), aria_label="Diagram", class_="beside")
     steps = tag("h2", f"The way here: {plural(len(path.steps), 'step')}")
     way = tag("section", steps, _way(path), _parameter_form(path), aria_label="The way here")

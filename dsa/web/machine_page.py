@@ -56,7 +56,7 @@ async def _show(_request: Request, document: WatchedDocument) -> Response:
             tag(
                 "section",
                 tag("div", fragments.holders("status"), role="status"),
-                fragments.holders("proofs", "mutants"),
+                fragments.holders("words", "proofs", "mutants"),
                 aria_label="Results",
             ),
             tag("section", fragments.holders("diagram"), aria_label="Diagram", class_="beside"),

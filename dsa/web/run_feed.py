@@ -32,7 +32,7 @@ from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord, Piece
 from dsa.text import plural, shorten
 from dsa.web.machine_drawing import MachineDrawing, diagram, picture_marks
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, post_form, tag
+from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, meaning_of, post_form, tag
 
 #: The time between two reads of a run that a page shows, in seconds.
 _POLL_S = 0.02
@@ -245,7 +245,7 @@ def _status(feed: RunFeed) -> Markup:
         ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
-    words = tag("p", badge(whole.status, status_text(whole)))
+    words = join(tag("p", badge(whole.status, status_text(whole))), tag("p", meaning_of(whole.status), class_="hint"))
     handle = feed.runs.handle(feed.id)
     is_driven_here = handle is not None and handle.is_driven
     stop = (

@@ -18,7 +18,7 @@ from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural, shorten
-from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
+from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag, words_explained
 from dsa.web.run_feed import data_field, run_address
 from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
@@ -183,8 +183,9 @@ async def _list(request: Request) -> Response:
     ]  # fmt: skip
     counts = f"{plural(len(summaries), 'run')} of {len(every)}; page {number} of {last}"
     new = tag("p", tag("a", "Start a run", href="/runs/new"))
-    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), _run_table(selection, len(every)),
-                 tag("p", [(each, " ") for each in pages]), here="/runs")  # fmt: skip
+    table = _run_table(selection, len(every))
+    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), table,
+                 tag("p", [(each, " ") for each in pages]), words_explained(table), here="/runs")  # fmt: skip
     return HTMLResponse(whole.html)
 
 

@@ -33,6 +33,7 @@ from dsa.web.markup import (
     message_page,
     page,
     tag,
+    words_explained,
 )
 from dsa.web.run_feed import RunFeed, run_address
 
@@ -64,7 +65,8 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
     older = tag("a", f"The moments before {after + 1}", href=f"{base}?before={after}") if after else None
     newest = tag("a", "The newest moments", href=base) if before is not None else None
     heads = tag("tr", [tag("th", name, scope="col") for name in ("", "time", "kind", "what")])
-    table = tag("table", tag("thead", heads), tag("tbody", feed.moments(after, end), id="moments"), class_="moments")
+    moments = feed.moments(after, end)
+    table = tag("table", tag("thead", heads), tag("tbody", moments, id="moments"), class_="moments")
     live = f"{base}/live?have={'.'.join(fragments.digests)}&after={total if before is None else -1}"
     return page(
         feed.id,
@@ -81,6 +83,7 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
             tag(
                 "section",
                 tag("h2", "What has happened"),
+                words_explained(moments),
                 tag("p", older, " ", newest),
                 tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Timeline"),
                 aria_label="What has happened",

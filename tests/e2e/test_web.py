@@ -104,19 +104,41 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
         coming = events(answer)
         (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
         found = next(news for _, news in coming if "2 of 2 properties HOLD" in news["replace"].get("status", ""))
-    assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
+    assert found["replace"].keys() <= {"status", "words", "table", "diagram", "proofs", "mutants"}
 
 
 def test_list_of_machines_says_what_is_known_of_each(tmp_path):
-    for name, text in (("leave.md", LEAVE), ("broken.md", LEAVE.replace("asks < days", "asks <")), ("gone.md", LEAVE)):
+    faulty = LEAVE.replace("| asking | again    | asks < days |", "| asking | again    | asks <= days |")
+    broken = LEAVE.replace("asks < days", "asks <")
+    for name, text in (("leave.md", LEAVE), ("broken.md", broken), ("gone.md", LEAVE), ("faulty.md", faulty)):
         (tmp_path / name).write_text(text)
-    with web_server(tmp_path, "leave.md", "broken.md", "gone.md") as here:
+    with web_server(tmp_path, "leave.md", "broken.md", "gone.md", "faulty.md") as here:
         (tmp_path / "gone.md").unlink()
         here.client.get(here.address)
-        words = "leave.md not checked yet", "broken.md not a machine", "gone.md error"
-        assert [each in " ".join(here.page("/").text.split()) for each in words] == [True] * 3
-        here.until("/machines/0/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
-        assert "leave.md findings" in here.page("/").text
+        first = " ".join(here.page("/").text.split())
+        words = (
+            "leave.md not checked yet Open it to check it.",
+            "broken.md not a machine 2 errors (DSA108, DSA109), 0 warnings: nothing is drawn",
+            "gone.md error gone.md: there is no such file",
+        )
+        assert [each in first for each in words] == [True] * 3, first
+        for number in (0, 3):
+            here.page(f"/machines/{number}")
+            here.until(f"/machines/{number}/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
+        second = here.page("/")
+        text = " ".join(second.text.split())
+        assert (
+            "leave.md violated 1 of 2 properties is VIOLATED; 1 of 2 properties HOLD at days = 3 and at days = 1."
+            in text
+        )
+        assert "The text itself has 0 errors, 1 warning (DSA309), 1 note.VIOLATED always asks < days" in text
+        assert "faulty.md violated 1 of 2 properties is VIOLATED; 1 of 2" in text
+        assert "The text itself has 1 error (DSA306), 0 warnings, 1 note.VIOLATED always asks < days" in text
+        links = [values.get("href") for tag, values in second.elements if tag == "a"]
+        line = faulty.splitlines().index("- always asks < days") + 1
+        assert f"/machines/3#line{line}" in links
+        ids = [values.get("id") for _, values in here.page("/machines/3").elements]
+        assert f"line{line}" in ids
 
 
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
@@ -254,7 +276,9 @@ def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
 
 
 def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
-    assert "the odds are not known" in server.page("/machines/1/odds").text
+    blank = server.page("/machines/1/odds").text
+    assert "the odds are not known" in blank
+    assert "no odds of guard g: write them in the column `pass` of Guards, or fill in 'g passes', for example" in blank
     query = "pass.g=0.5&target=0.9&p.rmax=2"
     page = server.page(f"/machines/1/odds?{query}")
     command = [
@@ -271,7 +295,14 @@ def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
         "rmax=2",
     ]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.strip() in page.text
+    numbers, _, assumptions = printed.partition("\n\nassumed: ")
+    assert numbers in page.text
+    sentences = assumptions.strip().split("\nassumed: ")
+    assert sentences[0] == "every effect is answered: none fails"
+    places = [
+        page.text.index(each) for each in ("These numbers assume:", *sentences, "probability of success", numbers)
+    ]
+    assert places == sorted(places), "what is assumed comes before the numbers, the most favourable first"
     assert "Success and cost at rmax = 0 to 10" in [values.get("aria-label") for _, values in page.elements]
     points = next(values["points"] for tag, values in page.elements if tag == "polyline").split()
     assert len(points) == 11

@@ -70,7 +70,7 @@ REPLIES = ("def add(a, b): return a - b", "def add(a, b): return a + b")
 #: The pages and their states: an address in which the names of runs stand in braces, and what a person reads there first.
 PAGES = {
     "machines": ("/", "leave.md"),
-    "machine": ("/machines/0", "1 VIOLATED"),
+    "machine": ("/machines/0", "1 of 2 properties is VIOLATED"),
     "machine that is broken": ("/machines/1", "not a machine"),
     "machine that is gone": ("/machines/4", "there is no such file"),
     "machine of the chat": ("/machines/5", "What was explored"),

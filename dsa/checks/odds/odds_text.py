@@ -16,6 +16,13 @@ _ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a 
 
 def answer_text(answer: OddsAnswer) -> str:
     """Return the answer as text: the numbers, the assumptions, and what is unknown."""
+    assumptions = "\n".join(f"assumed: {sentence}" for sentence in answer.odds.assumptions)
+    unknown = "\n".join(f"UNKNOWN: {sentence}" for sentence in unknown_sentences(answer))
+    return "\n\n".join(filter(None, (numbers_text(answer), assumptions, unknown)))
+
+
+def numbers_text(answer: OddsAnswer) -> str:
+    """Return the numbers of the answer as text."""
     run_odds, blocks = answer.odds, []
     at = f" at {show_values(run_odds.parameters)}" if run_odds.parameters else ""
     blocks.append([f"{run_odds.machine}{at}: {run_odds.configurations} configurations"])
@@ -25,8 +32,6 @@ def answer_text(answer: OddsAnswer) -> str:
     if answer.estimate is not None:
         blocks.append(_estimate(answer.estimate))
     blocks.append(_target_lines(answer))
-    blocks.append([f"assumed: {sentence}" for sentence in run_odds.assumptions])
-    blocks.append([f"UNKNOWN: {sentence}" for sentence in unknown_sentences(answer)])
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
