@@ -22,7 +22,7 @@ from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.telemetry import LedgerLog
 from dsa.expr import Outcome
 from dsa.lang import digest
-from dsa.runs.archive import record_of, require_no_secret
+from dsa.runs.archive import RunNews, record_of, require_no_secret
 from dsa.runs.handle import require_place
 from dsa.runs.place import RunPlace, new_run_id
 from dsa.runs.runs import Resumption, Runs, TakeUp, Worker, branch_of, copy_artifacts
@@ -52,6 +52,8 @@ _LONGEST_S = 30.0
 
 class TemporalRuns(Runs):
     """The runs of a namespace. Leaving its `async with` stops the workers of this process; the runs themselves stay with the server."""
+
+    poll_s = 0.25
 
     def __init__(
         self, where: str, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
@@ -213,9 +215,22 @@ class TemporalRuns(Runs):
         waiting_for: str | None = None,
         machine: str | None = None,
         now_ms: int | None = None,
+        newest: int | None = None,
     ) -> tuple[RunSummary, ...]:
-        """Return the summaries of all runs that match the filter, in the order in which they were begun."""
-        return await self.link.wait(self.store.all_summaries(status, waiting_for, machine, now_ms))
+        """Return the summaries of all runs that match the filter, in the order in which they were begun, as `RunArchive.list` does.
+
+        The `newest` are those whose executions were begun last: a long run goes on in new ones.
+        """
+        return await self.link.wait(self.store.all_summaries(status, waiting_for, machine, now_ms, newest))
+
+    async def count(self) -> int:
+        """Return the number of all runs, as the server knows it."""
+        return await self.link.wait(self.store.count())
+
+    async def look(self, run_id: str, *, after: int = 0) -> RunNews:
+        """Return how a run stands, and its entries after the first `after`. Raises UnknownRunError, StoreError."""
+        reader = await self.link.wait(self.store.look_at(run_id))
+        return RunNews(reader.summary, reader.entries[after:], reader.text, is_driven=reader.is_driven)
 
     async def _change(self, run_id: str) -> None:
         await self.attach(run_id).change()
