@@ -4,12 +4,13 @@
 every command that runs or shows one, also after an error. `tell` prints a run that came to rest.
 """
 
+import asyncio
 import glob
 import json
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, silence
+from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, say, silence
 from dsa.cli.ledger_view import (
     doubt_lines,
     doubt_text,
@@ -36,15 +37,15 @@ from dsa.edge.performer import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
 from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
 from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of
-from dsa.runs.runs import Runs
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
-from dsa.runtime.ledger_story import spoken_text, step_text
+from dsa.runtime.ledger_story import due_text, spoken_text, step_text
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
@@ -92,8 +93,8 @@ def perform(
     """
 
     async def whole() -> FinishedRun:
-        began = time.monotonic()
-        async with open_place() as runs:
+        began, place = time.monotonic(), open_place()
+        async with _said_at_ctrl_c(place), place as runs:
             handle = await begin(runs)
             rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
@@ -111,6 +112,17 @@ def perform(
             return FinishedRun(rest, handle.folder.path, steps, final, diagram, seconds)
 
     return run_to_end(whole())
+
+
+@asynccontextmanager
+async def _said_at_ctrl_c(runs: Runs) -> AsyncIterator[None]:
+    """Print which runs go on although Ctrl-C was pressed."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        for run_id in runs.uninterrupted_ids:
+            say(f"{run_id} was not interrupted: no worker answers; the run goes on when one does", err=True)
+        raise
 
 
 def _answer(rest: Rest) -> str | None:
@@ -434,6 +446,7 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
     artifacts = _artifacts(finished_run)
     facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or place_text(finished_run.directory)}
     facts |= {
+        "due": due_text(rest.due_ms) if rest.kind == "waiting" and rest.due_ms is not None else None,
         "redacted": _redaction_text(finished_run.rest.run),
         "reply": _last_text(finished_run.rest),
         "asked": questions_text(finished_run.rest.run),

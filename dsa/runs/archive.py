@@ -100,10 +100,16 @@ class RunArchive:
         wait for. Waiting runs are due if `now_ms` (milliseconds since 1970) is past their deadline. `newest` is the number of runs that are wanted
         (at least 1), those that were begun last.
         """
+        return await self._summaries(RunFilter(status, waiting_for, machine, now_ms, newest))
+
+    async def _summaries(self, selection: "RunFilter") -> tuple[RunSummary, ...]:
         if not self._place.is_made:
             return ()
-        summaries = self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
-        return summaries if newest is None else summaries[-newest:]
+        status, event, machine = selection.status, selection.waiting_for, selection.machine
+        summaries = self._place.store.summaries(
+            status=status, waiting_for=event, machine=machine, now_ms=selection.now_ms
+        )
+        return summaries[-(selection.newest or 0) :]
 
     async def count(self) -> int:
         """Return the number of all runs."""
@@ -162,6 +168,17 @@ class RunArchive:
         store.remove(run_id, *parts)
         for each in (run_id, *parts):
             self._place.forget(each)
+
+
+@attrs.frozen
+class RunFilter:
+    """Which runs a list has, as `RunArchive.list` says."""
+
+    status: str | None = None
+    waiting_for: str | None = None
+    machine: str | None = None
+    now_ms: int | None = None
+    newest: int | None = None
 
 
 @attrs.frozen

@@ -26,7 +26,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.errors import OccurrenceError
-from dsa.runs.archive import record_of, recorded_machine
+from dsa.runs.archive import RunFilter, record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
 from dsa.runs.runs import DoubtError
 from dsa.runs.summary import summary_of_run
@@ -239,29 +239,20 @@ class TemporalStore:
         """Return the number of all runs, in the link's loop."""
         return (await (await self.link.client()).count_workflows(_ALL)).count
 
-    def summaries(
-        self,
-        *,
-        status: str | None = None,
-        waiting_for: str | None = None,
-        machine: str | None = None,
-        now_ms: int | None = None,
-    ) -> tuple[RunSummary, ...]:
-        """Return the summaries of all runs that match the filter, in the order in which they were begun."""
-        return self.link.run(self.all_summaries(status, waiting_for, machine, now_ms))
+    async def summaries(self, selection: RunFilter) -> tuple[RunSummary, ...]:
+        """Return the summaries of the runs of a list, in the link's loop. It asks workflows until it has those that are wanted.
 
-    async def all_summaries(
-        self, status: str | None, waiting_for: str | None, machine: str | None, now_ms: int | None, newest: int | None = None
-    ) -> tuple[RunSummary, ...]:  # fmt: skip
-        """Return what `summaries` does, or the `newest` of them, in the link's loop. It asks workflows until it has those that are wanted."""
-        is_indexed = await self.link.is_indexed()
-        condition = search_attributes.query_of(status, waiting_for, machine) if is_indexed else ""
+        The `newest` are those whose executions were begun last: a long run goes on in new ones.
+        """
+        is_indexed, newest = await self.link.is_indexed(), selection.newest
+        names = selection.status, selection.waiting_for, selection.machine
+        condition = search_attributes.query_of(*names) if is_indexed else ""
         matches, together = list[tuple[float, RunSummary]](), list[tuple[float, str]]()
 
         async def ask() -> None:
             answers = await asyncio.gather(*(self._summary_of(run_id) for _, run_id in together))
-            pairs = [(at_s, each.at(now_ms)) for (at_s, _), each in zip(together, answers, strict=True) if each is not None]  # fmt: skip
-            matches.extend(pair for pair in pairs if pair[1].matches(status, waiting_for, machine))
+            pairs = [(at_s, each.at(selection.now_ms)) for (at_s, _), each in zip(together, answers, strict=True) if each is not None]  # fmt: skip
+            matches.extend(pair for pair in pairs if pair[1].matches(*names))
             together.clear()
 
         async for pair in self._starts(newest, condition):

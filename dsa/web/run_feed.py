@@ -13,9 +13,9 @@ from dsa.expr import show_value
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import RunNews, text_of
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import MachineExtension, RunView, extension_of
-from dsa.runs.runs import Runs
 from dsa.runtime import ledger
 from dsa.runtime.ledger import Intents, part_in
 from dsa.runtime.ledger_story import (

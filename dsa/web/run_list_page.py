@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from dsa.errors import DsaError
 from dsa.expr import Value, read_value, show_value
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import StartField, StartForm, extension_of, extensions
-from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary

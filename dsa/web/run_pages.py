@@ -15,8 +15,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from dsa.errors import DsaError
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.runs import Resumption, Runs
+from dsa.runs.runs import Resumption
 from dsa.runtime import ledger
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
 from dsa.runtime.json_text import data_of
