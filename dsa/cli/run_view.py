@@ -40,7 +40,7 @@ from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of
+from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of, text_for_people
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
@@ -72,7 +72,7 @@ class FinishedRun:
     """A run that came to rest, with its files, if it is kept in a folder, and the seconds that this command drove it.
 
     `steps` is the folder with a file for each step that has passed, if there are several steps. `final` is the result, None if the run has not
-    succeeded. `diagram` is None if no renderer is installed. `refusals` are of the events that were sent; a server records none of them.
+    succeeded. `result` is its text where no files are kept. `diagram` is None if no renderer is installed. `refusals` are of the events that were sent; a server records none of them.
     """
 
     rest: Rest
@@ -82,6 +82,7 @@ class FinishedRun:
     diagram: Path | None
     seconds: float
     refusals: tuple[RefusedEvent, ...] = ()
+    result: str = ""
 
 
 def perform(
@@ -98,10 +99,11 @@ def perform(
             handle = await begin(runs)
             rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
-            if handle.folder is None:  # a server keeps it, and no files of it are here
-                return FinishedRun(rest, runs.where / handle.id, None, None, None, seconds)
             has_succeeded = rest.kind == "finished" and exit_code(rest) == 0
             result = result_of(rest.run.machine, rest.accepted) if has_succeeded else None
+            if handle.folder is None:  # a server keeps it, and no files of it are here
+                text = _answer(rest) or "" if result is None else text_for_people(rest.run.machine, result)[1]
+                return FinishedRun(rest, runs.where / handle.id, None, None, None, seconds, result=text)
             steps, final, diagram = (
                 handle.folder.write_steps(rest.accepted),
                 handle.folder.write_final(result, _answer(rest)),
@@ -439,6 +441,9 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
     if code and finished_run.final is not None:
         console.print()
         console.print(_result_text(finished_run.final, console), soft_wrap=True)
+    elif code and finished_run.result:
+        console.print()
+        console.print(Text(printable(finished_run.result.rstrip())), soft_wrap=True)
     candidate = to_judge(rest.run, finished_run.directory) if rest.kind == "waiting" else None
     if code and candidate is not None:
         console.print()
@@ -504,7 +509,7 @@ def _artifacts(finished_run: FinishedRun) -> str | None:
         return None
     verdicts = [entry for entry in finished_run.rest.run.ledger if isinstance(entry, VerdictEntry)]
     turned_down = {entry.artifact_id for entry in verdicts if entry.label not in {"passed", "review"}}
-    return f"{finished_run.directory} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
+    return f"{place_text(finished_run.directory)} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
 
 
 def _redaction_text(run: Run) -> str | None:
