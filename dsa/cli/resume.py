@@ -40,10 +40,11 @@ from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.runs.archive import RunRecord, text_of
 from dsa.runs.child_runs import driving_run
+from dsa.runs.door import Runs
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import PART_OF, STEPS, accepted_artifacts
-from dsa.runs.runs import Resumption, Runs, open_runs
+from dsa.runs.runs import Resumption, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.policy.call_tree import POLICY
 from dsa.runtime.policy.policies import Step
@@ -125,7 +126,7 @@ def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) ->
     with (
         exit_on_faults(root, lambda: directory),
         options.watch_options.watch(environment_secrets(options.watch_options.secret_options)) as watchers,
-        progress_of(machine, terminal(), root, quiet=options.shows_nothing) as progress,
+        progress_of(machine, terminal(), root, options) as progress,
     ):
         watchers.note("what is sent", [_data(each) for each in (*run_input.occurrences, *run_input.answers.values())])
         entry = change.entry if change else lambda _run: None

@@ -37,8 +37,9 @@ from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_confi
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
+from dsa.runs.door import Runs
 from dsa.runs.place import DEFAULT_RUNS, PART_OF, place_text
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.generation import GenerationError
@@ -280,7 +281,9 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
         ) from error
     except KeyboardInterrupt:
         at = directory()
-        hint = f"; what was done so far is kept in {at}: `{shell_command('resume', at)}` goes on" if at else ""
+        hint = (
+            f"; what was done so far is kept in {place_text(at)}: `{shell_command('resume', at)}` goes on" if at else ""
+        )
         raise CommandExit(f"interrupted{hint}", EXIT_INTERRUPTED, directory=at) from None
 
 

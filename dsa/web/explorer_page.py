@@ -57,7 +57,7 @@ async def _show(request: Request, document: WatchedDocument) -> Response:
 
 async def _show_run(request: Request) -> Response:
     """Answer with the explorer at a place of a run: after `at` rows, or where the run is now."""
-    feed = RunFeed(request.app.state.runs, request.path_params["run"])
+    feed = await RunFeed.for_run(request.app.state.runs, request.path_params["run"])
     home = run_address(feed.id)
     if feed.machine is None:
         return _refusal("This run's document is not a machine for this release of dsa.", home)

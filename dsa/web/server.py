@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsa.edge.document_files import locate
 from dsa.errors import DsaError
-from dsa.runs.runs import Runs
+from dsa.runs.door import Runs
 from dsa.runtime.run_store import UnknownRunError
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import machine_routes

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import StartField, StartForm
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry, ResultEntry
 from dsa.semantics import Occurrence
 from dsa.text import plural

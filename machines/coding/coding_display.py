@@ -13,10 +13,10 @@ from rich.console import Console
 from dsa.cli.ledger_view import dollars
 from dsa.cli.run_options import shell_command as pasted
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import StartField, StartForm
 from dsa.runs.place import PART_OF
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import plural

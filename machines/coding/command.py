@@ -35,9 +35,10 @@ from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.runs import open_runs
 from dsa.runs.setup import absolute_script
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
 from dsa.runtime.run_store import StoredRun
