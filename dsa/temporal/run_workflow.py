@@ -11,7 +11,7 @@ sender hears so, and asks the new execution for the outcome, by the id of the up
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -32,16 +32,18 @@ from dsa.runs.runs import record_decisions, require_decidable
 from dsa.runs.setup import limits_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.ledger import Intent, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
+from dsa.runtime.ledger import Entry, Intent, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step, error_step, question_step
 from dsa.runtime.run import Command, Run, begin
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import Rest, UnfinishedWork, doubt_of, status_of, unfinished_work
+from dsa.runtime.status import Rest, UnfinishedWork, doubt_of, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import continuation, payloads, search_attributes
 from dsa.temporal.continuation import Continuation, WorkGate
+from dsa.temporal.effect_activities import WORKER_SHUTDOWN
+from dsa.temporal.part_links import BEGIN_PART, PART_GOES_ON, PartNews, begin_child, tell_whole, whole_of
 from dsa.temporal.payloads import Json, StartPayload
 from dsa.temporal.story_pages import StoryPages
 
@@ -100,7 +102,7 @@ async def call_activity(
 def is_lost(error: ActivityError) -> bool:
     """Return whether nobody knows how an activity ended: its worker fell silent, or ended with it."""
     cause = error.cause
-    return not isinstance(cause, ApplicationError) or cause.type == "WorkerShutdown"
+    return not isinstance(cause, ApplicationError) or cause.type == WORKER_SHUTDOWN
 
 
 @attrs.frozen
@@ -113,6 +115,7 @@ class ActivityPerformer(Performer):
     _queue: str = attrs.field(kw_only=True)
     _gate: WorkGate = attrs.field(kw_only=True)
     _costs: continuation.Costs = attrs.field(kw_only=True)
+    _part_news: PartNews = attrs.field(kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._meter.begin_with(self._costs)
@@ -135,6 +138,7 @@ class ActivityPerformer(Performer):
             "effect": effect,
             "root": root,
             "payload": action.payload,
+            "at_ms": self._clock.wall_ms(),
         }
         place = f"{key.replace('/', ':')}:{effect}{f':{root}' if root > 1 else ''}"
         limit = self._limit_of(plan.about)
@@ -160,6 +164,7 @@ class ActivityPerformer(Performer):
                 if meter.has_limits:
                     meter.ends(effect)
             self._record(answer["records"])
+            self._part_news.see(answer["seen_rests"])
             return conclude([Step(**step) for step in answer["steps"]])
 
     def _record(self, records: Iterable[Json]) -> None:
@@ -266,6 +271,8 @@ class Execution:
         self.counts: continuation.Counts = {}
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
         self.is_moving = False
+        self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
+        self._left_rest: int | None = None
         self.gate = WorkGate(self.start.most_events, self._may_close)
         self.rest: Rest | None = None
         self.task: asyncio.Task[Rest] | None = None
@@ -303,7 +310,9 @@ class Execution:
         run = before.restored_run(machine, self.start.run)
         self.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(self.artifacts.records))
         self.driver = self.new_driver(run, left=continuation.work_ahead(run))
-        self.rest = None if before.rest is None else payloads.rest_from(run, before.rest)
+        if before.rest is not None:
+            self.rest = payloads.rest_from(run, before.rest)
+            self._left_rest = self._story_length if self._has_whole else None
         self.is_called = before.is_called
         for message, outcome in before.outcomes.items():
             answer = self.answers[message] = asyncio.get_running_loop().create_future()
@@ -328,9 +337,11 @@ class Execution:
             session=lambda: ResumedEntry.from_settings(self.settings, "Temporal"),
             limits=limits_of(run.machine, self.settings.get("budget") or ()),
             clock=WorkflowClock(),
-            observe=lambda _entries: self._go_on(),
+            observe=self._go_on,
             on_rest=lambda: self.come_to_rest(Rest("waiting", self.run, due_ms=self.driver.next_deadline_ms)),
-            performer=partial(ActivityPerformer, queue=self.queue, gate=self.gate, costs=self._costs),
+            performer=partial(
+                ActivityPerformer, queue=self.queue, gate=self.gate, costs=self._costs, part_news=self.part_news
+            ),
         )
 
     def _binding(self, machine: Machine) -> Bindings:
@@ -347,14 +358,48 @@ class Execution:
         """The run as it is now."""
         return self.driver.run
 
-    def _go_on(self) -> None:
+    def _go_on(self, new_entries: Sequence[Entry]) -> None:
+        """Leave the rest, if the run was at one; a part tells its whole."""
+        if self._left_rest is not None and new_entries:
+            self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self._left_rest)))
+            self._left_rest = None
         self.rest = None
+
+    @property
+    def _has_whole(self) -> bool:
+        """Return whether an effect of another run may wait for this one."""
+        return "for" in self.settings and whole_of(self.start.run) != ""
+
+    @property
+    def _story_length(self) -> int:
+        """The number of entries of the whole story."""
+        return self.story.begin[0] + len(self.story.entries) + len(self.run.ledger) - self.story.skips
+
+    @property
+    def key_of_news(self) -> str | None:
+        """The key of an effect whose part went on, and which is to be performed again."""
+        if self.task is None and (self.rest is None or self.rest.kind != "waiting"):
+            return None
+        return self.part_news.key_in(lambda: parts(self.run) if self.task is None else self.driver.parts)
+
+    def look_at_parts(self) -> None:
+        """Perform effects again whose parts went on."""
+        while (key := self.key_of_news) is not None:
+            if self.task is None:
+                for part in parts(self.run).values():
+                    self.part_news.take(part.run)
+                self.renew()
+                self.is_called = True
+                return
+            self.part_news.take(self.driver.parts[key].run)
+            self.driver.look_again(key)
 
     def come_to_rest(self, rest: Rest) -> None:
         """Rest; an effect that was lost with its worker, and about which a person has to decide, leaves the run in doubt."""
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
         doubts = status_of(self.run).doubts if is_lost_one else ()
         self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
+        self._left_rest = self._story_length if self._has_whole else None
         search_attributes.show_rest(self.rest)
 
     @property
@@ -368,9 +413,12 @@ class Execution:
         self.task = task = asyncio.create_task(self.driver.drive(*occurrences))
         try:
             while True:
-                await workflow.wait_condition(lambda: task.done() or self.gate.is_free)
+                await workflow.wait_condition(lambda: task.done() or self.gate.is_free or self.key_of_news is not None)
                 if task.done():
                     return await task
+                if self.key_of_news is not None:
+                    self.look_at_parts()
+                    continue
                 await self.move()
         except asyncio.CancelledError:
             if not task.done():
@@ -483,11 +531,19 @@ class RunWorkflow:
         first = [payloads.occurrence_from(each) for each in start.first]
         while True:
             await workflow.wait_condition(
-                lambda: here.is_called or here.can_move or (here.is_over and workflow.all_handlers_finished())
+                lambda: (
+                    here.is_called
+                    or here.can_move
+                    or (here.is_over and workflow.all_handlers_finished())
+                    or here.key_of_news is not None
+                )
             )
+            here.look_at_parts()
             if not here.is_called:
                 if here.is_over:
                     await here.story.end_pages(start.run)
+                    for task in here.signal_tasks:
+                        await task
                     return here.run.outcome
                 await here.move()
                 continue
@@ -590,6 +646,18 @@ class RunWorkflow:
     async def interrupt(self) -> None:
         """Stop driving the run until somebody resumes it."""
         await self._execution.stop()
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    @workflow.update(name=BEGIN_PART)
+    async def begin_part(self, start: Json, machine: str) -> None:
+        """Start a part of this run as a child workflow, because an effect wants it."""
+        await begin_child(start, machine)
+
+    @workflow.signal(name=PART_GOES_ON)
+    def hear_of_part(self, part: str, length: int) -> None:
+        """Hear that a part went on from a rest."""
+        self._execution.part_news.leave(part, length)
 
     # -- what can be asked --------------------------------------------------------------------------------------
 
