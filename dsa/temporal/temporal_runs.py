@@ -34,10 +34,11 @@ from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError, Unk
 from dsa.runtime.timeline import OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
+from dsa.temporal.activity_calls import StoredArtifacts
 from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.part_links import effect_at_work, whole_of
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
-from dsa.temporal.run_workflow import RunWorkflow, StoredArtifacts
+from dsa.temporal.run_workflow import RunWorkflow
 from dsa.temporal.server_link import ServerLink
 from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import TemporalStore
