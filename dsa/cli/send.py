@@ -28,8 +28,9 @@ from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, exit_code, print_resu
 from dsa.declarations import OUTSIDE
 from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
+from dsa.runs.place import SERVER
 from dsa.runs.runs import calls_in_doubt
-from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
+from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run, place_in_part
 from dsa.runtime.ledger_story import question_of, refusal_text
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
@@ -93,13 +94,14 @@ def command(
         raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
     is_part = whole is not record and not key
     is_posted = is_part or (record.status.kind == "under way" and not (take or key))
+    if is_posted and str(folder).startswith(SERVER):
+        is_posted, (run_input, is_part) = False, _through_whole(run_input, record, is_part=is_part)
     message, code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else ("", None)
     if code is not None:
         sys.exit(code)
     rest_of_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
     finished_run = go_on(whole if is_part else record, folder, rest_of_input, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
-    # Others may have sent the run something meanwhile; its outcome is not that of this command.
     refusals = _refusals_in(_delivery(folder, message), run_input) if is_posted else finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
@@ -114,6 +116,16 @@ def _read_input(record: RunRecord, occurrence: Occurrence, at: str | None, key: 
         return RunInput(answers={key: _answer(record, key, occurrence)})
     _require_known(record, occurrence.event, is_answer=False)
     return RunInput(occurrences=(occurrence,), at=at)
+
+
+def _through_whole(run_input: RunInput, record: RunRecord, *, is_part: bool) -> tuple[RunInput, bool]:
+    """Return the input as the whole of a part takes it, whose place names the part, and whether that takes it.
+
+    A server has no inboxes: what is sent is taken at once.
+    """
+    if not is_part or run_input.at is None:
+        return run_input, False
+    return attrs.evolve(run_input, at=place_in_part(record.run.run_id, run_input.at)), True
 
 
 def _split_place(run: str) -> tuple[str, str]:
@@ -183,7 +195,7 @@ def _post(
 
 
 def _delivery(root: Path, message: str) -> Delivery | None:
-    """Return the outcome of a message; None while it waits."""
+    """Return the outcome of a message; None while it waits. What others may have sent the run has outcomes of its own."""
     with open_run_folder(root) as runs:
         return runs.delivery(message)
 

@@ -9,7 +9,8 @@ Such a run is a part; the run that it belongs to is its whole. Only the whole dr
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,16 @@ from dsa.runs.setup import MachineDocument, Options, RunSetup, setup_of, skip_re
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, render
 from dsa.runtime.generation import GenerationError, Usage
-from dsa.runtime.ledger import ArtifactEntry, Entry, Part, PartWaitsError, asking_run, place_in_part
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    Entry,
+    Part,
+    PartWaitsError,
+    ResultEntry,
+    asking_run,
+    part_in,
+    place_in_part,
+)
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import RunSummary, UnknownRunError
 from dsa.runtime.status import Rest, timed_events
@@ -64,14 +74,31 @@ class MachineGenerator(AsyncGeneratorInterface):
         """
         prompt = render(template, context)
         handle = self._open_run(context.key, prompt)
-        entries_before = (
-            len(handle.run.ledger) if handle.run.is_finished else 0
-        )  # then its usage may have been reported to its whole already
+        was_finished = handle.run.is_finished
         rest = await handle.drive(*_first(handle.run, prompt), through_timers=False)
         artifact = self._artifact_of(rest, handle.artifacts)
-        return Artifact(
-            artifact.content, artifact_id=artifact.artifact_id, usage=_usage(rest.run.ledger[entries_before:])
-        )
+        is_reported = was_finished and self._is_reported(context.key, artifact)
+        usage = _usage(() if is_reported else rest.run.ledger)
+        return Artifact(artifact.content, artifact_id=artifact.artifact_id, usage=usage)
+
+    def _entries_of_whole(self, key: str) -> Iterator[ArtifactEntry | ResultEntry]:
+        """Yield the artifacts and results of the effect of a key in the ledger of the whole."""
+        whole = key.partition("/")[0]
+        with suppress(UnknownRunError):
+            for entry in self._runs.entries(whole):
+                if isinstance(entry, ArtifactEntry | ResultEntry) and f"{key}/".startswith(f"{whole}/{entry.key}/"):
+                    yield entry
+
+    def _is_reported(self, key: str, artifact: Artifact) -> bool:
+        """Return whether the ledger of the whole has the artifact for this effect, and with it what the run took."""
+        entries = (entry for entry in self._entries_of_whole(key) if isinstance(entry, ArtifactEntry))
+        return any(entry.content_digest == artifact.content_digest for entry in entries)
+
+    def _is_awaited(self, key: str, run_id: str) -> bool:
+        """Return whether the whole has last heard of a run that it waits: how it ended is still to be reported."""
+        results = [entry for entry in self._entries_of_whole(key) if isinstance(entry, ResultEntry)]
+        part = part_in(results[-1]) if results else None
+        return part is not None and part.run == run_id
 
     def _open_run(self, key: str, prompt: str) -> "RunHandle":
         """Open the run for an effect: one that was cut off or has made the artifact, else a new one."""
@@ -87,7 +114,8 @@ class MachineGenerator(AsyncGeneratorInterface):
                 return self._runs.begin(attrs.evolve(self._setup, settings=settings), run_id=run_id)
             run = record.run
             is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
-            if is_ours and not (run.is_finished and run.outcome in _NOTHING):
+            has_failed = run.is_finished and run.outcome in _NOTHING
+            if is_ours and (not has_failed or self._is_awaited(key, run_id)):
                 options = Options(lambda _machine, _settings: self._setup.binding, self._setup.settings.get("model"))
                 return self._runs.hold(run_id, options=options)
         raise AssertionError("numbers do not end")

@@ -6,13 +6,16 @@ back with its steps, in order, and becomes part of the run with them.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import attrs
 from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from dsa.edge.binding import Bindings, ask_guard, data_readers
 from dsa.edge.event_loop import Clock
@@ -25,10 +28,14 @@ from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, reject
 from dsa.runtime.run import Run
 from dsa.runtime.secrets import Secrets
 from dsa.temporal import payloads
+from dsa.temporal.part_links import EffectAtWork, is_work_of
 from dsa.temporal.payloads import Json
 
+_LOGGER = logging.getLogger("dsa.temporal")
 #: How often an activity says that it is alive, in seconds. A cancelled effect hears of it at that moment.
 _EVERY_S = 1.0
+#: The type of the error of an effect whose worker ended, as the SDK calls it.
+WORKER_SHUTDOWN = "WorkerShutdown"
 
 
 @attrs.frozen
@@ -61,6 +68,9 @@ class Workplace(Protocol):
 
     def fault(self, run_id: str, where: str, traceback: str) -> None:
         """Report an error in users' code, with its traceback."""
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work in the worker's loop beside its activities; the worker ends after it."""
 
 
 class RecordedArtifacts(MemoryArtifacts):
@@ -169,9 +179,11 @@ class EffectActivities:
     async def perform(self, request: Json) -> Json:
         """Call the policy of an effect once; return its steps, and what it recorded."""
         view = await self._workplace.look_at(request["run"])
-        return await self._within_reach(self._perform(view, request))
+        effect = EffectAtWork(activity.info().task_queue, request["at_ms"])
+        return await self._within_reach(self._perform(view, request, effect), effect)
 
-    async def _perform(self, view: RunCopy, request: Json) -> Json:
+    async def _perform(self, view: RunCopy, request: Json, at_work: EffectAtWork) -> Json:
+        is_work_of(at_work)
         run_id, workplace, binding = request["run"], self._workplace, view.binding
         text = binding.secrets.text
         host = EffectHost(
@@ -189,7 +201,11 @@ class EffectActivities:
         plan = performer.plan(effect)  # it asks for the machine, which needs no read
         host.begin()
         steps = await performer.try_once(request["key"], action, plan, request["root"], list[Step])
-        return {"steps": [step.to_json() for step in steps], "records": host.records}
+        return {
+            "steps": [step.to_json() for step in steps],
+            "records": host.records,
+            "seen_rests": at_work.seen_rests,
+        }
 
     @activity.defn(name=payloads.JUDGE)
     async def judge(self, request: Json) -> Json:
@@ -214,16 +230,68 @@ class EffectActivities:
         with clean_errors(secrets):
             return {"data": secrets.value(data_readers(view.binding)[request["event"]](request["data"]))}
 
-    async def _within_reach(self, work: Coroutine[Any, Any, Json]) -> Json:
-        """Wait for work in the loop of policies, and say meanwhile that it is alive; cancelling this cancels the work."""
+    async def _within_reach(self, work: Coroutine[Any, Any, Json], effect: EffectAtWork | None = None) -> Json:
+        """Wait for work in the loop of policies, and say meanwhile that it is alive; cancelling this cancels the work.
+
+        An effect that waits for a part goes on without its place at the worker.
+        """
         task = asyncio.ensure_future(self._workplace.in_policy_loop(work))
+        alarm = None if effect is None else asyncio.ensure_future(effect.waits_for_part.wait())
         try:
-            while not (await asyncio.wait({task}, timeout=_EVERY_S))[0]:
+            while not task.done():
+                both: list[asyncio.Future[Any]] = [task] if alarm is None else [task, alarm]
+                await asyncio.wait(both, timeout=_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+                if effect is not None and effect.waits_for_part.is_set() and not task.done():
+                    break
                 activity.heartbeat()
         except asyncio.CancelledError:
+            if effect is not None:
+                effect.is_leaving = activity.is_worker_shutdown()
             task.cancel()
             raise
-        return task.result()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if effect is None or task.done():
+            return task.result()
+        self._workplace.keep(_complete_later(task, effect))
+        activity.raise_complete_async()
+
+
+async def _complete_later(task: "asyncio.Future[Json]", effect: EffectAtWork) -> None:
+    """Wait for the work of an effect that has no place at the worker, and report how it ends; say meanwhile that it is alive."""
+    handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
+    ending = asyncio.ensure_future(activity.wait_for_worker_shutdown())
+    try:
+        while not task.done() and not ending.done():
+            either: list[asyncio.Future[Any]] = [task, ending]
+            await asyncio.wait(either, timeout=_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            await handle.heartbeat()
+        if task.done():
+            await _report(handle, task)
+            return
+        effect.is_leaving = True
+        task.cancel()
+        await handle.fail(ApplicationError("the worker has ended", type=WORKER_SHUTDOWN))
+    except AsyncActivityCancelledError:
+        task.cancel()
+        await asyncio.wait({task})
+        await handle.report_cancellation()
+    except RPCError as error:  # the run has ended, or the server has given the effect up
+        task.cancel()
+        _LOGGER.info("an effect that waited for its part is not awaited any more: %s", error.message)
+    finally:
+        ending.cancel()
+
+
+async def _report(handle: AsyncActivityHandle, task: "asyncio.Future[Json]") -> None:
+    """Report the outcome of finished work."""
+    try:
+        answer = task.result()
+    except Exception as error:  # noqa: BLE001  (as an activity reports it)
+        await handle.fail(error)
+    else:
+        await handle.complete(answer)
 
 
 def _whole(artifact: Artifact, view: RunCopy) -> Artifact:

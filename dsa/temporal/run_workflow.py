@@ -11,231 +11,41 @@ sender hears so, and asks the new execution for the outcome, by the id of the up
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import attrs
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from dsa.edge.binding import Bindings, FromOutside, answered_key, effect_names, exact_already
 from dsa.edge.driver import Driver, outcome_of_last
-from dsa.edge.performer import EffectPlan, Performer
 from dsa.errors import DsaError, OccurrenceError
 from dsa.machine import Machine
 from dsa.runs.archive import recorded_machine, replay_stored
 from dsa.runs.runs import record_decisions, require_decidable
 from dsa.runs.setup import limits_of
-from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.ledger import Intent, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
+from dsa.runtime.ledger import Entry, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
-from dsa.runtime.policy.policies import Action, Step, error_step, question_step
+from dsa.runtime.policy.policies import Action, Step
 from dsa.runtime.run import Command, Run, begin
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import Rest, UnfinishedWork, doubt_of, status_of, unfinished_work
+from dsa.runtime.status import Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import continuation, payloads, search_attributes
+from dsa.temporal.activity_calls import ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock, call_activity
 from dsa.temporal.continuation import Continuation, WorkGate
+from dsa.temporal.part_links import BEGIN_PART, PART_GOES_ON, PartNews, begin_child, tell_whole, whole_of
 from dsa.temporal.payloads import Json, StartPayload
 from dsa.temporal.story_pages import StoryPages
 
 T = TypeVar("T")
 
-#: How long a worker may be silent while it performs an effect, before the effect is in doubt.
-SILENCE = timedelta(seconds=15)
-#: How much longer than its time limit an effect may seem to take: the worker keeps the limit, and says so.
-_GRACE = timedelta(seconds=60)
-_NO_LIMIT = timedelta(days=365)
-_CUT_OFF = "the run was cut off while it was under way; it counts as failed"
-_ONCE = RetryPolicy(maximum_attempts=1)
 #: The most outcomes of events that go on to the next execution, for senders that ask again.
 _MOST_OUTCOMES = 100
-
-
-class WorkflowClock:
-    """The clock of a workflow: it stands still between tasks, and shows the same times in every replay."""
-
-    def now_s(self) -> float:
-        """Return the seconds since 1970."""
-        return workflow.time()
-
-    def wall_ms(self) -> int:
-        """Return the milliseconds since 1970."""
-        return round(workflow.time() * 1000)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, by a timer of the server."""
-        await asyncio.sleep(seconds)
-
-
-async def call_activity(
-    name: str, request: Json, *, queue: str, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
-) -> Json:
-    """Call an activity once. Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
-    try:
-        return cast(
-            Json,
-            await workflow.execute_activity(
-                name,
-                request,
-                task_queue=queue,
-                activity_id=activity_id,
-                retry_policy=_ONCE,
-                start_to_close_timeout=limit,
-                heartbeat_timeout=SILENCE,
-            ),
-        )
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise asyncio.CancelledError from error
-        raise
-
-
-def is_lost(error: ActivityError) -> bool:
-    """Return whether nobody knows how an activity ended: its worker fell silent, or ended with it."""
-    cause = error.cause
-    return not isinstance(cause, ApplicationError) or cause.type == "WorkerShutdown"
-
-
-@attrs.frozen
-class ActivityPerformer(Performer):
-    """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on.
-
-    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins.
-    """
-
-    _queue: str = attrs.field(kw_only=True)
-    _gate: WorkGate = attrs.field(kw_only=True)
-    _costs: continuation.Costs = attrs.field(kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        self._meter.begin_with(self._costs)
-
-    async def perform(
-        self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int
-    ) -> Occurrence | Step | None:
-        """Perform an effect, as `Performer.perform` does."""
-        async with self._gate.place():
-            return await super().perform(intent, action, plan, tries, root)
-
-    async def try_once(
-        self, key: str, action: Action, plan: EffectPlan, root: int, conclude: Callable[[list[Step]], T]
-    ) -> T:
-        """Call the policy once, on a worker. An effect that is lost with its worker is in doubt, and handled as the table says."""
-        effect, meter = action.policy, self._meter
-        request = {
-            "run": self._host.run.run_id,
-            "key": key,
-            "effect": effect,
-            "root": root,
-            "payload": action.payload,
-        }
-        place = f"{key.replace('/', ':')}:{effect}{f':{root}' if root > 1 else ''}"
-        limit = self._limit_of(plan.about)
-        within = _NO_LIMIT if limit is None else timedelta(seconds=limit.seconds) + _GRACE
-        while True:
-            if meter.has_limits:
-                meter.begins(effect)
-            try:
-                answer = await call_activity(
-                    payloads.PERFORM, request, queue=self._queue, activity_id=place, limit=within
-                )
-            except ActivityError as error:
-                if not is_lost(error):
-                    return conclude([_step_of(effect, error)])
-                handling = doubt_of(plan.about)
-                if handling == "ask":  # nothing is recorded: the run rests, and its status says why
-                    return cast(T, (question_step(effect, IN_DOUBT, about={"code": IN_DOUBT}), True))
-                self._host.keep(ResumedEntry(at_ms=self._clock.wall_ms(), effects=((key, handling),)))
-                if handling == "fail":
-                    return cast(T, (cast(Any, conclude([error_step(effect, IN_DOUBT, _CUT_OFF)]))[0], True))
-                continue
-            finally:
-                if meter.has_limits:
-                    meter.ends(effect)
-            self._record(answer["records"])
-            return conclude([Step(**step) for step in answer["steps"]])
-
-    def _record(self, records: Iterable[Json]) -> None:
-        """Store and record what a policy did, in its order."""
-        for record in records:
-            if "artifact" in record:
-                payloads.store_artifact(self._artifacts, record)
-                continue
-            entry = from_json(record)
-            if isinstance(entry, VerdictEntry):
-                self._artifacts.record_clean_verdict(entry)
-            self._host.record(cast(Any, entry))
-
-
-def _step_of(effect: str, error: ActivityError) -> Step:
-    """Return the error step of an activity that failed before its policy was called: the worker could not bind the document, say."""
-    cause = error.cause
-    return error_step(
-        effect, getattr(cause, "type", None) or type(cause).__name__, getattr(cause, "message", str(cause))
-    )
-
-
-@attrs.frozen
-class ActivityGuard(GuardInterface):
-    """A guard that judges on a worker."""
-
-    blocks = False
-    _name: str
-    _run: str
-    _queue: Callable[[], str]
-    _gate: WorkGate
-
-    async def validate(self, artifact: Artifact, **dependencies: Any) -> GuardResult:  # noqa: ANN401  (JSON)
-        """Return the verdict. Raises an error with the name and the message of the guard's own."""
-        artifacts = {name: each for name, each in dependencies.items() if isinstance(each, Artifact)}
-        request = {
-            "run": self._run,
-            "guard": self._name,
-            "artifact": payloads.artifact_to_json(artifact),
-            "artifacts": {name: payloads.artifact_to_json(each) for name, each in artifacts.items()},
-            "data": {name: each for name, each in dependencies.items() if name not in artifacts},
-        }
-        try:
-            with self._gate.at_work():
-                return GuardResult(**await call_activity(payloads.JUDGE, request, queue=self._queue()))
-        except ActivityError as error:
-            cause = error.cause  # a run that stops names the class of the guard's own error
-            name = getattr(cause, "type", None) or type(cause).__name__
-            raise type(name, (RuntimeError,), {})(getattr(cause, "message", str(cause))) from error
-
-
-class StoredArtifacts(MemoryArtifacts):
-    """The artifacts of one run that its workflow may need, and the order in which they came, for readers.
-
-    Workers know all of them: one that is not here is given to a guard by its id.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Json] = []
-
-    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
-        """Store one version and return it with its id."""
-        stored_artifact = super().store(artifact, author, run_id)
-        if len(self._artifacts) > len(self.records):
-            self.records.append(payloads.artifact_record(stored_artifact, author, run_id))
-        return stored_artifact
-
-    def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; one without its text if it is not here."""
-        return self._artifacts.get(artifact_id) or Artifact("", artifact_id=artifact_id)
-
-    def record_verdict(self, verdict: VerdictEntry) -> None:
-        """Store a verdict on an artifact, if it is here."""
-        if verdict.artifact_id in self._artifacts:
-            super().record_verdict(verdict)
 
 
 async def _nobody(_action: Action, _context: object) -> list[Step]:
@@ -262,10 +72,12 @@ class Execution:
             self.start.text, tuple((name, value) for name, value in self.start.parameters)
         )
         self.artifacts, self.story = StoredArtifacts(), StoryPages()
-        self._costs: continuation.Costs = {}
+        self.costs: continuation.Costs = {}
         self.counts: continuation.Counts = {}
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
         self.is_moving = False
+        self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
+        self._left_rest: int | None = None
         self.gate = WorkGate(self.start.most_events, self._may_close)
         self.rest: Rest | None = None
         self.task: asyncio.Task[Rest] | None = None
@@ -298,12 +110,14 @@ class Execution:
         """Take over a run from the execution before."""
         for record in before.artifacts:
             payloads.store_artifact(self.artifacts, record)
-        self._costs = {(effect, unit): amount for effect, unit, amount in before.costs}
+        self.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
         self.counts = before.counts
         run = before.restored_run(machine, self.start.run)
         self.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(self.artifacts.records))
         self.driver = self.new_driver(run, left=continuation.work_ahead(run))
-        self.rest = None if before.rest is None else payloads.rest_from(run, before.rest)
+        if before.rest is not None:
+            self.rest = payloads.rest_from(run, before.rest)
+            self._left_rest = self._story_length if self._has_whole else None
         self.is_called = before.is_called
         for message, outcome in before.outcomes.items():
             answer = self.answers[message] = asyncio.get_running_loop().create_future()
@@ -317,7 +131,7 @@ class Execution:
 
     def new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
         """Return a driver of a run, which performs effects by activities."""
-        binding = self._binding(run.machine)
+        binding = binding_without_code(self, run.machine)
         self.outside = FromOutside(binding)
         return Driver(
             run,
@@ -328,34 +142,81 @@ class Execution:
             session=lambda: ResumedEntry.from_settings(self.settings, "Temporal"),
             limits=limits_of(run.machine, self.settings.get("budget") or ()),
             clock=WorkflowClock(),
-            observe=lambda _entries: self._go_on(),
+            observe=self._go_on,
             on_rest=lambda: self.come_to_rest(Rest("waiting", self.run, due_ms=self.driver.next_deadline_ms)),
-            performer=partial(ActivityPerformer, queue=self.queue, gate=self.gate, costs=self._costs),
+            performer=partial(
+                ActivityPerformer, queue=self.queue, gate=self.gate, costs=self.costs, part_news=self.part_news
+            ),
         )
-
-    def _binding(self, machine: Machine) -> Bindings:
-        """Return the bindings as the workflow knows them: every name, and no code behind it."""
-        start = self.start
-        effects = {name: _nobody for name, _ in effect_names(machine)}
-        guards = {name: ActivityGuard(name, start.run, lambda: self.queue, self.gate) for name in start.guards}
-        spenders = None if start.spenders is None else frozenset(start.spenders)
-        secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
-        return Bindings(effects, guards, secrets=secrets, spenders=spenders)
 
     @property
     def run(self) -> Run:
         """The run as it is now."""
         return self.driver.run
 
-    def _go_on(self) -> None:
+    def _go_on(self, new_entries: Sequence[Entry]) -> None:
+        """Leave the rest, if the run was at one; a part tells its whole."""
+        if self._left_rest is not None and new_entries:
+            self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self._left_rest)))
+            self._left_rest = None
         self.rest = None
+
+    @property
+    def _has_whole(self) -> bool:
+        """Return whether an effect of another run may wait for this one."""
+        return "for" in self.settings and whole_of(self.start.run) != ""
+
+    @property
+    def _story_length(self) -> int:
+        """The number of entries of the whole story."""
+        return self.story.begin[0] + len(self.story.entries) + len(self.run.ledger) - self.story.skips
+
+    @property
+    def key_of_news(self) -> str | None:
+        """The key of an effect whose part went on, and which is to be performed again."""
+        if self.task is None and (self.rest is None or self.rest.kind != "waiting"):
+            return None
+        return self.part_news.key_in(lambda: parts(self.run) if self.task is None else self.driver.parts)
+
+    def look_at_parts(self) -> None:
+        """Perform effects again whose parts went on."""
+        while (key := self.key_of_news) is not None:
+            if self.task is None:
+                for part in parts(self.run).values():
+                    self.part_news.take(part.run)
+                self.renew()
+                self.is_called = True
+                return
+            self.part_news.take(self.driver.parts[key].run)
+            self.driver.look_again(key)
 
     def come_to_rest(self, rest: Rest) -> None:
         """Rest; an effect that was lost with its worker, and about which a person has to decide, leaves the run in doubt."""
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
         doubts = status_of(self.run).doubts if is_lost_one else ()
         self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
+        self._left_rest = self._story_length if self._has_whole else None
         search_attributes.show_rest(self.rest)
+
+    @contextmanager
+    def rest_whatever_comes(self) -> Iterator[None]:
+        """Stay at rest if somebody cancels the workflow at the server: nothing is under way that could be interrupted."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.is_moving = False
+            workflow.logger.info("run %s rests; it was cancelled, which changes nothing", self.start.run)
+
+    async def say_farewell(self) -> None:
+        """End what stays open as long as the run does, and wait until its whole has its last signal."""
+        await self.story.end_pages(self.start.run)
+        for task in self.signal_tasks:
+            await task
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether the run should be driven, or go on in a new execution."""
+        return self.is_called or self.can_move or self.key_of_news is not None
 
     @property
     def is_over(self) -> bool:
@@ -368,14 +229,16 @@ class Execution:
         self.task = task = asyncio.create_task(self.driver.drive(*occurrences))
         try:
             while True:
-                await workflow.wait_condition(lambda: task.done() or self.gate.is_free)
+                await workflow.wait_condition(lambda: task.done() or self.gate.is_free or self.key_of_news is not None)
                 if task.done():
                     return await task
+                if self.key_of_news is not None:
+                    self.look_at_parts()
+                    continue
                 await self.move()
         except asyncio.CancelledError:
-            if not task.done():
-                task.cancel()  # the whole workflow is cancelled
-                raise
+            if not task.done():  # somebody has cancelled the workflow at the server
+                await self._end(task)
             return Rest("interrupted", self.run, due_ms=self.driver.next_deadline_ms)
         finally:
             self.task = None
@@ -413,35 +276,9 @@ class Execution:
             first=(),
             entries=(),
             artifacts=(),
-            continuation=attrs.asdict(self._continuation()),
+            continuation=attrs.asdict(continuation_of(self)),
         )
         workflow.continue_as_new(next_start.to_json())
-
-    def _continuation(self) -> Continuation:
-        run, machine = self.run, self.run.machine
-        ahead = continuation.entries_ahead(run)
-        inbox = tuple(
-            {"occurrence": payloads.occurrence_to_json(each.occurrence), "at": each.at, "message": each.message}
-            for each in self.driver.news
-            if each.is_from_outside
-        )
-        outcomes = {
-            message: payloads.outcome_to_json(machine, answer.result())
-            for message, answer in self.answers.items()
-            if answer.done() and answer.exception() is None
-        }
-        return Continuation(
-            continuation.run_to_json(run),
-            tuple(to_json(entry) for entry in ahead),
-            continuation.artifacts_ahead(run, self.artifacts),
-            continuation.costs_before(run, self._costs, ahead),
-            continuation.counts_before(self.counts, run.ledger, ahead),
-            self.story.to_json(run.ledger, self.artifacts.records),
-            inbox,
-            dict(tuple(outcomes.items())[-_MOST_OUTCOMES:]),
-            None if self.rest is None else payloads.rest_to_json(self.rest),
-            self.is_called or self.task is not None,
-        )
 
     def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
         """Hand an event to the driver. `message` is the id under which its sender can ask for the outcome again."""
@@ -459,6 +296,50 @@ class Execution:
         if task is not None:
             task.cancel()
             await workflow.wait_condition(lambda: self.task is not task)
+
+    async def _end(self, task: "asyncio.Task[Rest]") -> None:
+        """End a task that drives the run."""
+        self.is_moving = False
+        task.cancel()
+        await workflow.wait_condition(task.done)
+
+
+def binding_without_code(here: Execution, machine: Machine) -> Bindings:
+    """Return the bindings as a workflow knows them: every name, and no code behind it."""
+    start = here.start
+    effects = {name: _nobody for name, _ in effect_names(machine)}
+    guards = {name: ActivityGuard(name, start.run, lambda: here.queue, here.gate) for name in start.guards}
+    spenders = None if start.spenders is None else frozenset(start.spenders)
+    secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
+    return Bindings(effects, guards, secrets=secrets, spenders=spenders)
+
+
+def continuation_of(here: Execution) -> Continuation:
+    """Return what the next execution begins with."""
+    run, machine = here.run, here.run.machine
+    ahead = continuation.entries_ahead(run)
+    inbox = tuple(
+        {"occurrence": payloads.occurrence_to_json(each.occurrence), "at": each.at, "message": each.message}
+        for each in here.driver.news
+        if each.is_from_outside
+    )
+    outcomes = {
+        message: payloads.outcome_to_json(machine, answer.result())
+        for message, answer in here.answers.items()
+        if answer.done() and answer.exception() is None
+    }
+    return Continuation(
+        continuation.run_to_json(run),
+        tuple(to_json(entry) for entry in ahead),
+        continuation.artifacts_ahead(run, here.artifacts),
+        continuation.costs_before(run, here.costs, ahead),
+        continuation.counts_before(here.counts, run.ledger, ahead),
+        here.story.to_json(run.ledger, here.artifacts.records),
+        inbox,
+        dict(tuple(outcomes.items())[-_MOST_OUTCOMES:]),
+        None if here.rest is None else payloads.rest_to_json(here.rest),
+        here.is_called or here.task is not None,
+    )
 
 
 @workflow.defn(name=payloads.WORKFLOW)
@@ -482,14 +363,17 @@ class RunWorkflow:
             )
         first = [payloads.occurrence_from(each) for each in start.first]
         while True:
-            await workflow.wait_condition(
-                lambda: here.is_called or here.can_move or (here.is_over and workflow.all_handlers_finished())
-            )
-            if not here.is_called:
-                if here.is_over:
-                    await here.story.end_pages(start.run)
+            with here.rest_whatever_comes():
+                await workflow.wait_condition(
+                    lambda: here.has_work or (here.is_over and workflow.all_handlers_finished())
+                )
+                here.look_at_parts()
+                if not here.is_called and here.is_over:
+                    await here.say_farewell()
                     return here.run.outcome
-                await here.move()
+                if not here.is_called:
+                    await here.move()
+            if not here.is_called:
                 continue
             here.is_called = False
             rest = await here.drive(first)
@@ -590,6 +474,18 @@ class RunWorkflow:
     async def interrupt(self) -> None:
         """Stop driving the run until somebody resumes it."""
         await self._execution.stop()
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    @workflow.update(name=BEGIN_PART)
+    async def begin_part(self, start: Json, machine: str) -> None:
+        """Start a part of this run as a child workflow, because an effect wants it."""
+        await begin_child(start, machine)
+
+    @workflow.signal(name=PART_GOES_ON)
+    def hear_of_part(self, part: str, length: int) -> None:
+        """Hear that a part went on from a rest."""
+        self._execution.part_news.leave(part, length)
 
     # -- what can be asked --------------------------------------------------------------------------------------
 

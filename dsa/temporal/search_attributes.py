@@ -60,6 +60,11 @@ async def ensure(client: Client) -> bool:
     return True
 
 
+def has_any() -> bool:
+    """Return whether the run of this workflow has attributes."""
+    return workflow.info().typed_search_attributes.get(STATUS) is not None
+
+
 def of_new_run(machine: str) -> TypedSearchAttributes:
     """Return the attributes with which a run begins."""
     return TypedSearchAttributes([SearchAttributePair(MACHINE, machine), SearchAttributePair(STATUS, UNDER_WAY)])
@@ -75,7 +80,7 @@ def show_under_way() -> None:
 def show_rest(rest: Rest) -> None:
     """Say why the run of this workflow rests, unless that is known."""
     attributes = workflow.info().typed_search_attributes
-    if attributes.get(STATUS) is None:
+    if not has_any():
         return  # the namespace has none
     events, due = sorted(rest.waits_for), None
     if rest.due_ms is not None:

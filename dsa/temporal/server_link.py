@@ -61,6 +61,7 @@ class ServerLink:
         self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
+        self._kept_tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Begin work in the link's loop."""
@@ -126,6 +127,12 @@ class ServerLink:
         kinds = (("activities", activities), ("workflows", workflows))
         self._workers.update({(queue, kind): running_worker for kind, work in kinds if work})
 
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work beside the workers, in the link's loop; `close` waits for its end."""
+        task = asyncio.create_task(work)
+        self._kept_tasks.add(task)
+        task.add_done_callback(self._kept_tasks.discard)
+
     def close(self) -> None:
         """Stop the workers and the thread. Effects that are under way are cancelled here; what drives the runs goes on elsewhere."""
         self.run(self._stop_workers())
@@ -139,3 +146,5 @@ class ServerLink:
         for worker, task in running_workers:
             await worker.shutdown()
             await asyncio.wait({task})
+        if self._kept_tasks:
+            await asyncio.wait(self._kept_tasks)

@@ -291,7 +291,7 @@ class TemporalStore:
         except WorkflowAlreadyStartedError:
             raise StoreError(f"there was a run of that id already: {start.run}") from None
 
-    async def update(self, run_id: str, name: str, *arguments: Json) -> Json:
+    async def update(self, run_id: str, name: str, *arguments: object) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
         while True:

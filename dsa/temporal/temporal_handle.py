@@ -15,15 +15,19 @@ from temporalio.exceptions import ApplicationError
 from dsa.edge.binding import Bindings, FromOutside
 from dsa.edge.driver import outcome_of_last
 from dsa.edge.processes import environment_secrets
+from dsa.runs.archive import recorded_machine
 from dsa.runs.handle import RunHandle, Watchers, require_place
 from dsa.runs.place import accepted_artifacts
-from dsa.runtime.run import Run
+from dsa.runtime.ledger import asking_run
+from dsa.runtime.run import Run, begin
 from dsa.runtime.run_store import UnknownRunError
-from dsa.runtime.status import Rest, places
+from dsa.runtime.status import Rest, parts, places
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
+from dsa.temporal.part_links import BEGIN_PART, EffectAtWork, effect_at_work, whole_of
 from dsa.temporal.payloads import Json, StartPayload
+from dsa.temporal.server_link import PATIENCE
 from dsa.temporal.story_store import StoryReader
 
 if TYPE_CHECKING:
@@ -62,10 +66,14 @@ class TemporalHandle(RunHandle):
         self._is_let_go = False
         runs._handles[run_id] = self  # noqa: SLF001  (its own entry point)
 
-    async def _look(self) -> StoryReader:
+    async def look(self) -> StoryReader:
         """Read what is new of the run."""
         reader: StoryReader = await self._runs.link.wait(self._runs.store.look_at(self.id))
         return reader
+
+    def another(self, run_id: str) -> "TemporalHandle":
+        """Return the handle of another run of the same namespace."""
+        return self._runs.attach(run_id)
 
     @property
     def _reader(self) -> StoryReader:
@@ -73,8 +81,8 @@ class TemporalHandle(RunHandle):
 
     @property
     def run(self) -> Run:
-        """The run as it is now."""
-        return self._reader.run
+        """The run as it is now; before its workflow has begun, the run without events."""
+        return self._reader.run if self._start is None else _empty_run(self._start)
 
     @property
     def artifacts(self) -> Any:  # type: ignore[override]  # noqa: ANN401  (an ArtifactStore; elsewhere it is a field)
@@ -111,12 +119,17 @@ class TemporalHandle(RunHandle):
         while True:
             if self._is_let_go:
                 return Rest("interrupted", self._runs.store.reader_so_far(self.id).run)
-            reader = await self._look()
+            reader = await self.look()
             if reader.rest is not None and not (through_timers and reader.rest["due_ms"] is not None):
-                self._show_all(reader)
-                rest = payloads.rest_from(reader.run, reader.rest)
-                return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, reader.artifacts)))
+                return self.rest_of(reader)
             await self.change()
+
+    def rest_of(self, reader: StoryReader) -> Rest:
+        """Return the rest that was read, with the accepted artifacts."""
+        assert reader.rest is not None, "it rests"
+        self._show_all(reader)
+        rest = payloads.rest_from(reader.run, reader.rest)
+        return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, reader.artifacts)))
 
     async def rest_within(self, wait_s: float) -> Rest:
         """Wait as `rest` does, and for timers that are due within `wait_s` seconds."""
@@ -137,7 +150,7 @@ class TemporalHandle(RunHandle):
         await self.exists()
         with self.watchers.collect_pieces() as pieces:
             while True:
-                reader = await self._look()
+                reader = await self.look()
                 self._show_all(reader)
                 while pieces:
                     yield pieces.popleft()
@@ -151,7 +164,7 @@ class TemporalHandle(RunHandle):
     async def _show_moments(self) -> None:
         """Show the moments of the run to the observer, until it rests."""
         while True:
-            reader = await self._look()
+            reader = await self.look()
             self._show_all(reader)
             if reader.rest is not None and reader.rest["due_ms"] is None:
                 return
@@ -176,11 +189,14 @@ class TemporalHandle(RunHandle):
         if self.id in runs._sources:  # noqa: SLF001  (its own entry point)
             await runs.work_here()
         if self._start is not None:
-            start, self._start = attrs.evolve(self._start, first=tuple(payload)), None
-            await runs.link.wait(runs.store.begin_workflow(start))
+            await _begin_workflow(runs, attrs.evolve(self._start, first=tuple(payload)))
+            self._start = None
         elif self._how is not None:
             how, self._how = {**self._how, "occurrences": payload}, None
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
+        else:
+            for occurrence in occurrences:
+                await self._send(occurrence, None)
         await self._send_offers()
         runs._held_runs[self.id] = self  # noqa: SLF001
         if self._on_moment is not None:
@@ -192,9 +208,19 @@ class TemporalHandle(RunHandle):
         return attrs.evolve(occurrence, data=secrets.value(occurrence.data))
 
     async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
-        """Go on with the run until it rests."""
+        """Go on with the run until it rests. An effect that drives a part gives its place at the worker back, and interrupts the part if it is cancelled."""
+        effect = effect_at_work()
+        if effect is None:
+            self.start(*occurrences)
+            return await self.rest(through_timers=through_timers)
+        effect.give_place_back()
         self.start(*occurrences)
-        return await self.rest(through_timers=through_timers)
+        try:
+            return await _rest_for(effect, self)
+        except asyncio.CancelledError:
+            if not effect.is_leaving:
+                await self.interrupt()
+            raise
 
     def offer(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
         """Hand in an event without waiting; the run takes it in its turn, once it has been started. The future has the outcome."""
@@ -223,7 +249,10 @@ class TemporalHandle(RunHandle):
         return await self._send(occurrence, at)
 
     async def _send(self, occurrence: Occurrence, at: str | None) -> Taken | Refusal:
-        reader = await self._look()
+        reader = await self.look()
+        place = at or places(reader.run).get(occurrence.event, "")
+        if asking_run(place):
+            return await _send_to_part(self, place, occurrence)
         machine = reader.run.machine
         if reader.run.is_finished and not reader.is_driven:
             return _refused_by_end(reader.run, occurrence, at)
@@ -233,7 +262,7 @@ class TemporalHandle(RunHandle):
         except ApplicationError as refusal:
             answer = refusal.details[0]
         except UnknownRunError:  # its workflow has ended meanwhile
-            reader = await self._look()
+            reader = await self.look()
             return _refused_by_end(reader.run, occurrence, at)
         self._wait_s = _FIRST_LOOK_S
         self.watchers.wake()
@@ -264,4 +293,47 @@ def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal
     after, _ = run.feed(event, at=at, at_ms=run.read_ms)
     outcome = outcome_of_last(after, run.configuration, event)
     assert isinstance(outcome, Refusal), "a finished run takes nothing"
+    return outcome
+
+
+def _empty_run(start: StartPayload) -> Run:
+    """Return a run as it is before its workflow has begun."""
+    machine, digest = recorded_machine(start.text, start.parameters)
+    return begin(machine, start.run, digest=digest, settings=start.settings, at_ms=round(time.time() * 1000))[0]
+
+
+async def _begin_workflow(runs: "TemporalRuns", start: StartPayload) -> None:
+    """Begin a run, a part as a child of the run that it belongs to."""
+    whole = whole_of(start.run)
+    if whole:
+        machine = recorded_machine(start.text, start.parameters)[0].name
+        with suppress(UnknownRunError):  # that run has ended
+            await runs.link.wait(runs.store.update(whole, BEGIN_PART, start.to_json(), machine))
+            return
+    await runs.link.wait(runs.store.begin_workflow(start))
+
+
+async def _rest_for(effect: EffectAtWork, part: TemporalHandle) -> Rest:
+    """Wait until a part rests, and its timers that were due when the effect began have rung."""
+    await part.exists()
+    while True:
+        reader = await part.look()
+        due_ms = None if reader.rest is None else reader.rest["due_ms"]
+        if reader.rest is not None and (due_ms is None or due_ms > effect.at_ms):
+            effect.seen_rests[part.id] = len(reader.entries)
+            return part.rest_of(reader)
+        await part.change()
+
+
+async def _send_to_part(whole: TemporalHandle, place: str, occurrence: Occurrence) -> Taken | Refusal:
+    """Send an event to the part in a place, and wait until the run around it has heard that the part took it."""
+    part_id, _, at = place.rpartition("@")
+    before = await whole.look()
+    outcome = await whole.another(part_id).hand(occurrence, at)
+    is_heard = isinstance(outcome, Refusal) or part_id not in {each.run for each in parts(before.run).values()}
+    count, until_s = len(before.entries), time.monotonic() + PATIENCE.total_seconds()
+    while not is_heard and time.monotonic() < until_s:
+        reader = await whole.look()
+        is_heard = reader.rest is None or len(reader.entries) > count or not reader.is_driven
+        await asyncio.sleep(0 if is_heard else _FIRST_LOOK_S)
     return outcome

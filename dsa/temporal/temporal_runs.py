@@ -24,7 +24,7 @@ from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.runs.archive import RunFilter, RunNews, record_of, require_no_secret
 from dsa.runs.handle import require_place
-from dsa.runs.place import RunPlace, new_run_id
+from dsa.runs.place import PART_OF, RunPlace, new_run_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
 from dsa.runs.setup import Options, RunSetup, Source
 from dsa.runtime.costs import BudgetLimit
@@ -34,9 +34,11 @@ from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError, Unk
 from dsa.runtime.timeline import OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
+from dsa.temporal.activity_calls import StoredArtifacts
 from dsa.temporal.effect_activities import EffectActivities, RunCopy
+from dsa.temporal.part_links import effect_at_work, whole_of
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
-from dsa.temporal.run_workflow import RunWorkflow, StoredArtifacts
+from dsa.temporal.run_workflow import RunWorkflow
 from dsa.temporal.server_link import ServerLink
 from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import TemporalStore
@@ -113,6 +115,7 @@ class TemporalRuns(BoundRuns):
         require_no_secret(setup.text, setup.binding.secrets)
         run_id = run_id or new_run_id(setup.machine.name)
         binding = setup.binding
+        self._bind_part(run_id, setup)
         if setup.source is not None:
             self._sources[run_id] = setup.source
         spenders = None if binding.spenders is None else tuple(sorted(binding.spenders))
@@ -132,22 +135,37 @@ class TemporalRuns(BoundRuns):
 
     def _queue_of(self, run_id: str) -> str:
         """Return the task queue for the effects of a run: that of this process, if its bindings are known here alone."""
+        effect = effect_at_work()
+        if effect is not None and whole_of(run_id):  # a part is worked on where its whole is
+            return effect.queue
         return self._queue if run_id in self._sources else QUEUE
+
+    def _bind_part(self, run_id: str, setup: RunSetup) -> None:
+        """Perform the effects of a part here with the bindings of its generator."""
+        if effect_at_work() is None or not whole_of(run_id):
+            return
+        self._known_bindings[run_id] = setup.binding, setup.limits
+        if self._queue_of(run_id) == self._queue:
+            self._sources[run_id] = lambda _machine, _settings: setup.binding
 
     def _hold(
         self, run_id: str, options: Options, resumption: Resumption, on_moment: OnMoment | None
     ) -> "TemporalHandle":
         reader = self.store.reader(run_id)
-        if reader.rest is None:
+        is_part = effect_at_work() is not None and whole_of(run_id) != ""
+        if reader.rest is None and not is_part:
             raise HeldError(run_id, "Temporal")
         record = record_of(reader.stored_run)
         source = options.bindings or self._bindings_of(record.run.machine.name)
-        if source is not None and not isinstance(source, str | Path):
+        if source is not None and not isinstance(source, str | Path) and not is_part:
             self._sources[run_id] = source
         self._known_bindings.pop(run_id, None)
         setup = self._setup_again(record.run, record.first, reader.text, options)
-        changes = resumption.decisions or resumption.answers or options != Options()
-        if reader.rest["kind"] == "waiting" and reader.is_driven and not changes:
+        self._bind_part(run_id, setup)
+        changes = resumption.decisions or resumption.answers or (options != Options() and not is_part)
+        goes_on = reader.rest is None or (reader.rest["kind"] == "waiting" and reader.is_driven)
+        goes_on = goes_on or (is_part and reader.run.is_finished)
+        if goes_on and not changes:
             return TemporalHandle(self, run_id, on_moment, binding=setup.binding)  # it goes on by itself
         how = {
             "settings": setup.binding.secrets.value(dict(setup.settings)),
@@ -201,8 +219,10 @@ class TemporalRuns(BoundRuns):
         reader = await self.link.wait(self.store.look_at(run_id))
         if reader.is_driven:
             raise HeldError(run_id, "Temporal")
-        await self.link.wait(self.store.end_workflow(run_id))
-        self.store.forget(run_id)
+        ids = await asyncio.to_thread(self.ids)
+        for each in (*(part for part in ids if part.startswith(f"{run_id}{PART_OF}")), run_id):
+            await self.link.wait(self.store.end_workflow(each))
+            self.store.forget(each)
         self._held_runs.pop(run_id, None)
 
     async def _summaries(self, selection: RunFilter) -> tuple[RunSummary, ...]:
@@ -272,6 +292,10 @@ class TemporalRuns(BoundRuns):
         if isinstance(handle, TemporalHandle):
             handle.watchers.show(Piece(run_id, key, text))
 
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work in the worker's loop beside its activities."""
+        self.link.keep(work)
+
     def fault(self, run_id: str, where: str, traceback: str) -> None:
         """Log an error in users' code."""
         self._log.fault(run_id, where, traceback)
@@ -323,7 +347,8 @@ class TemporalWorker(Worker):
                 take_up = await self._take_up_of(run_id) if look.is_due else None
                 if take_up is not None:
                     runs.forget(run_id)
-                    yield take_up
+                    if not whole_of(run_id):
+                        yield take_up
                 elif look.is_due and runs.active_runs.get(run_id) is look:
                     runs.active_runs[run_id] = look.later()
             if once and not runs.active_runs and not await runs.list(status="under way"):

@@ -6,7 +6,6 @@ a number in memory, and none on Temporal.
 """
 
 import asyncio
-import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import attrs
 import pytest
+from same_moments import comparable
 from temporal_server import MISSING, server, temporal_program
 
 import dsa
@@ -21,7 +21,7 @@ from dsa.edge.binding import effect_names
 from dsa.edge.document_files import shipped_documents
 from dsa.machine import read_guards
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.ledger import Entry, EventEntry, Intents, RefusalEntry, ResultEntry, to_json
+from dsa.runtime.ledger import Intents, ResultEntry
 from dsa.runtime.status import person_effects
 
 HEAD = """# {name}
@@ -214,30 +214,6 @@ async def replay_history(where: str, run_id: str) -> None:
     async for execution in client.list_workflows(f"WorkflowId = '{run_id}'"):
         history = await client.get_workflow_handle(run_id, run_id=execution.run_id).fetch_history()
         await replayer.replay_workflow(history)
-
-
-def comparable(run_id: str, entries: list[Entry]) -> Iterator[Any]:
-    """Yield the entries without times and ids, numbered as if what was refused to people had never been sent."""
-    numbers = {"0": "0"}
-    for position, entry in enumerate(entries):
-        following = entries[position + 1] if position + 1 < len(entries) else None
-        if isinstance(entry, EventEntry):
-            is_dropped = isinstance(following, RefusalEntry) and entry.key is None and entry.source is None
-            numbers[str(entry.seq)] = "" if is_dropped else str(len([n for n in numbers.values() if n]))
-        if (isinstance(entry, EventEntry) and not numbers[str(entry.seq)]) or (
-            isinstance(entry, RefusalEntry) and not list(numbers.values())[-1]
-        ):
-            continue
-        fields = json.loads(json.dumps(to_json(entry)).replace(run_id, "RUN"))
-        for name in ("at_ms", "seconds", "by"):
-            fields.pop(name, None)
-        if "seq" in fields:
-            fields["seq"] = numbers[str(fields["seq"])]
-        for name in ("key", "at"):
-            if fields.get(name):
-                seq, slash, ordinal = fields[name].partition("/")
-                fields[name] = f"{numbers[seq]}{slash}{ordinal}"
-        yield fields
 
 
 @pytest.fixture(scope="module")

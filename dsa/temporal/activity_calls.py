@@ -1,0 +1,221 @@
+"""Activity calls: how a workflow performs effects and asks guards, which workers do, and by which clock it goes.
+
+The performer, the guards and the clock are those that the driver of a run has in a workflow: deterministic, and without code of users.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import attrs
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from dsa.edge.performer import EffectPlan, Performer
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.ledger import Intent, ResumedEntry, VerdictEntry, from_json
+from dsa.runtime.policy.call_tree import IN_DOUBT
+from dsa.runtime.policy.policies import Action, Step, error_step, question_step
+from dsa.runtime.status import doubt_of
+from dsa.semantics import Occurrence
+from dsa.temporal import continuation, payloads
+from dsa.temporal.continuation import WorkGate
+from dsa.temporal.effect_activities import WORKER_SHUTDOWN
+from dsa.temporal.part_links import PartNews
+from dsa.temporal.payloads import Json
+
+T = TypeVar("T")
+
+#: How long a worker may be silent while it performs an effect, before the effect is in doubt.
+SILENCE = timedelta(seconds=15)
+#: How much longer than its time limit an effect may seem to take: the worker keeps the limit, and says so.
+_GRACE = timedelta(seconds=60)
+_NO_LIMIT = timedelta(days=365)
+_CUT_OFF = "the run was cut off while it was under way; it counts as failed"
+_ONCE = RetryPolicy(maximum_attempts=1)
+
+
+class WorkflowClock:
+    """The clock of a workflow: it stands still between tasks, and shows the same times in every replay."""
+
+    def now_s(self) -> float:
+        """Return the seconds since 1970."""
+        return workflow.time()
+
+    def wall_ms(self) -> int:
+        """Return the milliseconds since 1970."""
+        return round(workflow.time() * 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, by a timer of the server."""
+        await asyncio.sleep(seconds)
+
+
+async def call_activity(
+    name: str, request: Json, *, queue: str, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
+) -> Json:
+    """Call an activity once. Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
+    try:
+        return cast(
+            Json,
+            await workflow.execute_activity(
+                name,
+                request,
+                task_queue=queue,
+                activity_id=activity_id,
+                retry_policy=_ONCE,
+                start_to_close_timeout=limit,
+                heartbeat_timeout=SILENCE,
+            ),
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise asyncio.CancelledError from error
+        raise
+
+
+def is_lost(error: ActivityError) -> bool:
+    """Return whether nobody knows how an activity ended: its worker fell silent, or ended with it."""
+    cause = error.cause
+    return not isinstance(cause, ApplicationError) or cause.type == WORKER_SHUTDOWN
+
+
+@attrs.frozen
+class ActivityPerformer(Performer):
+    """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on.
+
+    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins.
+    """
+
+    _queue: str = attrs.field(kw_only=True)
+    _gate: WorkGate = attrs.field(kw_only=True)
+    _costs: continuation.Costs = attrs.field(kw_only=True)
+    _part_news: PartNews = attrs.field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._meter.begin_with(self._costs)
+
+    async def perform(
+        self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int
+    ) -> Occurrence | Step | None:
+        """Perform an effect, as `Performer.perform` does."""
+        async with self._gate.place():
+            return await super().perform(intent, action, plan, tries, root)
+
+    async def try_once(
+        self, key: str, action: Action, plan: EffectPlan, root: int, conclude: Callable[[list[Step]], T]
+    ) -> T:
+        """Call the policy once, on a worker. An effect that is lost with its worker is in doubt, and handled as the table says."""
+        effect, meter = action.policy, self._meter
+        request = {
+            "run": self._host.run.run_id,
+            "key": key,
+            "effect": effect,
+            "root": root,
+            "payload": action.payload,
+            "at_ms": self._clock.wall_ms(),
+        }
+        place = f"{key.replace('/', ':')}:{effect}{f':{root}' if root > 1 else ''}"
+        limit = self._limit_of(plan.about)
+        within = _NO_LIMIT if limit is None else timedelta(seconds=limit.seconds) + _GRACE
+        while True:
+            if meter.has_limits:
+                meter.begins(effect)
+            try:
+                answer = await call_activity(
+                    payloads.PERFORM, request, queue=self._queue, activity_id=place, limit=within
+                )
+            except ActivityError as error:
+                if not is_lost(error):
+                    return conclude([_step_of(effect, error)])
+                handling = doubt_of(plan.about)
+                if handling == "ask":  # nothing is recorded: the run rests, and its status says why
+                    return cast(T, (question_step(effect, IN_DOUBT, about={"code": IN_DOUBT}), True))
+                self._host.keep(ResumedEntry(at_ms=self._clock.wall_ms(), effects=((key, handling),)))
+                if handling == "fail":
+                    return cast(T, (cast(Any, conclude([error_step(effect, IN_DOUBT, _CUT_OFF)]))[0], True))
+                continue
+            finally:
+                if meter.has_limits:
+                    meter.ends(effect)
+            self._record(answer["records"])
+            self._part_news.see(answer["seen_rests"])
+            return conclude([Step(**step) for step in answer["steps"]])
+
+    def _record(self, records: Iterable[Json]) -> None:
+        """Store and record what a policy did, in its order."""
+        for record in records:
+            if "artifact" in record:
+                payloads.store_artifact(self._artifacts, record)
+                continue
+            entry = from_json(record)
+            if isinstance(entry, VerdictEntry):
+                self._artifacts.record_clean_verdict(entry)
+            self._host.record(cast(Any, entry))
+
+
+def _step_of(effect: str, error: ActivityError) -> Step:
+    """Return the error step of an activity that failed before its policy was called: the worker could not bind the document, say."""
+    cause = error.cause
+    return error_step(
+        effect, getattr(cause, "type", None) or type(cause).__name__, getattr(cause, "message", str(cause))
+    )
+
+
+@attrs.frozen
+class ActivityGuard(GuardInterface):
+    """A guard that judges on a worker."""
+
+    blocks = False
+    _name: str
+    _run: str
+    _queue: Callable[[], str]
+    _gate: WorkGate
+
+    async def validate(self, artifact: Artifact, **dependencies: Any) -> GuardResult:  # noqa: ANN401  (JSON)
+        """Return the verdict. Raises an error with the name and the message of the guard's own."""
+        artifacts = {name: each for name, each in dependencies.items() if isinstance(each, Artifact)}
+        request = {
+            "run": self._run,
+            "guard": self._name,
+            "artifact": payloads.artifact_to_json(artifact),
+            "artifacts": {name: payloads.artifact_to_json(each) for name, each in artifacts.items()},
+            "data": {name: each for name, each in dependencies.items() if name not in artifacts},
+        }
+        try:
+            with self._gate.at_work():
+                return GuardResult(**await call_activity(payloads.JUDGE, request, queue=self._queue()))
+        except ActivityError as error:
+            cause = error.cause  # a run that stops names the class of the guard's own error
+            name = getattr(cause, "type", None) or type(cause).__name__
+            raise type(name, (RuntimeError,), {})(getattr(cause, "message", str(cause))) from error
+
+
+class StoredArtifacts(MemoryArtifacts):
+    """The artifacts of one run that its workflow may need, and the order in which they came, for readers.
+
+    Workers know all of them: one that is not here is given to a guard by its id.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Json] = []
+
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version and return it with its id."""
+        stored_artifact = super().store(artifact, author, run_id)
+        if len(self._artifacts) > len(self.records):
+            self.records.append(payloads.artifact_record(stored_artifact, author, run_id))
+        return stored_artifact
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Return one version; one without its text if it is not here."""
+        return self._artifacts.get(artifact_id) or Artifact("", artifact_id=artifact_id)
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store a verdict on an artifact, if it is here."""
+        if verdict.artifact_id in self._artifacts:
+            super().record_verdict(verdict)

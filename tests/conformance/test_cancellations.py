@@ -1,0 +1,200 @@
+"""Cancelled effects and interrupted runs: an effect hears of it, wherever it is performed, and the moments on Temporal are those in a folder."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from same_moments import comparable
+from temporal_server import MISSING, server, temporal_program
+
+import dsa
+from dsa.runs.runs import Resumption
+
+ORDER = """# order
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| asked | |
+| end.done | final |
+| end.failed | final |
+
+## Events
+| event | from |
+| --- | --- |
+| question | outside |
+| dropped | outside |
+| approved | outside |
+| found | look |
+| priced | price |
+
+## Effects
+| effect | in doubt | time limit |
+| --- | --- | --- |
+| look | {handling} | {limit} |
+| price | retry | |
+
+## Transitions
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | question | busy | look, price |
+| busy | found | asked | cancel |
+| busy | priced | = | |
+| busy | look.failed | end.failed | |
+| busy | dropped | asked | cancel look |
+| asked | priced | = | |
+| asked | approved | end.done | |
+"""
+
+
+@attrs.define
+class Desk:
+    """Two effects that take a minute, and hear if they are cancelled. The second time, `look` answers at once."""
+
+    begun: list[str] = attrs.field(factory=list)
+    heard: list[str] = attrs.field(factory=list)
+    at_work: int = 0
+
+    @property
+    def bindings(self) -> dsa.Bindings:
+        return dsa.Bindings({"look": self.policy("look", "found"), "price": self.policy("price", "priced")})
+
+    def policy(self, effect: str, event: str) -> Any:
+        @dsa.answering(event)
+        async def perform(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+            self.begun.append(effect)
+            self.at_work += 1
+            try:
+                if effect == "price" or self.begun.count(effect) == 1:
+                    await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.heard.append(effect)
+                raise
+            finally:
+                self.at_work -= 1
+            return [dsa.event_step(effect, event)]
+
+        return perform
+
+    async def begins(self, count: int) -> None:
+        while len(self.begun) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    async def hears(self, *effects: str) -> None:
+        while sorted(self.heard) != sorted(effects):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server(20) as addresses:
+        yield iter(addresses)
+
+
+Test = Callable[[Any, dsa.RunHandle, Desk], Awaitable[None]]
+
+
+def moments(where: str | Path, folder: Path, test: Test, handling: str = "retry", limit: str = "") -> list[Any]:
+    """Return the comparable moments of an order, after what people do."""
+    document = folder / "order.md"
+    document.write_text(ORDER.format(handling=handling, limit=limit))
+
+    async def whole() -> list[Any]:
+        desk = Desk()
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(document, "go", bindings=desk.bindings, run_id="order")
+            await desk.begins(2)
+            await test(runs, run, desk)
+            told = [*comparable("order", list(runs.get("order").run.ledger))]
+            if not run.run.is_finished:
+                await run.interrupt()
+            return told
+
+    return asyncio.run(asyncio.wait_for(whole(), 20))
+
+
+async def row_cancels(runs: Any, run: dsa.RunHandle, desk: Desk) -> None:
+    await runs.send("order", "dropped")
+    await desk.hears("look")
+    assert desk.at_work == 1, "the other one goes on"
+    assert run.run.configuration.state == "asked"
+
+
+async def person_interrupts(runs: Any, run: dsa.RunHandle, desk: Desk) -> None:
+    """An interrupted run stays, and its effects are handled as its table says when somebody resumes it."""
+    await run.interrupt()
+    assert (await run.rest()).kind == "interrupted"
+    await desk.hears("look", "price")
+    run = await runs.resume("order")
+    rest = await run.rest()
+    if rest.kind == "in doubt":
+        assert [each.effect for each in rest.in_doubt] == ["look"]
+        run = await runs.resume("order", resumption=Resumption(decisions={"1/1": "retry"}))
+        rest = await run.rest()
+    assert rest.run.configuration.state in {"asked", "end.failed"}
+
+
+async def time_runs_out(runs: Any, run: dsa.RunHandle, desk: Desk) -> None:
+    rest = await run.rest()
+    assert rest.run.configuration.state == "end.failed"
+    await desk.hears("look", "price")
+
+
+CASES: dict[str, tuple[Test, str, str]] = {
+    "a row": (row_cancels, "retry", ""),
+    "a person, retry": (person_interrupts, "retry", ""),
+    "a person, ask": (person_interrupts, "ask", ""),
+    "a person, fail": (person_interrupts, "fail", ""),
+    "time": (time_runs_out, "retry", "1s"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cancelled_effects_hear_of_it_and_moments_are_the_same(
+    case: str, tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    test, handling, limit = CASES[case]
+    here = moments(tmp_path / "runs", tmp_path, test, handling, limit)
+    there = moments(next(namespaces), tmp_path, test, handling, limit)
+    assert there == here
+    assert [each["kind"] for each in here].count("effect") == 2
+
+
+async def server_cancels(runs: Any, run: dsa.RunHandle, desk: Desk) -> None:
+    client = await runs.link.wait(runs.link.client())
+    cancel = client.get_workflow_handle("order").cancel
+    await runs.link.wait(cancel())
+    assert (await run.rest()).kind == "interrupted"
+    await desk.hears("look", "price")
+    run = await runs.resume("order")
+    assert (await run.rest()).run.configuration.state == "asked"
+
+
+def test_run_that_is_cancelled_at_the_server_is_interrupted(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    there = moments(next(namespaces), tmp_path, server_cancels)
+    assert [each["kind"] for each in there].count("resumed") == 1
+
+
+def test_run_that_is_cancelled_at_rest_still_waits(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    where, document = next(namespaces), tmp_path / "order.md"
+    document.write_text(ORDER.format(handling="retry", limit="").replace("look, price |", "look |"))
+
+    async def whole() -> None:
+        desk = Desk(begun=["look"])  # it answers at once
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(document, "go", bindings=desk.bindings, run_id="order")
+            assert (await run.rest()).kind == "waiting"
+            client = await runs.link.wait(runs.link.client())  # type: ignore[attr-defined]  # of runs on Temporal
+            await runs.link.wait(client.get_workflow_handle("order").cancel())  # type: ignore[attr-defined]
+            assert (await run.rest()).kind == "waiting"
+            await runs.send("order", "approved")
+            assert (await run.rest()).kind == "finished"
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
