@@ -78,7 +78,7 @@ def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
     occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
-    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "true at the start"
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is so from the start"
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
@@ -153,7 +153,7 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
         hint += _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
     kind = "timer" if first.occurrence.source else f"answer of {machine.event_named[event].origin}"
-    message = f"'{show_occurrence(first.occurrence)}' ({kind}) is not handled in state '{state}'{where}{more}{_others(witnesses, 'not handled either')}"
+    message = f"'{show_occurrence(first.occurrence)}' ({kind}) is not handled in state '{state}'{where}{more}{_others(witnesses, 'also not handled')}"
     if rows:
         hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
@@ -208,8 +208,8 @@ def _limit(exploration: Exploration) -> Diagnostic:
         hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
         return Diagnostic("DSA312", "error", message, span, hint)
     limit, count = exploration.limit or "a limit", exploration.configurations
-    message = f"exploration stopped at {limit}, after {count} configurations{where}; the rest is unknown"
-    hint = "allow more (--max-states, each takes up to 150 bytes; --time-limit), or give smaller values (--param)"
+    message = f"exploration stopped at {limit} ({count} were found{where}); the rest is unknown"
+    hint = "allow more configurations (--max-states; each of them takes up to 150 bytes) or more time (--time-limit), or give parameters smaller values (--param)"
     if diagrams_count(exploration.ground):
         hint += f"; with --max-states above {MAX_HELD} decision diagrams count them without holding each"
     return Diagnostic("DSA312", "error", message, span, hint)
@@ -225,7 +225,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(_is_unhandled_answer(machine, each) for e in explorations for each in e.refusals)
     first = (
-        "fix the other errors first, because they may cause this. If this one remains, "
+        "fix the other errors first, because they may cause this one. If it remains, "
         if refused_rows or has_unhandled
         else ""
     )
@@ -271,7 +271,7 @@ def _other_values(explorations: Sequence[Exploration]) -> str:
     if every is not None and len(every) <= len(explorations):
         return ""
     how = "--each-value explores all of them" if every is not None else "--param NAME=VALUE explores them"
-    return f"; if it is meant for other values of the parameters, dsa check {how}"
+    return f"; if this is meant for other values of the parameters, dsa check {how}"
 
 
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
@@ -285,7 +285,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     if not ahead or not all(ahead):
         has_children = any(row.source in exploration.machine.parents for exploration in explorations)
         inner = f", or rows of the states inside {row.source} always take precedence" if has_children else ""
-        where = " there" if _other_values(explorations) else ""
+        where = " at these values" if _other_values(explorations) else ""
         return f"the row's condition is never true{where}{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)

@@ -21,6 +21,7 @@ from dsa.cli.ledger_view import terminal, to_do_items
 from dsa.cli.replay import difference_lines
 from dsa.cli.run import machine_document, progress_of, resuming_of
 from dsa.cli.run_options import (
+    SAME_MODEL,
     RunOptions,
     exit_on_faults,
     open_run_folder,
@@ -211,7 +212,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
     help="Go on under this document from now on, if `dsa diff` calls the run compatible with it.",
 )
 @watching_options
-@run_options
+@partial(run_options, default=SAME_MODEL)
 def command(
     run: str,
     root: str,
@@ -226,7 +227,7 @@ def command(
     """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    of each effect that is in doubt, for --retry, --done and --fail. An effect may itself call policies (async Python functions, see `dsa run --policy`); each such call then has its own KEY, such as 1/1/1.1.3. The exit codes are those of `dsa run`. Without --json,
+    of each effect that is in doubt, for --retry, --done and --fail. The code of an effect may make calls of its own (see `dsa run --policy`); each of these has a KEY too, which `dsa show` prints. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

@@ -353,7 +353,9 @@ def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> 
     return duration_ms / 1000
 
 
-_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: local, or the model that the run was started with."
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: "
+#: Which model goes on with a run that has been started before.
+SAME_MODEL = "the model that the run was started with"
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:
@@ -389,8 +391,8 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
     return cast(FC, command_with_options)
 
 
-def run_options(command: FC) -> FC:
-    """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
+def run_options(command: FC, default: str = "local") -> FC:
+    """Add these options, with words for the default of `--model`; the command gets them as one argument, `options`. `watching_options` goes above."""
 
     @click.option(
         "--wait",
@@ -405,4 +407,4 @@ def run_options(command: FC) -> FC:
     def command_with_wait(*arguments: Any, options: RunOptions, wait_s: float, **arguments_by_name: Any) -> Any:  # noqa: ANN401  (the command's own)
         return command(*arguments, options=attrs.evolve(options, wait_s=wait_s), **arguments_by_name)
 
-    return options_saying(cast(FC, command_with_wait), _MODEL, "Set a parameter, such as rmax=5.")
+    return options_saying(cast(FC, command_with_wait), f"{_MODEL}{default}.", "Set a parameter, such as rmax=5.")

@@ -293,7 +293,7 @@ def command(
     """Work on GOAL: break it into tasks, and call tools until they are done.
 
     An interrupted run with the same goal in the same folder is resumed. Exit code 0: done, with evidence for each subtask; 1: done without evidence,
-    or not done (the model only replied and did no work, the goal is blocked, you stopped it, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted, and can be resumed.
+    or not done (the model only replied and did no work, the goal is blocked, you answered a question with `stop`, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted by Ctrl-C; it can be resumed.
     """
     if bool(goal) == bool(run):
         raise click.UsageError(f"give a GOAL or --resume RUN{', not both: a run has its goal' if goal else ''}")

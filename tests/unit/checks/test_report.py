@@ -60,7 +60,7 @@ def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
 def test_every_missing_case_of_a_group_is_named(plant):
     _, found = plant((FATAL, ""), (ELSE, ""))
     assert "g.fatal" in found["DSA305"].message
-    assert "not handled either: verdict g.failed in state 'validating'" in found["DSA305"].message
+    assert "also not handled: verdict g.failed in state 'validating'" in found["DSA305"].message
 
 
 def test_workflow_state_set_without_a_pass(plant):
