@@ -424,12 +424,6 @@ class RunRequest:
         ):
             watchers = list[RunWatchers]()
 
-            def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-                if moment.number == 1:
-                    note_run(directory)
-                    began.append(run_id)
-                progress.on_moment(moment, is_new)
-
             async def begin(runs: Runs) -> RunHandle:
                 setup = runs.setup(self.document, self._options(options))
                 for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if prints_model else ())):
@@ -440,8 +434,11 @@ class RunRequest:
                 run_watchers.note(*self._input_text())
                 watchers.append(run_watchers)
                 first = first_event(machine, self._first_data(setup.binding))
-                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(on_moment))
+                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(progress.on_moment))
                 handle.start(*first)
+                await handle.exists()
+                note_run(directory)
+                began.append(run_id)
                 return handle
 
             finished_run = perform(partial(open_runs, self.root), begin, options.wait_s)

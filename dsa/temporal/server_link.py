@@ -148,3 +148,9 @@ class ServerLink:
             await asyncio.wait({task})
         if self._kept_tasks:
             await asyncio.wait(self._kept_tasks)
+        # Whoever still waits is told now: later, cancelling it would reach for a loop that is closed.
+        waiting_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting_tasks:
+            task.cancel()
+        if waiting_tasks:
+            await asyncio.wait(waiting_tasks, timeout=PATIENCE.total_seconds())
