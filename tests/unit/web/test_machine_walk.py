@@ -1,6 +1,7 @@
 """The graph of a machine's places: it has what the checker finds, and each step leads where `step` says."""
 
 import json
+import sys
 
 import pytest
 
@@ -108,3 +109,20 @@ def test_graph_has_a_bound():
     assert len(walk_graph(loads(COUNTER.format(most=MOST_PLACES - 1)), {})["places"]) == MOST_PLACES
     with pytest.raises(DsaError, match=r"counter has more than 5,000 configurations.*dsa web FILE"):
         walk_graph(loads(COUNTER.format(most=MOST_PLACES)), {})
+
+
+def test_machine_that_is_too_large_is_refused_before_any_place_is_worked_out():
+    steps = 0
+
+    def count(frame, event, _argument):
+        nonlocal steps
+        steps += event == "call" and frame.f_code is step.__code__
+
+    machine = load("chat")
+    sys.setprofile(count)
+    try:
+        with pytest.raises(DsaError, match="chat has more than 5,000 configurations"):
+            walk_graph(machine, {})
+    finally:
+        sys.setprofile(None)
+    assert steps == 0
