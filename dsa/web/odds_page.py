@@ -29,11 +29,8 @@ _SLIDER_SPAN = 10
 #: Costs from here on are written without digits after the point.
 _LARGE = 100
 #: The labels of fields that messages name.
-_SUCCESS, _OUTSIDE, _VARY = (
-    "The state that counts as success",
-    "Any outside event may come wherever the run waits",
-    "Vary",
-)
+_SUCCESS, _OUTSIDE = "The state that counts as success", "Any outside event may come wherever the run waits"
+_VARY = "The parameter that the plot and the search vary"
 #: The options of `dsa odds` in messages, and the fields of this page that do the same.
 _FIELDS_FOR_OPTIONS = (
     (r"or --pass (\S+)=0\.7", r"or fill in '\1 passes', for example with 0.7"),
@@ -159,8 +156,8 @@ def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup
         parameters,
         passes,
         tag("label", _SUCCESS, _success_choice(machine, form)),
-        field("Find the smallest bound for success of at least", "target", hint="0.95"),
         field(_VARY, "vary", hint="rmax"),
+        field("Search for its smallest value at which success is at least this likely", "target", hint="0.95"),
         tag("details", tag("summary", "More"), fatals, events, tag("label", outside, _OUTSIDE, class_="choice")),
         tag("button", "Work out", type="submit"),
         method="get", action=f"{document.address}/odds", class_="card", data_answer="answer",

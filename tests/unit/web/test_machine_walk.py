@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from payments import payment
 
 from dsa import check, explore
 from dsa.edge.document_files import load
@@ -58,41 +59,8 @@ def test_graph_has_every_configuration(name):
     json.dumps(graph)
 
 
-PAYMENT = """# payment
-
-## Events
-| event | from    |
-| ----- | ------- |
-| asked | outside |
-| paid  | pay     |
-
-## Effects
-| effect | kind     |
-| ------ | -------- |
-| pay    | actuator |
-| report | actuator |
-
-## States
-| state  | kind    |
-| ------ | ------- |
-| idle   | initial |
-| paying |         |
-| over   | final   |
-
-## Transitions
-| source | event      | effects | target |
-| ------ | ---------- | ------- | ------ |
-| idle   | asked      | pay     | paying |
-| paying | paid       |         | over   |
-| paying | pay.failed | pay     | =      |
-
-## Properties
-- asked leads to over
-"""
-
-
 def test_counterexample_with_a_failure_can_be_walked():
-    machine = loads(PAYMENT, "payment.md")
+    machine = loads(payment("asked leads to done", on_failure="pay"), "pay.md")
     names = [show_occurrence(taken.occurrence) for taken in check(machine).properties[0].trace.steps]
     assert "pay.failed" in names
     walked = walk(WalkPlace(machine, "/explore", "/"), names)
@@ -101,7 +69,7 @@ def test_counterexample_with_a_failure_can_be_walked():
 
 
 def test_failure_that_no_row_handles_is_not_offered():
-    machine = loads(PAYMENT.replace("| paying | pay.failed | pay     | =      |\n", ""), "payment.md")
+    machine = loads(payment(), "pay.md")
     assert [show_occurrence(each) for each in occurrences(machine, "paying")] == ["asked", "paid"]
 
 
