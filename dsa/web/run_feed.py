@@ -245,9 +245,10 @@ def _status(feed: RunFeed) -> Markup:
         ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
+    meaning = meaning_of(whole.status)
     words = join(
         tag("p", badge(whole.status, status_text(whole))),
-        tag("p", meaning_of(whole.status).capitalize(), class_="hint"),
+        tag("p", meaning[:1].upper() + meaning[1:], class_="hint") if meaning else None,
     )
     handle = feed.runs.handle(feed.id)
     is_driven_here = handle is not None and handle.is_driven

@@ -372,6 +372,7 @@ def test_run_is_started_answered_and_listed(server):
     path = server.start("Two days in May?", **{"p.days": "2"})
     page = server.page(path)
     assert "leave at days = 2" in page.text
+    assert "Nothing is under way in the run. It goes on with an event from outside" in page.text
     assert "Two days in May?" in page.text
     place = page.fields("place")[0]
     with server.client.stream("GET", f"{path}/live?have=&after=3") as answer:
