@@ -40,7 +40,9 @@ def overview(document: DocumentReading, report: CheckReport | None) -> Markup | 
     """Return a list of what is wrong, each with a link to its line; None if nothing is."""
     properties, own = report.properties if report else (), own_path(document.machine)
     items: list[tuple[str, Markup | str | None, str]] = [
-        (each.verdict, _link(each.line), each.text) for each in properties if each.failed
+        (each.verdict, line_link(each.claim.span, own) if each.claim else _link(each.line), each.text)
+        for each in properties
+        if each.failed
     ]
     items += [
         ("VIOLATED", _link(each.line), each.message) for each in (report.scenarios if report else ()) if not each.ok
@@ -144,7 +146,12 @@ def _notes(verdicts: DocumentVerdicts, lines: int, address: str) -> _LineNotes:
     own = own_path(document.machine)
     for number, result in enumerate(report.properties if report else (), 1):
         place = _VerdictPlace(own, f"counterexample{number}", address)
-        notes.add(result.line, _verdict(result, place))
+        span = result.claim.span if result.claim else None
+        verdict = _verdict(result, place)
+        if span is not None and own is not None and span.path != own:
+            notes.elsewhere.append(join(tag("p", f"{span.path}:{span.line}"), verdict))
+        else:
+            notes.add(result.line, verdict)
         last = result.trace.steps[-1] if result.trace is not None and result.trace.steps else None
         if (
             last is not None
@@ -173,7 +180,7 @@ def _blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
         yield from (_paragraphs if is_prose else _other_blocks)(tuple(group), notes)
 
 
-def _prose(text: str) -> Markup:
+def prose(text: str) -> Markup:
     """Return a text of a document, its code in backticks as code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
@@ -184,7 +191,7 @@ def _prose(text: str) -> Markup:
 def _cell(text: str) -> Markup:
     """Return a cell of a table. A short one stays on one line, and a long one is wide enough to be read."""
     width = "nowrap" if len(text) <= _SHORT_CELL else "wide" if len(text) > _LONG_CELL else None
-    return tag("td", _prose(text), class_=width)
+    return tag("td", prose(text), class_=width)
 
 
 def _paragraphs(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
@@ -192,7 +199,7 @@ def _paragraphs(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
     cells = [block.text for block in blocks if isinstance(block, ParagraphLine)]
     for _, pairs in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
         lines = [cell for _, cell in pairs]
-        yield tag("p", _prose(" ".join(cell.text for cell in lines)), id=f"line{lines[0].line}")
+        yield tag("p", prose(" ".join(cell.text for cell in lines)), id=f"line{lines[0].line}")
         for cell in lines:
             yield from notes.take(cell.line)
 
@@ -207,7 +214,7 @@ def _other_blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup
             cell = block.title if isinstance(block, Heading) else block.text
             name = "h4" if isinstance(block, Heading) else "p"
             yield tag(
-                name, _prose(cell.text), id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None
+                name, prose(cell.text), id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None
             )
             yield from notes.take(cell.line)
 

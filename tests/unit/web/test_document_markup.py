@@ -120,7 +120,7 @@ def test_word_is_that_of_the_worst(change, word):
 
 def test_rows_of_another_document_are_named_and_not_linked(tmp_path, monkeypatch):
     rows = TICKS.replace("| back  | outside | refused   |", "| back  | outside |           |")
-    (tmp_path / "ticks.md").write_text(rows.partition("## Properties")[0])
+    (tmp_path / "ticks.md").write_text(f"{rows}- never n == most\n")
     text = "# claims\n\nMachine: ticks.md\n\n## Properties\n- always n < most\n"
     (tmp_path / "claims.md").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -130,6 +130,10 @@ def test_rows_of_another_document_are_named_and_not_linked(tmp_path, monkeypatch
     assert f"the counterexample ends with the row in ticks.md:{TICK}" in html
     assert f"#line{TICK}" not in html
     assert f"ticks.md:{TICK + 1} event" in overview(reading, report).html
+    own = len(rows.splitlines()) + 1
+    assert f"<p>ticks.md:{own}</p>" in html, "a property of the machine stands above the spec, with its place"
+    assert f"ticks.md:{own} never n == most" in overview(reading, report).html
+    assert "#line6" in overview(reading, report).html
 
 
 def test_code_in_backticks_is_code():
