@@ -536,4 +536,4 @@ def _property_sentence(report: CheckReport) -> str:
     ]
     if counts["HOLDS"]:
         parts.append(f"{counts['HOLDS']} of {total} properties HOLD{values_text(report)}")
-    return f"{'; '.join(parts)}." if parts else ""
+    return f"{'; '.join(parts)}." if parts else "No property is stated here."

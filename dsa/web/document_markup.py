@@ -18,6 +18,8 @@ from dsa.web.markup import Markup, badge, join, tag
 
 #: The most lines of a document that a page shows, and the most findings that are listed above it.
 _MOST_LINES, _MOST_ITEMS = 3_000, 20
+#: The characters of a cell that stays on one line, and of one that gets some width of its own.
+_SHORT_CELL, _LONG_CELL = 14, 40
 
 
 @attrs.frozen
@@ -36,18 +38,21 @@ def all_findings(document: DocumentReading, report: CheckReport | None) -> tuple
 
 def overview(document: DocumentReading, report: CheckReport | None) -> Markup | None:
     """Return a list of what is wrong, each with a link to its line; None if nothing is."""
-    properties = report.properties if report else ()
-    items: list[tuple[str, int, str]] = [(each.verdict, each.line, each.text) for each in properties if each.failed]
-    items += [("VIOLATED", each.line, each.message) for each in (report.scenarios if report else ()) if not each.ok]
+    properties, own = report.properties if report else (), own_path(document.machine)
+    items: list[tuple[str, Markup | str | None, str]] = [
+        (each.verdict, line_link(each.claim.span, own) if each.claim else _link(each.line), each.text)
+        for each in properties
+        if each.failed
+    ]
     items += [
-        (each.severity, each.span.line, each.message)
+        ("VIOLATED", _link(each.line), each.message) for each in (report.scenarios if report else ()) if not each.ok
+    ]
+    items += [
+        (each.severity, line_link(each.span, own or each.span.path), each.message)
         for each in all_findings(document, report)
         if each.severity != "info"
     ]
-    lines = [
-        tag("li", badge(word), " ", tag("a", f"line {line}", href=f"#line{line}"), " ", shorten(text))
-        for word, line, text in items[:_MOST_ITEMS]
-    ]
+    lines = [tag("li", badge(word), " ", link, " ", shorten(text)) for word, link, text in items[:_MOST_ITEMS]]
     more = tag("li", f"{len(items) - _MOST_ITEMS} more below") if len(items) > _MOST_ITEMS else None
     return tag("ul", lines, more, class_="plain overview") if items else None
 
@@ -65,7 +70,11 @@ def line_link(span: Span | None, path: str | None) -> Markup | str | None:
     """Return a link to a line of the document of this path; for a line of another document, its name."""
     if span is None:
         return None
-    return tag("a", f"line {span.line}", href=f"#line{span.line}") if span.path == path else f"{span.path}:{span.line}"
+    return _link(span.line) if span.path == path else f"{span.path}:{span.line}"
+
+
+def _link(line: int) -> Markup:
+    return tag("a", f"line {line}", href=f"#line{line}")
 
 
 def _last_row_markup(result: PropertyResult, row: Markup | str) -> Markup | None:
@@ -137,7 +146,12 @@ def _notes(verdicts: DocumentVerdicts, lines: int, address: str) -> _LineNotes:
     own = own_path(document.machine)
     for number, result in enumerate(report.properties if report else (), 1):
         place = _VerdictPlace(own, f"counterexample{number}", address)
-        notes.add(result.line, _verdict(result, place))
+        span = result.claim.span if result.claim else None
+        verdict = _verdict(result, place)
+        if span is not None and own is not None and span.path != own:
+            notes.elsewhere.append(join(tag("p", f"{span.path}:{span.line}"), verdict))
+        else:
+            notes.add(result.line, verdict)
         last = result.trace.steps[-1] if result.trace is not None and result.trace.steps else None
         if (
             last is not None
@@ -166,12 +180,26 @@ def _blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
         yield from (_paragraphs if is_prose else _other_blocks)(tuple(group), notes)
 
 
+def prose(text: str) -> Markup:
+    """Return a text of a document, its code in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return join(text)  # one of them has no partner
+    return join(tag("code", part) if number % 2 else part for number, part in enumerate(parts))
+
+
+def _cell(text: str) -> Markup:
+    """Return a cell of a table. A short one stays on one line, and a long one is wide enough to be read."""
+    width = "nowrap" if len(text) <= _SHORT_CELL else "wide" if len(text) > _LONG_CELL else None
+    return tag("td", prose(text), class_=width)
+
+
 def _paragraphs(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
     """Yield paragraphs: lines that follow each other are one."""
     cells = [block.text for block in blocks if isinstance(block, ParagraphLine)]
     for _, pairs in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
         lines = [cell for _, cell in pairs]
-        yield tag("p", " ".join(cell.text for cell in lines), id=f"line{lines[0].line}")
+        yield tag("p", prose(" ".join(cell.text for cell in lines)), id=f"line{lines[0].line}")
         for cell in lines:
             yield from notes.take(cell.line)
 
@@ -185,7 +213,9 @@ def _other_blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup
         else:
             cell = block.title if isinstance(block, Heading) else block.text
             name = "h4" if isinstance(block, Heading) else "p"
-            yield tag(name, cell.text, id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None)
+            yield tag(
+                name, prose(cell.text), id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None
+            )
             yield from notes.take(cell.line)
 
 
@@ -198,7 +228,7 @@ def _table(table: MarkdownTable, notes: _LineNotes) -> Markup:
         line = row.span.line
         is_last = line in notes.last_rows
         number = tag("td", "✗ " if is_last else None, line, class_="line")
-        cells = [tag("td", cell.text) for cell in row.cells]
+        cells = [_cell(cell.text) for cell in row.cells]
         rows.append(tag("tr", number, cells, id=f"line{line}", class_="last-row" if is_last else None))
         below = notes.take(line)
         rows += [tag("tr", tag("td", below, colspan=1 + width), class_="notes")] if below else []

@@ -20,6 +20,7 @@ from dsa.runtime.timeline import event_records
 from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
+from dsa.web.document_markup import own_path
 from dsa.web.machine_drawing import diagram, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
@@ -50,7 +51,8 @@ async def _show(request: Request, document: WatchedDocument) -> Response:
         return _refusal(str(fault), document.address)
     pairs = tuple((f"p.{name}", show_value(value)) for name, value in parameters.items())
     home = document.address
-    place = WalkPlace(machine, f"{home}/explore", home, pairs, home)
+    has_rows = machine.span is not None and own_path(machine) == machine.span.path  # those of a spec are elsewhere
+    place = WalkPlace(machine, f"{home}/explore", home, pairs, home if has_rows else None)
     path = await asyncio.to_thread(walk, place, query.getlist("do"), 0)
     return HTMLResponse((await asyncio.to_thread(_page, path)).html)
 
@@ -114,13 +116,13 @@ def _facts(path: MachineWalk) -> Markup:
 def _moves(path: MachineWalk) -> Markup:
     count = len(path.steps)
     links: list[Markup | str] = (
-        [tag("a", "← Back", href=path.address(count - 1), rel="prev", id="back"), " "] if count else []
+        [tag("a", "← Back", href=path.address(count - 1), rel="prev", id="back"), " · "] if count else []
     )
     is_of_run, total = path.place.occurrences is not None, len(path.place.occurrences or ())
     onwards = tag("a", "As the run went on →", href=path.place.at((), path.rows + 1)) if path.rows < total else None
-    links += [onwards, " "] if onwards is not None else []
+    links += [onwards, " · "] if onwards is not None else []
     again = tag("a", "Start again", href=path.address(0))
-    return tag("p", links, again, " ", tag("a", "The run" if is_of_run else "The machine", href=path.place.home))
+    return tag("p", links, again, " · ", tag("a", "The run" if is_of_run else "The machine", href=path.place.home))
 
 
 def _choices(path: MachineWalk) -> Markup:

@@ -120,7 +120,12 @@ def page(title: str, *content: Content, live: str | None = None, here: str = "")
 
 def message_page(title: str, text: str, *content: Content) -> Markup:
     """Return a page with one message: what is wrong, and what to do."""
-    return page(title, tag("h1", title), tag("p", text, class_="message", role="alert"), content)
+    return page(title, tag("h1", title), alert(text), content)
+
+
+def alert(text: str) -> Markup:
+    """Return a message: what is wrong, and what to do. One of several lines may point at a column, so it has characters of one width."""
+    return tag("pre" if "\n" in text else "p", text, class_="message", role="alert")
 
 
 def post_form(action: str, *content: Content, label: str, **attributes: Attribute) -> Markup:
@@ -185,6 +190,7 @@ class Fragments:
 EXPLAINED_WORDS = frozenset(
     [
         "actuator",
+        "artifact",
         "attempt",
         "configuration",
         "counterexample",
@@ -215,6 +221,7 @@ EXPLAINED_WORDS = frozenset(
         "psi",
         "refusal",
         "rmax",
+        "row",
         "scenario",
         "sigma",
         "specification",
@@ -258,7 +265,9 @@ def words_explained(*content: Content) -> Markup:
     """Return a list to open of the words in a piece of a page that a newcomer may not know, with their meanings; nothing if there are none."""
     text = re.sub("<[^>]*>", " ", join(*content).html)
     entries = [
-        (tag("dt", tag("dfn", word)), tag("dd", meaning)) for word, meaning in glossary().items() if _occurs(word, text)
+        (tag("dt", tag("dfn", word)), tag("dd", meaning))
+        for word, meaning in sorted(glossary().items())
+        if _occurs(word, text)
     ]
     summary = tag("summary", "What the words mean")
     return tag("details", summary, tag("dl", entries), class_="words") if entries else EMPTY

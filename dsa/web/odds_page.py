@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
-from dsa.checks.odds.odds_text import numbers_text, unknown_sentences
-from dsa.checks.odds.run_odds import RunOdds
+from dsa.checks.odds.odds_text import numbers_text, success_note, unknown_sentences
+from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
 from dsa.machine import Machine
-from dsa.web.markup import Markup, badge, join, long_text, page, tag, words_explained
+from dsa.web.document_markup import prose
+from dsa.web.markup import Markup, alert, badge, join, long_text, page, tag, words_explained
 from dsa.web.watched_document import WatchedDocument
 
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
@@ -29,11 +30,8 @@ _SLIDER_SPAN = 10
 #: Costs from here on are written without digits after the point.
 _LARGE = 100
 #: The labels of fields that messages name.
-_SUCCESS, _OUTSIDE, _VARY = (
-    "The state that counts as success",
-    "Any outside event may come wherever the run waits",
-    "Vary",
-)
+_SUCCESS, _OUTSIDE = "The state that counts as success", "Any outside event may come wherever the run waits"
+_VARY = "The parameter that the plot and the search vary"
 #: The options of `dsa odds` in messages, and the fields of this page that do the same.
 _FIELDS_FOR_OPTIONS = (
     (r"or --pass (\S+)=0\.7", r"or fill in '\1 passes', for example with 0.7"),
@@ -108,7 +106,7 @@ async def show(request: Request, document: WatchedDocument) -> Response:
         answer = await asyncio.to_thread(form.answer, machine)
         result = await asyncio.to_thread(_answer, answer, form)
     except (DsaError, ValueError) as fault:
-        message = tag("p", in_fields(str(fault)), class_="message", role="alert")
+        message = alert(in_fields(str(fault)))
         return HTMLResponse((message if is_part else _page(document, machine, form, message)).html, 409)
     return HTMLResponse((result if is_part else _page(document, machine, form, result)).html)
 
@@ -159,19 +157,24 @@ def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup
         parameters,
         passes,
         tag("label", _SUCCESS, _success_choice(machine, form)),
-        field("Find the smallest bound for success of at least", "target", hint="0.95"),
-        field(_VARY, "vary", hint="rmax"),
+        field(_VARY, "vary", hint=", ".join(_numbers(machine))),
+        field("Search for its smallest value at which success is at least this likely", "target", hint="0.95"),
         tag("details", tag("summary", "More"), fatals, events, tag("label", outside, _OUTSIDE, class_="choice")),
         tag("button", "Work out", type="submit"),
         method="get", action=f"{document.address}/odds", class_="card", data_answer="answer",
     )  # fmt: skip
 
 
+def _numbers(machine: Machine) -> list[str]:
+    """Return the parameters that can vary in a plot."""
+    return [each.name for each in machine.parameters if isinstance(concrete(each.domain, {}), Interval)]
+
+
 def _success_choice(machine: Machine, form: OddsForm) -> Markup:
     finals = ["", *sorted(machine.final_states | machine.ends.keys())]
+    usual = SUCCESS_STATE if any(each.rpartition(".")[2] == SUCCESS_STATE for each in finals) else "none is chosen"
     options = [
-        tag("option", name or "succeeded", value=name, selected=name == form.fields.get("success", ""))
-        for name in finals
+        tag("option", name or usual, value=name, selected=name == form.fields.get("success", "")) for name in finals
     ]
     return tag("select", options, name="success")
 
@@ -213,19 +216,22 @@ def in_fields(text: str) -> str:
 
 def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
     """Return what is assumed, what is unknown, the plot where there is something to vary, and the numbers of `dsa odds`."""
-    numbers = long_text("The odds", in_fields(numbers_text(answer)), is_table=True)
+    numbers = long_text("The odds", numbers_text(answer, has_notes=False), is_table=True)
+    note = success_note(answer) if answer.odds.is_known else ""
     assumptions = [tag("li", sentence) for sentence in answer.odds.assumptions]
     first = join(
         tag("p", "These numbers assume:") if assumptions else None,
         tag("ul", assumptions, class_="assumed") if assumptions else None,
-        [tag("p", badge("UNKNOWN"), " ", in_fields(sentence)) for sentence in unknown_sentences(answer)],
+        [tag("p", badge("UNKNOWN"), " ", prose(in_fields(sentence))) for sentence in unknown_sentences(answer)],
+        tag("p", in_fields(note), class_="message") if note else None,
     )
     try:
         what, points = plotted_curve(answer, form.fields.get("vary") or None)
     except DsaError as fault:
         return join(first, numbers, tag("p", f"No plot: {in_fields(str(fault))}", class_="hint"))
     if not points:
-        why = "No plot: the odds are not known. Fill in how often guards pass."
+        why = "Fill in how often guards pass." if answer.question.success else f"Choose '{_SUCCESS}'."
+        why = f"No plot: the odds of success are not known. {why}"
         return join(first, numbers, tag("p", why, class_="hint"))
     now = answer.question.system.machine.constants.get(what.name)
     return join(first, _plot(what.name, points, now), numbers)

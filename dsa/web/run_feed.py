@@ -257,8 +257,11 @@ def _status(feed: RunFeed) -> Markup:
     ]
     fault = tag("p", feed.fault, class_="message", role="alert") if feed.fault else None
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
+    meaning = meaning_of(whole.status)
     words = join(
-        tag("p", badge(whole.status, status_text(whole))), tag("p", meaning_of(whole.status), class_="hint"), fault
+        tag("p", badge(whole.status, status_text(whole))),
+        tag("p", meaning[:1].upper() + meaning[1:], class_="hint") if meaning else None,
+        fault,
     )
     stop = (
         post_form(run_address(feed.id, "/interrupt"), hidden_field("run", feed.id), label="Interrupt")

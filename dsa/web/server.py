@@ -235,8 +235,9 @@ async def _not_found(_request: Request, _fault: Exception) -> Response:
     return refusal(404, "No such page", "There is nothing at this address. Choose a page above.")
 
 
-async def _unknown(_request: Request, fault: Exception) -> Response:
-    return refusal(404, "No such run", f"{fault}. The page Runs lists those that there are.")
+async def _unknown(request: Request, _fault: Exception) -> Response:
+    name = request.path_params.get("run", "")
+    return refusal(404, "No such run", f"No run called '{name}' is kept here. The page Runs lists those that are.")
 
 
 async def _fault(_request: Request, fault: Exception) -> Response:

@@ -169,7 +169,7 @@ class WatchedDocument:
         """Return the machine as the file has it now. Raises DocumentError and MachineError."""
         self._read()
         if self.fault:
-            raise DocumentError(self.file, self.fault)
+            raise DocumentError(self.file, self.fault.removeprefix(f"{self.file}: "))
         if self.document_reading.machine is None:
             raise MachineError(self.document_reading.diagnostics)
         return self.document_reading.machine

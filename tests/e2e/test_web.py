@@ -277,8 +277,8 @@ def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
 
 def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
     blank = server.page("/machines/1/odds").text
-    assert "the odds are not known" in blank
-    assert "no odds of guard g: write them in the column `pass` of Guards, or fill in 'g passes', for example" in blank
+    assert "the odds of success are not known" in blank
+    assert "no odds of guard g: write them in the column pass of Guards, or fill in 'g passes', for example" in blank
     query = "pass.g=0.5&target=0.9&p.rmax=2"
     page = server.page(f"/machines/1/odds?{query}")
     command = [
@@ -312,6 +312,35 @@ def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
     assert wrong.status_code == 409
     assert "'often' is not a number" in Outline(wrong.text).text
     assert Outline(wrong.text).fields("pass.g") == ["often"]
+
+
+def test_odds_ask_for_what_is_missing_in_the_words_of_the_form(server):
+    page = server.page("/machines/0/odds")
+    assert (
+        "no final state is called succeeded: choose the one that counts in 'The state that counts as success'"
+        in page.text
+    )
+    assert "No plot: the odds of success are not known. Choose 'The state that counts as success'." in page.text
+    assert "none is chosen" in page.text
+    assert [values.get("placeholder") for _, values in page.elements if values.get("name") == "vary"] == ["days"]
+    assert "none is chosen" not in server.page("/machines/1/odds").text
+    assert (
+        "probability of success"
+        in server.page("/machines/0/odds?success=granted&vary=days&event.approved=0.5&event.again=0.5").text
+    )
+
+
+def test_messages_about_a_file_name_it_once(server, tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE.replace("asks < days", "asks <", 1))
+    answer = server.client.get("/machines/0/explore")
+    assert answer.status_code == 409
+    message = next(tag for tag, values in Outline(answer.text).elements if values.get("role") == "alert")
+    assert message == "pre", "a caret points at a column"
+    (tmp_path / "leave.md").unlink()
+    text = Outline(server.client.get("/machines/0/odds").text).text
+    assert "leave.md: there is no such file" in text
+    assert "leave.md: leave.md" not in text
+    assert "Nothing is open at this address" in Outline(server.client.get("/machines/9").text).text
 
 
 def test_explorer_walks_by_addresses(server):
@@ -372,6 +401,7 @@ def test_run_is_started_answered_and_listed(server):
     path = server.start("Two days in May?", **{"p.days": "2"})
     page = server.page(path)
     assert "leave at days = 2" in page.text
+    assert "Nothing is under way in the run. It goes on with an event from outside" in page.text
     assert "Two days in May?" in page.text
     place = page.fields("place")[0]
     with server.client.stream("GET", f"{path}/live?have=&after=3") as answer:

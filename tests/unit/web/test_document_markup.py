@@ -4,12 +4,13 @@ import re
 from html import unescape
 
 import pytest
+from payments import FAILURE_LINE, payment
 
 from dsa import check
 from dsa.checks.report import check_sentences, check_word
 from dsa.edge.document_files import read_document
 from dsa.lang import read_machine
-from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup
+from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 
 TICKS = """# ticks
 
@@ -78,53 +79,17 @@ def test_counterexample_is_named_at_its_last_row(claim, row, words):
     assert "Counterexample" in violated[row]
 
 
-PAYMENT = """# payment
-
-## Events
-| event | from    |
-| ----- | ------- |
-| asked | outside |
-| paid  | pay     |
-
-## Effects
-| effect | kind     |
-| ------ | -------- |
-| pay    | actuator |
-
-## States
-| state  | kind    |
-| ------ | ------- |
-| idle   | initial |
-| paying |         |
-| over   | final   |
-
-## Transitions
-| source | event      | effects | target |
-| ------ | ---------- | ------- | ------ |
-| idle   | asked      | pay     | paying |
-| paying | paid       |         | over   |
-| paying | pay.failed | pay     | =      |
-
-## Properties
-- asked leads to over
-"""
-
-
 @pytest.mark.parametrize(
-    ("row", "line", "words"),
+    ("effects", "words"),
     [
-        (
-            "| paying | pay.failed | pay     | =      |",
-            26,
-            "comes back to where it was after step 1, and goes round for ever",
-        ),
-        ("| paying | pay.failed |         | =      |", 26, "then nothing happens, for ever"),
+        ("pay", "comes back to where it was after step 1, and goes round for ever"),
+        ("", "then nothing happens, for ever"),
     ],
 )
-def test_endless_counterexample_is_named_at_its_last_row(row, line, words):
-    notes = shown(PAYMENT.replace("| paying | pay.failed | pay     | =      |", row))[1]
-    assert [number for number, note in notes.items() if "VIOLATED" in note] == [line]
-    assert words in notes[line]
+def test_endless_counterexample_is_named_at_its_last_row(effects, words):
+    notes = shown(payment("asked leads to done", on_failure=effects))[1]
+    assert [number for number, note in notes.items() if "VIOLATED" in note] == [FAILURE_LINE]
+    assert words in notes[FAILURE_LINE]
 
 
 def test_property_that_holds_or_has_no_counterexample_marks_no_row():
@@ -154,7 +119,8 @@ def test_word_is_that_of_the_worst(change, word):
 
 
 def test_rows_of_another_document_are_named_and_not_linked(tmp_path, monkeypatch):
-    (tmp_path / "ticks.md").write_text(TICKS.partition("## Properties")[0])
+    rows = TICKS.replace("| back  | outside | refused   |", "| back  | outside |           |")
+    (tmp_path / "ticks.md").write_text(f"{rows}- never n == most\n")
     text = "# claims\n\nMachine: ticks.md\n\n## Properties\n- always n < most\n"
     (tmp_path / "claims.md").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -163,3 +129,15 @@ def test_rows_of_another_document_are_named_and_not_linked(tmp_path, monkeypatch
     html = "".join(each.html for each in document_markup(text, DocumentVerdicts(reading, report), ""))
     assert f"the counterexample ends with the row in ticks.md:{TICK}" in html
     assert f"#line{TICK}" not in html
+    assert f"ticks.md:{TICK + 1} event" in overview(reading, report).html
+    own = len(rows.splitlines()) + 1
+    assert f"<p>ticks.md:{own}</p>" in html, "a property of the machine stands above the spec, with its place"
+    assert f"ticks.md:{own} never n == most" in overview(reading, report).html
+    assert "#line6" in overview(reading, report).html
+
+
+def test_code_in_backticks_is_code():
+    text = TICKS.replace("# ticks\n", "# ticks\n\nThe event `tick` <b>counts</b>.\n\nOne ` alone stays.\n")
+    html = "".join(each.html for each in document_markup(text, DocumentVerdicts(read_machine(text, "ticks.md")), ""))
+    assert "The event <code>tick</code> &lt;b&gt;counts&lt;/b&gt;." in html
+    assert "One ` alone stays." in html

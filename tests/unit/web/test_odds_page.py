@@ -49,7 +49,10 @@ def test_every_option_in_a_message_has_a_field():
     ("question", "field"),
     [
         ({}, "fill in 'g passes'"),
-        ({"passes": {"g": (0.5,)}, "target": 0.9, "vary": "nothing"}, "(the field 'Vary')"),
+        (
+            {"passes": {"g": (0.5,)}, "target": 0.9, "vary": "nothing"},
+            "(the field 'The parameter that the plot and the search vary')",
+        ),
     ],
 )
 def test_message_names_a_field(question, field):
