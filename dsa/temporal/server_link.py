@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client
@@ -20,12 +19,12 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
 from dsa.temporal import search_attributes
-from dsa.temporal.payloads import FolderStore, converter_with
+from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
 
 T = TypeVar("T")
 
-#: `temporal://HOST:PORT/NAMESPACE?store=FOLDER`. A path that was made of it has lost a slash.
-_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>/.*))?")
+#: `temporal://HOST:PORT/NAMESPACE?store=STORE`. A path that was made of it has lost a slash.
+_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>.+))?")
 #: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
 #: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
@@ -36,24 +35,24 @@ _HEARTBEAT = timedelta(seconds=1)
 PATIENCE = timedelta(seconds=20)
 
 
-def address_of(where: str) -> tuple[str, str, Path | None]:
-    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=FOLDER`. Raises DocumentError."""
+def address_of(where: str) -> tuple[str, str, ObjectStore | None]:
+    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=STORE`. Raises DocumentError, BindingError."""
     match = _ADDRESS.fullmatch(where)
     if match is None:
         raise DocumentError(
             where,
             "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, "
-            "and ?store=/FOLDER behind it where long payloads are in a shared folder",
+            "and ?store=/FOLDER behind it where long payloads are in a shared folder, or another store",
         )
-    return match["host"], match["namespace"], Path(match["store"]) if match["store"] else None
+    return match["host"], match["namespace"], store_of(match["store"]) if match["store"] else None
 
 
 class ServerLink:
     """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
 
     def __init__(self, where: str) -> None:
-        self.host, self.namespace, folder = address_of(where)
-        self._converter = converter_with(None if folder is None else FolderStore(folder))
+        self.host, self.namespace, store = address_of(where)
+        self._converter = converter_with(store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()

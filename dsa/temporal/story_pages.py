@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from dsa.runtime.ledger import Entry, Ledger, to_json
 from dsa.runtime.run_store import StoreError
 from dsa.temporal import payloads
+from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json
 
 #: The length of one page, in characters of JSON.
@@ -159,7 +160,7 @@ async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON
     try:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events(page_size=1):
             inputs = event.workflow_execution_started_event_attributes.input.payloads
-            with payloads.store_errors(f"page {workflow_id} of a story"):
+            with store_errors(f"page {workflow_id} of a story"):
                 return (await client.data_converter.decode(inputs))[0]
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:

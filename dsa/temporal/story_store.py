@@ -36,6 +36,7 @@ from dsa.runtime.run import Fold, Run
 from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
 from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
+from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
@@ -158,7 +159,7 @@ async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object)
     """Ask a workflow. Raises UnknownRunError, StoreError."""
     how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
     try:
-        with payloads.store_errors(f"run {handle.id}"):
+        with store_errors(f"run {handle.id}"):
             answer: Json = await handle.query(query, args=arguments, **how)
     except WorkflowQueryRejectedError as error:
         if error.status == WorkflowExecutionStatus.TERMINATED:
