@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 from temporalio import workflow
 from temporalio.client import Client
+from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.runtime.ledger import Entry, Ledger, to_json
@@ -35,11 +36,11 @@ class PageWorkflow:
     """The workflow that holds one page. It ends after the signal `end`; then the server keeps it as long as it keeps the run."""
 
     @workflow.init
-    def __init__(self, page: Json) -> None:  # noqa: ARG002  (the signature of the workflow)
+    def __init__(self, page: RawValue) -> None:  # noqa: ARG002  (the signature of the workflow)
         self._is_over = False
 
     @workflow.run
-    async def run(self, _page: Json) -> None:
+    async def run(self, _page: RawValue) -> None:
         """Wait for the end of the run."""
         await workflow.wait_condition(lambda: self._is_over)
 
