@@ -6,18 +6,21 @@ So anyone who reads a run may wait for the answer, in a loop or not: the worker 
 import asyncio
 import re
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
-from temporalio.worker import Worker
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
+from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
 
@@ -47,6 +50,38 @@ def address_of(where: str) -> tuple[str, str, ObjectStore | None]:
     return match["host"], match["namespace"], store_of(match["store"]) if match["store"] else None
 
 
+class ActivitySpans(Interceptor):
+    """Makes a span of each activity of a run, in the run's own trace, whichever process began the run."""
+
+    def __init__(self, emit: Callable[[TelemetrySpan], None]) -> None:
+        self._emit = emit
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002  (as the interface has it)
+        """Stand before the activities of a worker."""
+        return _SpanOfActivity(next, self._emit)
+
+
+class _SpanOfActivity(ActivityInboundInterceptor):
+    def __init__(self, following: ActivityInboundInterceptor, emit: Callable[[TelemetrySpan], None]) -> None:
+        super().__init__(following)
+        self._emit = emit
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002, ANN401  (as the interface has it)
+        """Do the activity, and make its span. An error is named, without its text."""
+        request, begin_ns, error = input.args[0], time.time_ns(), None
+        names = {"key": "key", "effect": "effect", "root": "try", "guard": "guard", "event": "event"}
+        about = {names[each]: value for each, value in request.items() if each in names}
+        try:
+            return await super().execute_activity(input)
+        except BaseException as fault:
+            error = getattr(fault, "type", None) or type(fault).__name__
+            raise
+        finally:
+            self._emit(
+                work_span(request["run"], activity.info().activity_type, about, (begin_ns, time.time_ns()), error)
+            )
+
+
 class ServerLink:
     """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
 
@@ -56,6 +91,8 @@ class ServerLink:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
+        #: What takes a span of each activity that is done here.
+        self.on_span: Callable[[TelemetrySpan], None] | None = None
         self._client: Client | None = None
         self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
@@ -116,6 +153,7 @@ class ServerLink:
             workflows=workflows,
             activities=activities,
             workflow_runner=RUNNER,
+            interceptors=[] if self.on_span is None else [ActivitySpans(self.on_span)],
             max_concurrent_activities=at_once if activities else None,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,

@@ -317,6 +317,7 @@ class TemporalWorker(Worker):
         With `once`, end when no run of the namespace is under way; else go on for ever.
         """
         runs = self._temporal_runs
+        runs.link.on_span = self.on_span
         await runs.work_for_all(self._options, self._require_allowed, self._at_once)
         while True:
             for run_id, look in tuple(runs.active_runs.items()):

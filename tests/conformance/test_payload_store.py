@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ import pytest
 from temporal_server import MISSING, server, temporal_program
 
 import dsa
-from dsa.errors import BindingError
+from dsa.errors import BindingError, OccurrenceError
+from dsa.generators import FunctionGenerator
+from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.run_store import StoreError
 
 if temporal_program() is None:
@@ -50,7 +54,7 @@ LONG = 1_500_000
 
 @pytest.fixture(scope="module")
 def namespaces() -> Iterator[Iterator[str]]:
-    with server(8) as addresses:
+    with server(12) as addresses:
         yield iter(addresses)
 
 
@@ -235,6 +239,105 @@ async def leak(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]
 @dsa.answering("made")
 async def raise_it(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
     raise OSError(f"no access with {SECRET}")
+
+
+JUDGES = """# judges
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| generating | |
+| validating | |
+| asked | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| specification | outside |
+| artifact | query_llm |
+| verdict | execute_guard |
+| approved | outside |
+
+## Guards
+| guard | judges |
+| --- | --- |
+| picky | verdict |
+| wary | approved |
+
+## Transitions
+| source | event | if | effects | target |
+| --- | --- | --- | --- | --- |
+| idle | specification | | query_llm | generating |
+| generating | artifact | | execute_guard | validating |
+| generating | query_llm.failed | | | asked |
+| validating | verdict | picky.passed | | asked |
+| validating | verdict | else | | asked |
+| validating | execute_guard.failed | | | asked |
+| asked | approved | wary.passed | | end.done |
+| asked | approved | else | | end.done |
+"""
+
+
+def write_secret(_prompt: str) -> str:
+    return f"print('{SECRET}')"
+
+
+def fail_as_a_provider(_prompt: str) -> str:
+    raise GenerationError(f"401 from the provider: the key {SECRET} is not valid")
+
+
+class Picky(GuardInterface):
+    """A guard whose feedback, or whose error, has a secret."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+
+    def validate(self, artifact: Any, **_dependencies: Any) -> GuardResult:
+        if self._fails:
+            raise ValueError(f"cannot judge with {SECRET}")
+        return GuardResult(passed=False, feedback=f"I saw {SECRET}")
+
+
+@pytest.mark.parametrize(
+    ("generate", "guard"),
+    [(fail_as_a_provider, Picky(fails=False)), (write_secret, Picky(fails=False)), (write_secret, Picky(fails=True))],
+    ids=["error of a provider", "text and feedback", "error of a guard"],
+)
+def test_no_secret_of_a_provider_or_a_guard_is_in_any_event_of_the_server(
+    generate: Any, guard: Any, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", SECRET)
+    (tmp_path / "judges.md").write_text(JUDGES)
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            bindings = dsa.Bindings(
+                {}, {"picky": guard, "wary": guard}, generators={"llm": FunctionGenerator(generate)}
+            )
+            run = await runs.start(tmp_path / "judges.md", f"print {SECRET}", bindings=bindings)
+            rest = await run.rest()
+            assert rest.kind in {"waiting", "stopped"}, rest
+            with suppress(StoreError, OccurrenceError):  # a guard that fails refuses it
+                await runs.send(run.id, "approved", {"note": f"with {SECRET}"})
+            client = await runs.link.wait(runs.link.client())
+
+            async def everything() -> bytes:
+                parts = list[bytes]()
+                async for each in client.list_workflows():
+                    history = client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history_events()
+                    parts += [event.SerializeToString() async for event in history]
+                    parts.append(each.raw_info.SerializeToString())
+                return b"".join(parts)
+
+            events = bytes(await runs.link.wait(everything()))
+            assert (
+                events.count(b"SHOP_API_KEY") >= 3
+            )  # the markers say what was there: in the data, the error, the answer
+            assert SECRET.encode() not in events
+
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 @pytest.mark.parametrize("policy", [leak, raise_it])
