@@ -427,7 +427,6 @@ class RunRequest:
             def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
                 if moment.number == 1:
                     note_run(directory)
-                    began.append(run_id)
                 progress.on_moment(moment, is_new)
 
             async def begin(runs: Runs) -> RunHandle:
@@ -442,6 +441,8 @@ class RunRequest:
                 first = first_event(machine, self._first_data(setup.binding))
                 handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(on_moment))
                 handle.start(*first)
+                await handle.exists()
+                began.append(run_id)
                 return handle
 
             finished_run = perform(partial(open_runs, self.root), begin, options.wait_s)

@@ -40,6 +40,8 @@ STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
 START_TIME = "start_time"
 #: The task queue of workflows, and of the effects whose bindings any worker can find by their name.
 QUEUE = "dsa"
+#: The task queue of the workflows that hold pages of stories: workers forget each as soon as it has been looked at.
+PAGE_QUEUE = "dsa-pages"
 #: The types of application errors: one carries the outcome of a refused event, the other says that the next execution takes the event.
 REFUSAL, NEXT_EXECUTION = "Refusal", "NextExecution"
 

@@ -10,12 +10,20 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
 from temporalio.service import RPCError
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+    Worker,
+    WorkerDeploymentConfig,
+)
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from dsa.errors import DocumentError
@@ -32,6 +40,10 @@ _ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+
 _STICKY = timedelta(seconds=2)
 #: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
 RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules("dsa", "attr", "attrs"))
+#: The most workflows that a worker remembers; it reads the history of another one again.
+_MOST_CACHED = 1_000
+#: What the server shows of a worker's code. Without a version, the code of all loaded modules would be read and hashed, for some 0.3 s.
+_VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
 #: The longest that anyone waits for the answer of a worker.
@@ -137,10 +149,11 @@ class ServerLink:
         *,
         workflows: Sequence[type] = (),
         at_once: int | None = None,
+        most_cached: int = _MOST_CACHED,
     ) -> None:
         """Start a worker for a task queue, in the link's loop, unless there is one for such work already.
 
-        It performs at most `at_once` activities side by side (None: 100). Where one worker has both, an activity costs one way through the server less.
+        It performs at most `at_once` activities side by side (None: 100), and remembers at most `most_cached` workflows. Where one worker has both, an activity costs one way through the server less.
         """
         is_known = {(queue, kind) for kind in ("activities", "workflows")} & self._workers.keys()
         activities = () if (queue, "activities") in is_known else activities
@@ -153,8 +166,10 @@ class ServerLink:
             workflows=workflows,
             activities=activities,
             workflow_runner=RUNNER,
+            deployment_config=WorkerDeploymentConfig(_VERSION, use_worker_versioning=False),
             interceptors=[] if self.on_span is None else [ActivitySpans(self.on_span)],
             max_concurrent_activities=at_once if activities else None,
+            max_cached_workflows=most_cached,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,

@@ -7,7 +7,7 @@ longer. Readers take a page from the server; no worker is asked.
 Positions are counted from the beginning of the run. A page has at most `PAGE` characters of JSON, or one entry.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ from dsa.runtime.ledger import Entry, Ledger, to_json
 from dsa.runtime.run_store import StoreError
 from dsa.temporal import payloads
 from dsa.temporal.payload_stores import store_errors
-from dsa.temporal.payloads import QUEUE, Json
+from dsa.temporal.payloads import PAGE_QUEUE, Json
 
 #: The length of one page, in characters of JSON.
 PAGE = 500_000
@@ -131,7 +131,7 @@ class StoryPages:
                 payloads.PAGE_WORKFLOW,
                 {"entries": page["entries"], "artifacts": page["artifacts"]},
                 id=page_id(run_id, len(self.ends)),
-                task_queue=QUEUE,
+                task_queue=PAGE_QUEUE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             )
             self.ends.append((self._end[0] + len(page["entries"]), self._end[1] + len(page["artifacts"])))
@@ -144,16 +144,15 @@ class StoryPages:
 
 async def pages_after(
     client: Client, run_id: str, ends: Sequence[Sequence[int]], after: int, artifacts_after: int
-) -> Json:
-    """Read the pages of a run's story after its first entries and artifacts. Raises StoreError for a page that the server does not have."""
-    entries, artifacts, begin = list[Json](), list[Json](), (0, 0)
+) -> AsyncIterator[Json]:
+    """Yield the pages of a run's story after its first entries and artifacts. Raises StoreError for a page that the server does not have."""
+    begin = (0, 0)
     for number, end in enumerate(ends):
         if end[0] > after or end[1] > artifacts_after:
             page = await _page(client, page_id(run_id, number))
-            entries += page["entries"][max(0, after - begin[0]) :]
-            artifacts += page["artifacts"][max(0, artifacts_after - begin[1]) :]
+            entries = page["entries"][max(0, after - begin[0]) :]
+            yield {"entries": entries, "artifacts": page["artifacts"][max(0, artifacts_after - begin[1]) :]}
         begin = (end[0], end[1])
-    return {"entries": entries, "artifacts": artifacts}
 
 
 async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON)
