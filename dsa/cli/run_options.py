@@ -49,7 +49,7 @@ from dsa.runtime.run import ReplayError
 from dsa.runtime.run_store import DamageError, HeldError, StoredRun, StoreError
 from dsa.runtime.secrets import SecretOptions, Secrets
 from dsa.runtime.status import Rest
-from dsa.runtime.timeline import OnMoment, to_all
+from dsa.runtime.timeline import OnMoment, TelemetrySpan, to_all
 from dsa.text import nearest
 
 _SECRETS_SETTING = "secrets"  # the setting in the first entry of a run with the choice of secrets
@@ -104,6 +104,11 @@ class RunWatchers:
         """Return an observer that calls `show`, and traces if there is a trace."""
         telemetry = self._telemetry
         return show if telemetry is None else to_all(show, telemetry.on_moment)
+
+    @property
+    def on_span(self) -> Callable[[TelemetrySpan], None] | None:
+        """What takes spans that others make; None without a trace."""
+        return None if self._telemetry is None else self._telemetry.emit
 
     def close(self, rest: Rest) -> None:
         """End the trace with the rest of the run."""

@@ -72,7 +72,7 @@ from dsa.runtime.run import Run, begin
 from dsa.runtime.run_store import HeldError, NewJournal, Posted, RunSummary, StoredRun, UnknownRunError
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import InFlight, Rest, UnfinishedWork, status_of, unfinished_work
-from dsa.runtime.timeline import OnMoment
+from dsa.runtime.timeline import OnMoment, TelemetrySpan
 from dsa.semantics import Occurrence, Refusal, Taken, require_known
 
 
@@ -605,6 +605,8 @@ class Worker:
         self._options, self._on_moment = options or Options(), on_moment
         self._folders = None if folders is None else (*(each.resolve() for each in folders), *_SHIPPED_FOLDERS)
         self._faulty_runs: set[tuple[str, int]] = set()
+        #: What takes a span for each effect that is performed here for a run that is driven elsewhere, as on Temporal.
+        self.on_span: Callable[[TelemetrySpan], None] | None = None
 
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Take up due runs; yield a `TakeUp` for each, when it rests or when it cannot be taken up.

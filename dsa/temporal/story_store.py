@@ -36,6 +36,7 @@ from dsa.runtime.run import Fold, Run
 from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
 from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
+from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
@@ -92,26 +93,31 @@ class StoryReader:
             while True:
                 position = len(self.entries), self._artifact_count
                 story = await _ask(handle, payloads.STORY, *position)
-                if "ends" in story:
-                    self.page_count = len(story["ends"])
-                    story |= await pages_after(client, self.run_id, story["ends"], *position)
                 self._take(story)
+                if "ends" in story:  # a page at a time: a long story is much larger as JSON than as entries
+                    self.page_count = len(story["ends"])
+                    async for page in pages_after(client, self.run_id, story["ends"], *position):
+                        self._add(page)
                 if not story["more"]:
                     return self
                 if position == (len(self.entries), self._artifact_count):
                     raise StoreError(f"the story of run {self.run_id} ends before what was read of it: it was changed")
 
     def _take(self, story: Json) -> None:
-        new_entries = [from_json(each) for each in story["entries"]]
-        for record in story["artifacts"]:
-            payloads.store_artifact(self.artifacts, record)
-        self._artifact_count += len(story["artifacts"])
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
+        self._add(story)
+        self.rest, self.is_driven = story["rest"], story["driven"]
+
+    def _add(self, part: Json) -> None:
+        """Add the entries and artifacts of a part of the story."""
+        new_entries = [from_json(each) for each in part["entries"]]
+        for record in part["artifacts"]:
+            payloads.store_artifact(self.artifacts, record)
+        self._artifact_count += len(part["artifacts"])
         self.entries = self.entries.extend(new_entries)
         for entry in new_entries:
             if isinstance(entry, VerdictEntry):
                 self.artifacts.record_verdict(entry)
-        self.rest, self.is_driven = story["rest"], story["driven"]
 
     @property
     def text(self) -> str:
@@ -158,7 +164,7 @@ async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object)
     """Ask a workflow. Raises UnknownRunError, StoreError."""
     how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
     try:
-        with payloads.store_errors(f"run {handle.id}"):
+        with store_errors(f"run {handle.id}"):
             answer: Json = await handle.query(query, args=arguments, **how)
     except WorkflowQueryRejectedError as error:
         if error.status == WorkflowExecutionStatus.TERMINATED:

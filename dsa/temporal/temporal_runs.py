@@ -23,6 +23,7 @@ from dsa.edge.telemetry import LedgerLog
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.runs.archive import RunFilter, RunNews, record_of, require_no_secret
+from dsa.runs.bindings import import_kinds
 from dsa.runs.handle import require_place
 from dsa.runs.place import PART_OF, RunPlace, new_run_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
@@ -37,15 +38,15 @@ from dsa.temporal import payloads
 from dsa.temporal.activity_calls import StoredArtifacts
 from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.part_links import effect_at_work, whole_of
-from dsa.temporal.payloads import QUEUE, Json, StartPayload
+from dsa.temporal.payloads import PAGE_QUEUE, QUEUE, Json, StartPayload
 from dsa.temporal.run_workflow import RunWorkflow
 from dsa.temporal.server_link import ServerLink
 from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import TemporalStore
 from dsa.temporal.temporal_handle import TemporalHandle
 
-#: What every worker of a namespace drives.
-WORKFLOWS = (RunWorkflow, PageWorkflow)
+#: What every worker of a namespace drives, and what it keeps no memory of.
+WORKFLOWS, PAGE_WORKFLOWS = (RunWorkflow,), (PageWorkflow,)
 #: The time between two looks of a worker at the runs that it works for, in seconds.
 _EVERY_S = 0.2
 #: The longest that a worker is waited for when the process ends, in seconds.
@@ -251,8 +252,14 @@ class TemporalRuns(BoundRuns):
     ) -> None:
         """Drive workflows, and perform the effects of runs whose bindings can be found by their names, `at_once` side by side."""
         self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
+        import_kinds()  # before there is work: the slots of the first effects would wait for it
         work = self.link.work_on(QUEUE, EffectActivities(self).all, workflows=WORKFLOWS, at_once=at_once)
         await self.link.wait(work)
+        await self._hold_pages()
+
+    async def _hold_pages(self) -> None:
+        """Work for the workflows that hold pages of stories."""
+        await self.link.wait(self.link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
 
     def forget(self, run_id: str) -> None:
         """Forget what is known here of a run that rests: it may never come back to this worker."""
@@ -265,6 +272,7 @@ class TemporalRuns(BoundRuns):
         """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
         self._loop = asyncio.get_running_loop()
         await self.link.wait(self.link.work_on(QUEUE, workflows=WORKFLOWS))
+        await self._hold_pages()
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
     async def look_at(self, run_id: str) -> RunCopy:
@@ -341,6 +349,7 @@ class TemporalWorker(Worker):
         With `once`, end when no run of the namespace is under way; else go on for ever.
         """
         runs = self._temporal_runs
+        runs.link.on_span = self.on_span
         await runs.work_for_all(self._options, self._require_allowed, self._at_once)
         while True:
             for run_id, look in tuple(runs.active_runs.items()):
