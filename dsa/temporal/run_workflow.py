@@ -77,57 +77,20 @@ class Execution:
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
         self.is_moving = False
         self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
-        self._left_rest: int | None = None
+        self.left_rest: int | None = None
+        self._handed_in, self._handed_at = list[tuple[Occurrence, str | None]](), -1
         self.gate = WorkGate(self.start.most_events, self._may_close)
         self.rest: Rest | None = None
         self.task: asyncio.Task[Rest] | None = None
         self.is_called = not self.start.entries
         if self.start.continuation is not None:
-            self._go_on_from(Continuation(**self.start.continuation), machine)
+            go_on_from(self, Continuation(**self.start.continuation), machine)
         elif self.start.entries:
-            self.driver = self._driver_of_branch()
+            self.driver = driver_of_branch(self)
         else:
             now_ms = WorkflowClock().wall_ms()
             run, commands = begin(machine, self.start.run, digest=self.digest, settings=self.settings, at_ms=now_ms)
             self.driver = self.new_driver(run, commands)
-
-    def _driver_of_branch(self) -> Driver:
-        """Return the driver of a run that begins as another one did, and rests there."""
-        start = self.start
-        entries = Ledger(from_json(each) for each in start.entries)
-        for record in start.artifacts:
-            payloads.store_artifact(self.artifacts, record)
-        for entry in entries:
-            if isinstance(entry, VerdictEntry):
-                self.artifacts.record_verdict(entry)
-        run, _ = replay_stored(StoredRun(start.run, start.text, entries, 1))
-        kind = status_of(run).kind
-        driver = self.new_driver(run, left=unfinished_work(run))
-        self.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
-        return driver
-
-    def _go_on_from(self, before: Continuation, machine: Machine) -> None:
-        """Take over a run from the execution before."""
-        for record in before.artifacts:
-            payloads.store_artifact(self.artifacts, record)
-        self.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
-        self.counts = before.counts
-        run = before.restored_run(machine, self.start.run)
-        self.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(self.artifacts.records))
-        self.driver = self.new_driver(run, left=continuation.work_ahead(run))
-        if before.rest is not None:
-            self.rest = payloads.rest_from(run, before.rest)
-            self._left_rest = self._story_length if self._has_whole else None
-        self.is_called = before.is_called
-        for message, outcome in before.outcomes.items():
-            answer = self.answers[message] = asyncio.get_running_loop().create_future()
-            answer.set_result(payloads.outcome_from(machine, outcome))
-        for each in before.inbox:
-            occurrence = payloads.occurrence_from(each["occurrence"])
-            if each["message"] is None:
-                self.driver.send(occurrence, each["at"])
-            else:
-                self.hand(occurrence, each["at"], each["message"])
 
     def new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
         """Return a driver of a run, which performs effects by activities."""
@@ -156,18 +119,18 @@ class Execution:
 
     def _go_on(self, new_entries: Sequence[Entry]) -> None:
         """Leave the rest, if the run was at one; a part tells its whole."""
-        if self._left_rest is not None and new_entries:
-            self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self._left_rest)))
-            self._left_rest = None
+        if self.left_rest is not None and new_entries:
+            self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self.left_rest)))
+            self.left_rest = None
         self.rest = None
 
     @property
-    def _has_whole(self) -> bool:
+    def has_whole(self) -> bool:
         """Return whether an effect of another run may wait for this one."""
         return "for" in self.settings and whole_of(self.start.run) != ""
 
     @property
-    def _story_length(self) -> int:
+    def story_length(self) -> int:
         """The number of entries of the whole story."""
         return self.story.begin[0] + len(self.story.entries) + len(self.run.ledger) - self.story.skips
 
@@ -195,7 +158,7 @@ class Execution:
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
         doubts = status_of(self.run).doubts if is_lost_one else ()
         self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
-        self._left_rest = self._story_length if self._has_whole else None
+        self.left_rest = self.story_length if self.has_whole else None
         search_attributes.show_rest(self.rest)
 
     @contextmanager
@@ -282,8 +245,28 @@ class Execution:
 
     def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
         """Hand an event to the driver. `message` is the id under which its sender can ask for the outcome again."""
+        if self.is_attentive:
+            self._handed_in, self._handed_at = [], len(self.run.ledger)
+        self._handed_in.append((occurrence, at))
         answer = self.answers[message] = self.driver.hand(occurrence, at, message)
         return answer
+
+    @property
+    def is_attentive(self) -> bool:
+        """Return whether the next event would be taken at once: nothing that came before it is still to be taken."""
+        return self.driver.is_listening or (self.task is None and not self.is_called)
+
+    @property
+    def run_to_come(self) -> Run | None:
+        """The run when the events are taken that were handed in a moment ago; None if nobody knows that yet."""
+        run: Run | None = self.run
+        if self.is_attentive:
+            return run
+        if self._handed_at != len(self.run.ledger):
+            return None  # the driver is at work
+        for occurrence, at in self._handed_in:
+            run = None if run is None else run_after(run, self.outside.read(run, occurrence, at), at)
+        return run
 
     def renew(self, run: Run | None = None) -> None:
         """Begin a new session of the run, as another process would."""
@@ -302,6 +285,53 @@ class Execution:
         self.is_moving = False
         task.cancel()
         await workflow.wait_condition(task.done)
+
+
+def driver_of_branch(here: Execution) -> Driver:
+    """Return the driver of a run that begins as another one did, and rests there."""
+    start = here.start
+    entries = Ledger(from_json(each) for each in start.entries)
+    for record in start.artifacts:
+        payloads.store_artifact(here.artifacts, record)
+    for entry in entries:
+        if isinstance(entry, VerdictEntry):
+            here.artifacts.record_verdict(entry)
+    run, _ = replay_stored(StoredRun(start.run, start.text, entries, 1))
+    kind = status_of(run).kind
+    driver = here.new_driver(run, left=unfinished_work(run))
+    here.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
+    return driver
+
+
+def go_on_from(here: Execution, before: Continuation, machine: Machine) -> None:
+    """Take over a run from the execution before."""
+    for record in before.artifacts:
+        payloads.store_artifact(here.artifacts, record)
+    here.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
+    here.counts = before.counts
+    run = before.restored_run(machine, here.start.run)
+    here.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(here.artifacts.records))
+    here.driver = here.new_driver(run, left=continuation.work_ahead(run))
+    if before.rest is not None:
+        here.rest = payloads.rest_from(run, before.rest)
+        here.left_rest = here.story_length if here.has_whole else None
+    here.is_called = before.is_called
+    for message, outcome in before.outcomes.items():
+        answer = here.answers[message] = asyncio.get_running_loop().create_future()
+        answer.set_result(payloads.outcome_from(machine, outcome))
+    for each in before.inbox:
+        occurrence = payloads.occurrence_from(each["occurrence"])
+        if each["message"] is None:
+            here.driver.send(occurrence, each["at"])
+        else:
+            here.hand(occurrence, each["at"], each["message"])
+
+
+def run_after(run: Run, event: Occurrence, at: str | None) -> Run | None:
+    """Return a run after an event that somebody sends now; None if a guard has to be asked first."""
+    key = answered_key(run, event, at)
+    exact = exact_already(run, event, key)
+    return None if exact is None else run.feed(exact, key, at_ms=WorkflowClock().wall_ms(), at=at or key)[0]
 
 
 def binding_without_code(here: Execution, machine: Machine) -> Bindings:
@@ -428,24 +458,16 @@ class RunWorkflow:
         occurrence, at = payloads.occurrence_from(message["occurrence"]), message.get("at")
         with typed_errors():
             event = here.outside.read(here.run, occurrence, at)
-            outcome = self._outcome_now(event, at) if self._is_attentive else None
+            outcome = self._outcome_of(event, at)
         if isinstance(outcome, Refusal):
             details = payloads.outcome_to_json(here.run.machine, outcome)
             raise ApplicationError(outcome.message, details, type=payloads.REFUSAL, non_retryable=True)
 
-    @property
-    def _is_attentive(self) -> bool:
-        """Return whether the next event would be taken at once: nothing that came before it is still to be taken."""
-        return self._execution.driver.is_listening or (self._execution.task is None and not self._execution.is_called)
-
-    def _outcome_now(self, event: Occurrence, at: str | None) -> Taken | Refusal | None:
-        """Return the outcome of an event if it came now; None if a guard has to be asked."""
-        run, key = self._execution.run, answered_key(self._execution.run, event, at)
-        exact = exact_already(run, event, key)
-        if exact is None:
-            return None
-        after, _ = run.feed(exact, key, at_ms=WorkflowClock().wall_ms(), at=at or key)
-        return outcome_of_last(after, run.configuration, exact)
+    def _outcome_of(self, event: Occurrence, at: str | None) -> Taken | Refusal | None:
+        """Return the outcome of an event if it came now; None if nobody knows yet: a guard has to be asked, or the driver is at work."""
+        run = self._execution.run_to_come
+        after = None if run is None else run_after(run, event, at)
+        return None if run is None or after is None else outcome_of_last(after, run.configuration, event)
 
     # -- going on, and stopping ---------------------------------------------------------------------------------
 
