@@ -11,9 +11,9 @@ sender hears so, and asks the new execution for the outcome, by the id of the up
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -23,15 +23,15 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from dsa.edge.binding import Bindings, FromOutside, answered_key, effect_names, exact_already
 from dsa.edge.driver import Driver, outcome_of_last
 from dsa.errors import DsaError, OccurrenceError
-from dsa.machine import Machine
-from dsa.runs.archive import recorded_machine, replay_stored
+from dsa.machine import Machine, spelled_like
+from dsa.runs.archive import OtherMachineError, recorded_machine, replay_stored
 from dsa.runs.runs import record_decisions, require_decidable
 from dsa.runs.setup import limits_of
-from dsa.runtime.ledger import Entry, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
+from dsa.runtime.ledger import ChangeEntry, Entry, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step
 from dsa.runtime.run import Command, Run, begin
-from dsa.runtime.run_store import StoredRun
+from dsa.runtime.run_store import StoredRun, StoreError
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
@@ -68,9 +68,9 @@ class Execution:
     def __init__(self, start: StartPayload) -> None:
         self.start = start
         self.queue, self.settings = self.start.queue, self.start.settings
-        machine, self.digest = recorded_machine(
-            self.start.text, tuple((name, value) for name, value in self.start.parameters)
-        )
+        machine, self.digest = machine_in(attrs.asdict(start))
+        self.digest_as_read = self.digest
+        self.machines: list[Json] = []
         self.artifacts, self.story = StoredArtifacts(), StoryPages()
         self.costs: continuation.Costs = {}
         self.counts: continuation.Counts = {}
@@ -108,7 +108,12 @@ class Execution:
             observe=self._go_on,
             on_rest=lambda: self.come_to_rest(Rest("waiting", self.run, due_ms=self.driver.next_deadline_ms)),
             performer=partial(
-                ActivityPerformer, queue=self.queue, gate=self.gate, costs=self.costs, part_news=self.part_news
+                ActivityPerformer,
+                queue=self.queue,
+                digest=self.digest,
+                gate=self.gate,
+                costs=self.costs,
+                part_news=self.part_news,
             ),
         )
 
@@ -268,6 +273,25 @@ class Execution:
             run = None if run is None else run_after(run, self.outside.read(run, occurrence, at), at)
         return run
 
+    def change_from(self, change: Json) -> tuple[Machine, ChangeEntry]:
+        """Return the machine under which the run goes on, and the entry. `change` has it, and the length of the story that was judged.
+
+        Raises OtherMachineError if the document reads otherwise here, and StoreError if something happened since the run was judged.
+        """
+        entry, now = from_json(change["entry"]), machine_in(change["start"])
+        assert isinstance(entry, ChangeEntry), "it is a change"
+        if now[1] != entry.digest:
+            raise OtherMachineError(self.start.run, entry.digest, now[1])
+        if change["length"] != self.story_length:
+            raise StoreError(f"run {self.start.run} went on while its change was judged: try again")
+        return spelled_like(now[0], self.run.machine), entry
+
+    def change_to(self, start: Json) -> None:
+        """Let the next execution begin with another machine, as soon as this one can end."""
+        self.machines.append({name: attrs.asdict(self.start)[name] for name in ("text", "digest", "parameters")})
+        self.start = attrs.evolve(self.start, **start)
+        self.digest, self.gate.must_end, self.rest = self.start.digest, True, None
+
     def renew(self, run: Run | None = None) -> None:
         """Begin a new session of the run, as another process would."""
         run = run or self.run
@@ -296,7 +320,8 @@ def driver_of_branch(here: Execution) -> Driver:
     for entry in entries:
         if isinstance(entry, VerdictEntry):
             here.artifacts.record_verdict(entry)
-    run, _ = replay_stored(StoredRun(start.run, start.text, entries, 1))
+    run, first = replay_stored(StoredRun(start.run, start.text, entries, 1))
+    here.digest = first.digest
     kind = status_of(run).kind
     driver = here.new_driver(run, left=unfinished_work(run))
     here.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
@@ -309,9 +334,10 @@ def go_on_from(here: Execution, before: Continuation, machine: Machine) -> None:
         payloads.store_artifact(here.artifacts, record)
     here.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
     here.counts = before.counts
-    run = before.restored_run(machine, here.start.run)
+    here.machines = list(before.machines)
+    run = before.restored_run(spelled_like_earlier(machine, before.machines), here.start.run)
     here.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(here.artifacts.records))
-    here.driver = here.new_driver(run, left=continuation.work_ahead(run))
+    here.driver = here.new_driver(run, left=unfinished_work(run) if before.is_resumed else continuation.work_ahead(run))
     if before.rest is not None:
         here.rest = payloads.rest_from(run, before.rest)
         here.left_rest = here.story_length if here.has_whole else None
@@ -327,6 +353,17 @@ def go_on_from(here: Execution, before: Continuation, machine: Machine) -> None:
             here.hand(occurrence, each["at"], each["message"])
 
 
+def machine_in(start: Mapping[str, Any]) -> tuple[Machine, str]:
+    """Return the machine of a start, or of an entry that changes it, and the digest with which it reads here."""
+    return recorded_machine(start["text"], tuple((name, value) for name, value in start["parameters"]))
+
+
+def spelled_like_earlier(machine: Machine, earlier: Iterable[Json]) -> Machine:
+    """Return a machine with its timers spelled as in the machines that a run had before, as in a ledger."""
+    machines = [*(machine_in(each)[0] for each in earlier), machine]
+    return reduce(lambda before, after: spelled_like(after, before), machines)
+
+
 def run_after(run: Run, event: Occurrence, at: str | None) -> Run | None:
     """Return a run after an event that somebody sends now; None if a guard has to be asked first."""
     key = answered_key(run, event, at)
@@ -338,7 +375,7 @@ def binding_without_code(here: Execution, machine: Machine) -> Bindings:
     """Return the bindings as a workflow knows them: every name, and no code behind it."""
     start = here.start
     effects = {name: _nobody for name, _ in effect_names(machine)}
-    guards = {name: ActivityGuard(name, start.run, lambda: here.queue, here.gate) for name in start.guards}
+    guards = {name: ActivityGuard(name, start.run, here.digest, lambda: here.queue, here.gate) for name in start.guards}
     spenders = None if start.spenders is None else frozenset(start.spenders)
     secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
     return Bindings(effects, guards, secrets=secrets, spenders=spenders)
@@ -356,7 +393,7 @@ def continuation_of(here: Execution) -> Continuation:
     outcomes = {
         message: payloads.outcome_to_json(machine, answer.result())
         for message, answer in here.answers.items()
-        if answer.done() and answer.exception() is None
+        if answer.done() and answer.exception() is None and not here.gate.must_end  # they name rows by their numbers
     }
     return Continuation(
         continuation.run_to_json(run),
@@ -369,6 +406,8 @@ def continuation_of(here: Execution) -> Continuation:
         dict(tuple(outcomes.items())[-_MOST_OUTCOMES:]),
         None if here.rest is None else payloads.rest_to_json(here.rest),
         here.is_called or here.task is not None,
+        tuple(here.machines),
+        is_resumed=here.gate.must_end,
     )
 
 
@@ -385,12 +424,8 @@ class RunWorkflow:
         """Drive the run until it is finished; return the outcome."""
         here = self._execution
         start = here.start
-        if here.digest != start.digest:
-            raise ApplicationError(
-                f"run {start.run} is of another machine: its document reads otherwise on this worker",
-                type="OtherMachineError",
-                non_retryable=True,
-            )
+        if here.digest_as_read != start.digest:  # the task fails, and waits for a worker that reads it as before
+            raise OtherMachineError(start.run, start.digest, here.digest_as_read)
         first = [payloads.occurrence_from(each) for each in start.first]
         while True:
             with here.rest_whatever_comes():
@@ -401,9 +436,9 @@ class RunWorkflow:
                 if not here.is_called and here.is_over:
                     await here.say_farewell()
                     return here.run.outcome
-                if not here.is_called:
+                if here.gate.must_end or not here.is_called:
                     await here.move()
-            if not here.is_called:
+            if here.gate.must_end or not here.is_called:
                 continue
             here.is_called = False
             rest = await here.drive(first)
@@ -442,7 +477,12 @@ class RunWorkflow:
             return payloads.outcome_to_json(here.run.machine, answer.result())
 
     async def _read(self, occurrence: Occurrence) -> Any:  # noqa: ANN401  (JSON)
-        request = {"run": self._execution.start.run, "event": occurrence.event, "data": occurrence.data}
+        request = {
+            "run": self._execution.start.run,
+            "digest": self._execution.digest,
+            "event": occurrence.event,
+            "data": occurrence.data,
+        }
         try:
             with self._execution.gate.at_work():
                 return (await call_activity(payloads.READ, request, queue=self._execution.queue))["data"]
@@ -477,10 +517,15 @@ class RunWorkflow:
         here = self._execution
         with typed_errors():
             answers = {key: _answer_from(each) for key, each in how["answers"].items()}
-            require_decidable(here.run.machine, unfinished_work(here.run), how["decisions"], answers)
+            change = None if how["change"] is None else here.change_from(how["change"])
+            run = here.run if change is None else here.run.under(*change)
+            require_decidable(run.machine, unfinished_work(run), how["decisions"], answers)
             await here.stop()
+            run = here.run if change is None else here.run.under(*change)
             here.queue, here.settings = how["queue"], {**here.settings, **how["settings"]}
-            run = record_decisions(here.run, how["decisions"], answers, WorkflowClock().wall_ms())
+            if change is not None:
+                here.change_to(how["change"]["start"])
+            run = record_decisions(run, how["decisions"], answers, WorkflowClock().wall_ms())
             here.renew(run)
             for each in how["occurrences"]:
                 here.driver.send(payloads.occurrence_from(each))
@@ -518,7 +563,8 @@ class RunWorkflow:
         story = here.story.read(after, artifacts_after, here.run.ledger, here.artifacts.records)
         story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
         story["driven"] = here.task is not None or here.is_called
-        return story if after else {**story, "start": attrs.evolve(here.start, continuation=None).to_json()}
+        first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
+        return story if after else {**story, "start": first.to_json()}
 
     @workflow.query(name=payloads.STATE)
     def state(self) -> Json:
