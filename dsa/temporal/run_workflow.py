@@ -246,7 +246,9 @@ class Execution:
             artifacts=(),
             continuation=attrs.asdict(continuation_of(self)),
         )
-        workflow.continue_as_new(next_start.to_json())
+        workflow.continue_as_new(
+            next_start.to_json(), initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        )
 
     def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
         """Hand an event to the driver. `message` is the id under which its sender can ask for the outcome again."""

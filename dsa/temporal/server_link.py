@@ -4,6 +4,7 @@ So anyone who reads a run may wait for the answer, in a loop or not: the worker 
 """
 
 import asyncio
+import os
 import re
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -13,14 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
 from dsa.temporal import search_attributes
-from dsa.temporal.payloads import FolderStore, converter_with
+from dsa.temporal.payloads import QUEUE, FolderStore, converter_with
 
 T = TypeVar("T")
 
@@ -32,6 +34,8 @@ _STICKY = timedelta(seconds=2)
 RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules("dsa", "attr", "attrs"))
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
+#: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
+BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
 #: The longest that anyone waits for the answer of a worker.
 PATIENCE = timedelta(seconds=20)
 
@@ -46,6 +50,18 @@ def address_of(where: str) -> tuple[str, str, Path | None]:
             "and ?store=/FOLDER behind it where long payloads are in a shared folder",
         )
     return match["host"], match["namespace"], Path(match["store"]) if match["store"] else None
+
+
+def _deployment() -> WorkerDeploymentConfig | None:
+    """Return the version of a worker, by which a server tells workers apart; None if the environment has none.
+
+    A run stays with workers of the version at which its execution began; its next execution begins at the current one.
+    """
+    build = os.environ.get(BUILD_VARIABLE)
+    if not build:
+        return None
+    version = WorkerDeploymentVersion(DEPLOYMENT, build)
+    return WorkerDeploymentConfig(version, True, VersioningBehavior.PINNED)  # noqa: FBT003  (use_worker_versioning)
 
 
 class ServerLink:
@@ -122,6 +138,7 @@ class ServerLink:
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,
+            deployment_config=_deployment() if queue == QUEUE else None,
         )
         running_worker = worker, asyncio.create_task(worker.run())
         kinds = (("activities", activities), ("workflows", workflows))
