@@ -91,6 +91,7 @@ class ActivityPerformer(Performer):
     """
 
     _queue: str = attrs.field(kw_only=True)
+    _digest: str = attrs.field(kw_only=True)
     _gate: WorkGate = attrs.field(kw_only=True)
     _costs: continuation.Costs = attrs.field(kw_only=True)
     _part_news: PartNews = attrs.field(kw_only=True)
@@ -112,6 +113,7 @@ class ActivityPerformer(Performer):
         effect, meter = action.policy, self._meter
         request = {
             "run": self._host.run.run_id,
+            "digest": self._digest,
             "key": key,
             "effect": effect,
             "root": root,
@@ -172,6 +174,7 @@ class ActivityGuard(GuardInterface):
     blocks = False
     _name: str
     _run: str
+    _digest: str
     _queue: Callable[[], str]
     _gate: WorkGate
 
@@ -180,6 +183,7 @@ class ActivityGuard(GuardInterface):
         artifacts = {name: each for name, each in dependencies.items() if isinstance(each, Artifact)}
         request = {
             "run": self._run,
+            "digest": self._digest,
             "guard": self._name,
             "artifact": payloads.artifact_to_json(artifact),
             "artifacts": {name: payloads.artifact_to_json(each) for name, each in artifacts.items()},

@@ -49,16 +49,20 @@ _LIMIT_FACTOR = 3
 class WorkGate:
     """The effects and guards that are at work, and the gate through which effects begin.
 
-    `most_events` is the length of a history that is long; None: the server says. While `may_close` is false, all effects begin.
+    `most_events` is the length of a history that is long; None: the server says. While `may_close` is false, all effects begin. With `must_end`, the
+    execution has to end whatever its length is.
     """
 
     def __init__(self, most_events: int | None, may_close: Callable[[], bool]) -> None:
         self._most_events, self._may_close = most_events, may_close
         self._count = 0
+        self.must_end = False
 
     @property
     def is_due(self) -> bool:
         """Return whether the run should go on in a new execution."""
+        if self.must_end:
+            return True
         info, most = workflow.info(), self._most_events
         is_long = info.is_continue_as_new_suggested() if most is None else info.get_current_history_length() >= most
         return is_long and self._may_close()
@@ -98,7 +102,8 @@ class Continuation:
     `run` has the fields of the run, `entries` the rest of its ledger, `artifacts` those that guards may still ask for. `costs` has what budgets have
     counted, and `counts` the counters, without what the entries count. `story` is the position in the story. `inbox` has the events from outside
     that are still to be taken, with the ids of their messages, and `outcomes` those of messages whose senders may ask again. `rest` says why the
-    run rests, if it does.
+    run rests, if it does. `machines` are the machines that the run had before this one, the first one first, each with its `text`, `digest` and
+    `parameters`. With `is_resumed`, somebody has just resumed the run, and what was under way is in doubt.
     """
 
     run: Json
@@ -111,6 +116,8 @@ class Continuation:
     outcomes: Json
     rest: Json | None
     is_called: bool
+    machines: tuple[Json, ...] = ()
+    is_resumed: bool = False
 
     def restored_run(self, machine: Machine, run_id: str) -> Run:
         """Return the run, with the rest of its ledger."""

@@ -57,8 +57,8 @@ class Workplace(Protocol):
 
     clock: Clock
 
-    async def look_at(self, run_id: str) -> RunCopy:
-        """Return a run as far as it is known, in the worker's loop; at least its beginning was read. Raises BindingError."""
+    async def look_at(self, run_id: str, digest: str) -> RunCopy:
+        """Return a run as far as it is known, in the worker's loop, at least since it has its machine, which has this digest. Raises BindingError."""
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop of policies, and wait for it in the worker's."""
@@ -178,7 +178,7 @@ class EffectActivities:
     @activity.defn(name=payloads.PERFORM)
     async def perform(self, request: Json) -> Json:
         """Call the policy of an effect once; return its steps, and what it recorded."""
-        view = await self._workplace.look_at(request["run"])
+        view = await self._workplace.look_at(request["run"], request["digest"])
         effect = EffectAtWork(activity.info().task_queue, request["at_ms"])
         return await self._within_reach(self._perform(view, request, effect), effect)
 
@@ -210,7 +210,7 @@ class EffectActivities:
     @activity.defn(name=payloads.JUDGE)
     async def judge(self, request: Json) -> Json:
         """Ask a guard for its verdict."""
-        view = await self._workplace.look_at(request["run"])
+        view = await self._workplace.look_at(request["run"], request["digest"])
         return await self._within_reach(self._judge(view, request))
 
     async def _judge(self, view: RunCopy, request: Json) -> Json:
@@ -225,7 +225,7 @@ class EffectActivities:
     @activity.defn(name=payloads.READ)
     async def read(self, request: Json) -> Json:
         """Read the data of an event from outside, as the policy says that waits for it."""
-        view = await self._workplace.look_at(request["run"])
+        view = await self._workplace.look_at(request["run"], request["digest"])
         secrets = view.binding.secrets
         with clean_errors(secrets):
             return {"data": secrets.value(data_readers(view.binding)[request["event"]](request["data"]))}

@@ -11,9 +11,9 @@ sender hears so, and asks the new execution for the outcome, by the id of the up
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -23,15 +23,15 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from dsa.edge.binding import Bindings, FromOutside, answered_key, effect_names, exact_already
 from dsa.edge.driver import Driver, outcome_of_last
 from dsa.errors import DsaError, OccurrenceError
-from dsa.machine import Machine
-from dsa.runs.archive import recorded_machine, replay_stored
+from dsa.machine import Machine, spelled_like
+from dsa.runs.archive import OtherMachineError, recorded_machine, replay_stored
 from dsa.runs.runs import record_decisions, require_decidable
 from dsa.runs.setup import limits_of
-from dsa.runtime.ledger import Entry, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
+from dsa.runtime.ledger import ChangeEntry, Entry, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step
 from dsa.runtime.run import Command, Run, begin
-from dsa.runtime.run_store import StoredRun
+from dsa.runtime.run_store import StoredRun, StoreError
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
@@ -68,66 +68,29 @@ class Execution:
     def __init__(self, start: StartPayload) -> None:
         self.start = start
         self.queue, self.settings = self.start.queue, self.start.settings
-        machine, self.digest = recorded_machine(
-            self.start.text, tuple((name, value) for name, value in self.start.parameters)
-        )
+        machine, self.digest = machine_in(attrs.asdict(start))
+        self.digest_as_read = self.digest
+        self.machines: list[Json] = []
         self.artifacts, self.story = StoredArtifacts(), StoryPages()
         self.costs: continuation.Costs = {}
         self.counts: continuation.Counts = {}
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
         self.is_moving = False
         self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
-        self._left_rest: int | None = None
+        self.left_rest: int | None = None
+        self._handed_in, self._handed_at = list[tuple[Occurrence, str | None]](), -1
         self.gate = WorkGate(self.start.most_events, self._may_close)
         self.rest: Rest | None = None
         self.task: asyncio.Task[Rest] | None = None
         self.is_called = not self.start.entries
         if self.start.continuation is not None:
-            self._go_on_from(Continuation(**self.start.continuation), machine)
+            go_on_from(self, Continuation(**self.start.continuation), machine)
         elif self.start.entries:
-            self.driver = self._driver_of_branch()
+            self.driver = driver_of_branch(self)
         else:
             now_ms = WorkflowClock().wall_ms()
             run, commands = begin(machine, self.start.run, digest=self.digest, settings=self.settings, at_ms=now_ms)
             self.driver = self.new_driver(run, commands)
-
-    def _driver_of_branch(self) -> Driver:
-        """Return the driver of a run that begins as another one did, and rests there."""
-        start = self.start
-        entries = Ledger(from_json(each) for each in start.entries)
-        for record in start.artifacts:
-            payloads.store_artifact(self.artifacts, record)
-        for entry in entries:
-            if isinstance(entry, VerdictEntry):
-                self.artifacts.record_verdict(entry)
-        run, _ = replay_stored(StoredRun(start.run, start.text, entries, 1))
-        kind = status_of(run).kind
-        driver = self.new_driver(run, left=unfinished_work(run))
-        self.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
-        return driver
-
-    def _go_on_from(self, before: Continuation, machine: Machine) -> None:
-        """Take over a run from the execution before."""
-        for record in before.artifacts:
-            payloads.store_artifact(self.artifacts, record)
-        self.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
-        self.counts = before.counts
-        run = before.restored_run(machine, self.start.run)
-        self.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(self.artifacts.records))
-        self.driver = self.new_driver(run, left=continuation.work_ahead(run))
-        if before.rest is not None:
-            self.rest = payloads.rest_from(run, before.rest)
-            self._left_rest = self._story_length if self._has_whole else None
-        self.is_called = before.is_called
-        for message, outcome in before.outcomes.items():
-            answer = self.answers[message] = asyncio.get_running_loop().create_future()
-            answer.set_result(payloads.outcome_from(machine, outcome))
-        for each in before.inbox:
-            occurrence = payloads.occurrence_from(each["occurrence"])
-            if each["message"] is None:
-                self.driver.send(occurrence, each["at"])
-            else:
-                self.hand(occurrence, each["at"], each["message"])
 
     def new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
         """Return a driver of a run, which performs effects by activities."""
@@ -145,7 +108,12 @@ class Execution:
             observe=self._go_on,
             on_rest=lambda: self.come_to_rest(Rest("waiting", self.run, due_ms=self.driver.next_deadline_ms)),
             performer=partial(
-                ActivityPerformer, queue=self.queue, gate=self.gate, costs=self.costs, part_news=self.part_news
+                ActivityPerformer,
+                queue=self.queue,
+                digest=self.digest,
+                gate=self.gate,
+                costs=self.costs,
+                part_news=self.part_news,
             ),
         )
 
@@ -156,18 +124,18 @@ class Execution:
 
     def _go_on(self, new_entries: Sequence[Entry]) -> None:
         """Leave the rest, if the run was at one; a part tells its whole."""
-        if self._left_rest is not None and new_entries:
-            self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self._left_rest)))
-            self._left_rest = None
+        if self.left_rest is not None and new_entries:
+            self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self.left_rest)))
+            self.left_rest = None
         self.rest = None
 
     @property
-    def _has_whole(self) -> bool:
+    def has_whole(self) -> bool:
         """Return whether an effect of another run may wait for this one."""
         return "for" in self.settings and whole_of(self.start.run) != ""
 
     @property
-    def _story_length(self) -> int:
+    def story_length(self) -> int:
         """The number of entries of the whole story."""
         return self.story.begin[0] + len(self.story.entries) + len(self.run.ledger) - self.story.skips
 
@@ -195,7 +163,7 @@ class Execution:
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
         doubts = status_of(self.run).doubts if is_lost_one else ()
         self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
-        self._left_rest = self._story_length if self._has_whole else None
+        self.left_rest = self.story_length if self.has_whole else None
         search_attributes.show_rest(self.rest)
 
     @contextmanager
@@ -278,12 +246,53 @@ class Execution:
             artifacts=(),
             continuation=attrs.asdict(continuation_of(self)),
         )
-        workflow.continue_as_new(next_start.to_json())
+        workflow.continue_as_new(
+            next_start.to_json(), initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        )
 
     def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
         """Hand an event to the driver. `message` is the id under which its sender can ask for the outcome again."""
+        if self.is_attentive:
+            self._handed_in, self._handed_at = [], len(self.run.ledger)
+        self._handed_in.append((occurrence, at))
         answer = self.answers[message] = self.driver.hand(occurrence, at, message)
         return answer
+
+    @property
+    def is_attentive(self) -> bool:
+        """Return whether the next event would be taken at once: nothing that came before it is still to be taken."""
+        return self.driver.is_listening or (self.task is None and not self.is_called)
+
+    @property
+    def run_to_come(self) -> Run | None:
+        """The run when the events are taken that were handed in a moment ago; None if nobody knows that yet."""
+        run: Run | None = self.run
+        if self.is_attentive:
+            return run
+        if self._handed_at != len(self.run.ledger):
+            return None  # the driver is at work
+        for occurrence, at in self._handed_in:
+            run = None if run is None else run_after(run, self.outside.read(run, occurrence, at), at)
+        return run
+
+    def change_from(self, change: Json) -> tuple[Machine, ChangeEntry]:
+        """Return the machine under which the run goes on, and the entry. `change` has it, and the length of the story that was judged.
+
+        Raises OtherMachineError if the document reads otherwise here, and StoreError if something happened since the run was judged.
+        """
+        entry, now = from_json(change["entry"]), machine_in(change["start"])
+        assert isinstance(entry, ChangeEntry), "it is a change"
+        if now[1] != entry.digest:
+            raise OtherMachineError(self.start.run, entry.digest, now[1])
+        if change["length"] != self.story_length:
+            raise StoreError(f"run {self.start.run} went on while its change was judged: try again")
+        return spelled_like(now[0], self.run.machine), entry
+
+    def change_to(self, start: Json) -> None:
+        """Let the next execution begin with another machine, as soon as this one can end."""
+        self.machines.append({name: attrs.asdict(self.start)[name] for name in ("text", "digest", "parameters")})
+        self.start = attrs.evolve(self.start, **start)
+        self.digest, self.gate.must_end, self.rest = self.start.digest, True, None
 
     def renew(self, run: Run | None = None) -> None:
         """Begin a new session of the run, as another process would."""
@@ -304,11 +313,71 @@ class Execution:
         await workflow.wait_condition(task.done)
 
 
+def driver_of_branch(here: Execution) -> Driver:
+    """Return the driver of a run that begins as another one did, and rests there."""
+    start = here.start
+    entries = Ledger(from_json(each) for each in start.entries)
+    for record in start.artifacts:
+        payloads.store_artifact(here.artifacts, record)
+    for entry in entries:
+        if isinstance(entry, VerdictEntry):
+            here.artifacts.record_verdict(entry)
+    run, first = replay_stored(StoredRun(start.run, start.text, entries, 1))
+    here.digest = first.digest
+    kind = status_of(run).kind
+    driver = here.new_driver(run, left=unfinished_work(run))
+    here.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
+    return driver
+
+
+def go_on_from(here: Execution, before: Continuation, machine: Machine) -> None:
+    """Take over a run from the execution before."""
+    for record in before.artifacts:
+        payloads.store_artifact(here.artifacts, record)
+    here.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
+    here.counts = before.counts
+    here.machines = list(before.machines)
+    run = before.restored_run(spelled_like_earlier(machine, before.machines), here.start.run)
+    here.story = StoryPages(**before.story, skips=len(run.ledger), artifact_skips=len(here.artifacts.records))
+    here.driver = here.new_driver(run, left=unfinished_work(run) if before.is_resumed else continuation.work_ahead(run))
+    if before.rest is not None:
+        here.rest = payloads.rest_from(run, before.rest)
+        here.left_rest = here.story_length if here.has_whole else None
+    here.is_called = before.is_called
+    for message, outcome in before.outcomes.items():
+        answer = here.answers[message] = asyncio.get_running_loop().create_future()
+        answer.set_result(payloads.outcome_from(machine, outcome))
+    for each in before.inbox:
+        occurrence = payloads.occurrence_from(each["occurrence"])
+        if each["message"] is None:
+            here.driver.send(occurrence, each["at"])
+        else:
+            here.hand(occurrence, each["at"], each["message"])
+
+
+def machine_in(start: Mapping[str, Any]) -> tuple[Machine, str]:
+    """Return the machine of a start, or of an entry that changes it, and the digest with which it reads here."""
+    return recorded_machine(start["text"], tuple((name, value) for name, value in start["parameters"]))
+
+
+def spelled_like_earlier(machine: Machine, earlier: Iterable[Json]) -> Machine:
+    """Return a machine with its timers spelled as in the machines that a run had before, as in a ledger."""
+    machines = [*(machine_in(each)[0] for each in earlier), machine]
+    return reduce(lambda before, after: spelled_like(after, before), machines)
+
+
+def run_after(run: Run, event: Occurrence, at: str | None) -> Run | None:
+    """Return a run after an event that somebody sends now; None if a guard has to be asked first."""
+    key = answered_key(run, event, at)
+    exact = exact_already(run, event, key)
+    return None if exact is None else run.feed(exact, key, at_ms=WorkflowClock().wall_ms(), at=at or key)[0]
+
+
 def binding_without_code(here: Execution, machine: Machine) -> Bindings:
     """Return the bindings as a workflow knows them: every name, and no code behind it."""
     start = here.start
     effects = {name: _nobody for name, _ in effect_names(machine)}
-    guards = {name: ActivityGuard(name, start.run, lambda: here.queue, here.gate) for name in start.guards}
+    guards = {name: ActivityGuard(name, start.run, here.digest, lambda: here.queue, here.gate) for name in start.guards}
     spenders = None if start.spenders is None else frozenset(start.spenders)
     secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
     return Bindings(effects, guards, secrets=secrets, spenders=spenders)
@@ -326,7 +395,7 @@ def continuation_of(here: Execution) -> Continuation:
     outcomes = {
         message: payloads.outcome_to_json(machine, answer.result())
         for message, answer in here.answers.items()
-        if answer.done() and answer.exception() is None
+        if answer.done() and answer.exception() is None and not here.gate.must_end  # they name rows by their numbers
     }
     return Continuation(
         continuation.run_to_json(run),
@@ -339,6 +408,8 @@ def continuation_of(here: Execution) -> Continuation:
         dict(tuple(outcomes.items())[-_MOST_OUTCOMES:]),
         None if here.rest is None else payloads.rest_to_json(here.rest),
         here.is_called or here.task is not None,
+        tuple(here.machines),
+        is_resumed=here.gate.must_end,
     )
 
 
@@ -355,12 +426,8 @@ class RunWorkflow:
         """Drive the run until it is finished; return the outcome."""
         here = self._execution
         start = here.start
-        if here.digest != start.digest:
-            raise ApplicationError(
-                f"run {start.run} is of another machine: its document reads otherwise on this worker",
-                type="OtherMachineError",
-                non_retryable=True,
-            )
+        if here.digest_as_read != start.digest:  # the task fails, and waits for a worker that reads it as before
+            raise OtherMachineError(start.run, start.digest, here.digest_as_read)
         first = [payloads.occurrence_from(each) for each in start.first]
         while True:
             with here.rest_whatever_comes():
@@ -371,9 +438,9 @@ class RunWorkflow:
                 if not here.is_called and here.is_over:
                     await here.say_farewell()
                     return here.run.outcome
-                if not here.is_called:
+                if here.gate.must_end or not here.is_called:
                     await here.move()
-            if not here.is_called:
+            if here.gate.must_end or not here.is_called:
                 continue
             here.is_called = False
             rest = await here.drive(first)
@@ -412,7 +479,12 @@ class RunWorkflow:
             return payloads.outcome_to_json(here.run.machine, answer.result())
 
     async def _read(self, occurrence: Occurrence) -> Any:  # noqa: ANN401  (JSON)
-        request = {"run": self._execution.start.run, "event": occurrence.event, "data": occurrence.data}
+        request = {
+            "run": self._execution.start.run,
+            "digest": self._execution.digest,
+            "event": occurrence.event,
+            "data": occurrence.data,
+        }
         try:
             with self._execution.gate.at_work():
                 return (await call_activity(payloads.READ, request, queue=self._execution.queue))["data"]
@@ -428,24 +500,16 @@ class RunWorkflow:
         occurrence, at = payloads.occurrence_from(message["occurrence"]), message.get("at")
         with typed_errors():
             event = here.outside.read(here.run, occurrence, at)
-            outcome = self._outcome_now(event, at) if self._is_attentive else None
+            outcome = self._outcome_of(event, at)
         if isinstance(outcome, Refusal):
             details = payloads.outcome_to_json(here.run.machine, outcome)
             raise ApplicationError(outcome.message, details, type=payloads.REFUSAL, non_retryable=True)
 
-    @property
-    def _is_attentive(self) -> bool:
-        """Return whether the next event would be taken at once: nothing that came before it is still to be taken."""
-        return self._execution.driver.is_listening or (self._execution.task is None and not self._execution.is_called)
-
-    def _outcome_now(self, event: Occurrence, at: str | None) -> Taken | Refusal | None:
-        """Return the outcome of an event if it came now; None if a guard has to be asked."""
-        run, key = self._execution.run, answered_key(self._execution.run, event, at)
-        exact = exact_already(run, event, key)
-        if exact is None:
-            return None
-        after, _ = run.feed(exact, key, at_ms=WorkflowClock().wall_ms(), at=at or key)
-        return outcome_of_last(after, run.configuration, exact)
+    def _outcome_of(self, event: Occurrence, at: str | None) -> Taken | Refusal | None:
+        """Return the outcome of an event if it came now; None if nobody knows yet: a guard has to be asked, or the driver is at work."""
+        run = self._execution.run_to_come
+        after = None if run is None else run_after(run, event, at)
+        return None if run is None or after is None else outcome_of_last(after, run.configuration, event)
 
     # -- going on, and stopping ---------------------------------------------------------------------------------
 
@@ -455,10 +519,15 @@ class RunWorkflow:
         here = self._execution
         with typed_errors():
             answers = {key: _answer_from(each) for key, each in how["answers"].items()}
-            require_decidable(here.run.machine, unfinished_work(here.run), how["decisions"], answers)
+            change = None if how["change"] is None else here.change_from(how["change"])
+            run = here.run if change is None else here.run.under(*change)
+            require_decidable(run.machine, unfinished_work(run), how["decisions"], answers)
             await here.stop()
+            run = here.run if change is None else here.run.under(*change)
             here.queue, here.settings = how["queue"], {**here.settings, **how["settings"]}
-            run = record_decisions(here.run, how["decisions"], answers, WorkflowClock().wall_ms())
+            if change is not None:
+                here.change_to(how["change"]["start"])
+            run = record_decisions(run, how["decisions"], answers, WorkflowClock().wall_ms())
             here.renew(run)
             for each in how["occurrences"]:
                 here.driver.send(payloads.occurrence_from(each))
@@ -496,7 +565,8 @@ class RunWorkflow:
         story = here.story.read(after, artifacts_after, here.run.ledger, here.artifacts.records)
         story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
         story["driven"] = here.task is not None or here.is_called
-        return story if after else {**story, "start": attrs.evolve(here.start, continuation=None).to_json()}
+        first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
+        return story if after else {**story, "start": first.to_json()}
 
     @workflow.query(name=payloads.STATE)
     def state(self) -> Json:

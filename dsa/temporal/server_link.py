@@ -4,6 +4,7 @@ So anyone who reads a run may wait for the answer, in a loop or not: the worker 
 """
 
 import asyncio
+import os
 import re
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.common import WorkerDeploymentVersion
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError
 from temporalio.worker import (
     ActivityInboundInterceptor,
@@ -31,6 +32,7 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
+from dsa.temporal.payloads import QUEUE
 
 T = TypeVar("T")
 
@@ -46,6 +48,8 @@ _MOST_CACHED = 1_000
 _VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
+#: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
+BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
 #: The longest that anyone waits for the answer of a worker.
 PATIENCE = timedelta(seconds=20)
 
@@ -92,6 +96,18 @@ class _SpanOfActivity(ActivityInboundInterceptor):
             self._emit(
                 work_span(request["run"], activity.info().activity_type, about, (begin_ns, time.time_ns()), error)
             )
+
+
+def _deployment(queue: str) -> WorkerDeploymentConfig:
+    """Return the version of a worker. The server tells the workers of workflows apart by it, if the environment has one.
+
+    A run stays with workers of the version at which its execution began; its next execution begins at the current one.
+    """
+    build = os.environ.get(BUILD_VARIABLE)
+    if not build or queue != QUEUE:
+        return WorkerDeploymentConfig(_VERSION, use_worker_versioning=False)
+    version = WorkerDeploymentVersion(DEPLOYMENT, build)
+    return WorkerDeploymentConfig(version, True, VersioningBehavior.PINNED)  # noqa: FBT003  (use_worker_versioning)
 
 
 class ServerLink:
@@ -167,13 +183,13 @@ class ServerLink:
             workflows=workflows,
             activities=activities,
             workflow_runner=RUNNER,
-            deployment_config=WorkerDeploymentConfig(_VERSION, use_worker_versioning=False),
             interceptors=[] if self.on_span is None else [ActivitySpans(self.on_span)],
             max_concurrent_activities=at_once if activities else None,
             max_cached_workflows=most_cached,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,
+            deployment_config=_deployment(queue),
         )
         running_worker = worker, asyncio.create_task(worker.run())
         kinds = (("activities", activities), ("workflows", workflows))

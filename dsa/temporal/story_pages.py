@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from temporalio import workflow
 from temporalio.client import Client
-from temporalio.common import RawValue
+from temporalio.common import RawValue, VersioningBehavior
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.runtime.ledger import Entry, Ledger, to_json
@@ -31,7 +31,7 @@ def page_id(run_id: str, number: int) -> str:
     return f"{run_id}~{number}"
 
 
-@workflow.defn(name=payloads.PAGE_WORKFLOW)
+@workflow.defn(name=payloads.PAGE_WORKFLOW, versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
 class PageWorkflow:
     """The workflow that holds one page. It ends after the signal `end`; then the server keeps it as long as it keeps the run."""
 

@@ -22,7 +22,7 @@ from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.telemetry import LedgerLog
 from dsa.expr import Outcome
 from dsa.lang import digest
-from dsa.runs.archive import RunFilter, RunNews, record_of, require_no_secret
+from dsa.runs.archive import RunFilter, RunNews, change_machine, record_of, require_no_secret, text_of
 from dsa.runs.bindings import import_kinds
 from dsa.runs.handle import require_place
 from dsa.runs.place import PART_OF, RunPlace, new_run_id
@@ -31,6 +31,7 @@ from dsa.runs.setup import Options, RunSetup, Source
 from dsa.runtime.costs import BudgetLimit
 from dsa.runtime.ledger import MachineEntry, to_json
 from dsa.runtime.policy.policies import Step
+from dsa.runtime.run import Run
 from dsa.runtime.run_store import HeldError, Posted, RunSummary, StoreError, UnknownRunError
 from dsa.runtime.timeline import OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
@@ -72,7 +73,7 @@ class TemporalRuns(BoundRuns):
         self._address = where
         self._queue = f"{QUEUE}-{token_hex(6)}"
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._known_bindings: dict[str, tuple[Bindings, tuple[BudgetLimit, ...]]] = {}
+        self._known_bindings: dict[str, tuple[str, Bindings, tuple[BudgetLimit, ...]]] = {}
         self._log = LedgerLog()
         self._options = Options()
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
@@ -119,18 +120,12 @@ class TemporalRuns(BoundRuns):
         self._bind_part(run_id, setup)
         if setup.source is not None:
             self._sources[run_id] = setup.source
-        spenders = None if binding.spenders is None else tuple(sorted(binding.spenders))
         start = StartPayload(
-            run_id,
-            setup.text,
-            setup.digest or digest(setup.machine),
-            tuple(dict(setup.machine.constants).items()),
-            binding.secrets.value(dict(setup.settings)),
-            self._queue_of(run_id),
-            tuple(sorted(binding.guards)),
-            tuple(sorted(data_readers(binding))),
-            spenders,
+            run=run_id,
+            settings=binding.secrets.value(dict(setup.settings)),
+            queue=self._queue_of(run_id),
             most_events=self.most_events,
+            **_about_machine(setup),
         )
         return TemporalHandle(self, run_id, on_moment, start=start, binding=binding)
 
@@ -145,7 +140,7 @@ class TemporalRuns(BoundRuns):
         """Perform the effects of a part here with the bindings of its generator."""
         if effect_at_work() is None or not whole_of(run_id):
             return
-        self._known_bindings[run_id] = setup.binding, setup.limits
+        self._known_bindings[run_id] = setup.digest, setup.binding, setup.limits
         if self._queue_of(run_id) == self._queue:
             self._sources[run_id] = lambda _machine, _settings: setup.binding
 
@@ -161,9 +156,11 @@ class TemporalRuns(BoundRuns):
         if source is not None and not isinstance(source, str | Path) and not is_part:
             self._sources[run_id] = source
         self._known_bindings.pop(run_id, None)
-        setup = self._setup_again(record.run, record.first, reader.text, options)
+        run, first = change_machine(record.run, record.first, resumption.change)
+        setup = self._setup_again(run, first, text_of(reader.text, run.ledger), options)
         self._bind_part(run_id, setup)
-        changes = resumption.decisions or resumption.answers or (options != Options() and not is_part)
+        change = None if run is record.run else _change_to_json(setup, run, len(reader.entries))
+        changes = resumption.decisions or resumption.answers or change or (options != Options() and not is_part)
         goes_on = reader.rest is None or (reader.rest["kind"] == "waiting" and reader.is_driven)
         goes_on = goes_on or (is_part and reader.run.is_finished)
         if goes_on and not changes:
@@ -171,6 +168,7 @@ class TemporalRuns(BoundRuns):
         how = {
             "settings": setup.binding.secrets.value(dict(setup.settings)),
             "queue": self._queue_of(run_id),
+            "change": change,
             "decisions": dict(resumption.decisions),
             "answers": {key: _answer_to_json(each) for key, each in resumption.answers.items()},
         }
@@ -275,19 +273,20 @@ class TemporalRuns(BoundRuns):
         await self._hold_pages()
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
-    async def look_at(self, run_id: str) -> RunCopy:
-        """Return what is known of a run, in the worker's loop. Raises BindingError for a document or a module that this worker may not read."""
-        reader = self.store.reader_so_far(run_id)
-        if not reader.entries:
+    async def look_at(self, run_id: str, digest: str) -> RunCopy:
+        """Return what is known of a run, in the worker's loop, as `Workplace.look_at` does. Raises BindingError for what this worker may not read."""
+        reader, triple = self.store.reader_so_far(run_id), self._known_bindings.get(run_id)
+        is_known = triple is not None and triple[0] == digest
+        if not reader.entries or not is_known:
             reader = await self.store.look_at(run_id)
         self.active_runs[run_id] = NextLook.soon()
-        pair = self._known_bindings.get(run_id)
-        if pair is None:
-            first = record_of(reader.stored_run).first
-            self._require_allowed(first)
-            setup = self._setup_again(reader.run, first, reader.text, self._options, even_over=True)
-            pair = self._known_bindings[run_id] = setup.binding, setup.limits
-        return RunCopy(reader.run, reader.artifacts, *pair, lambda: self.store.reader(run_id).run)
+        if triple is None or not is_known:
+            record = record_of(reader.stored_run)
+            self._require_allowed(record.first)
+            text = text_of(reader.text, reader.entries)
+            setup = self._setup_again(reader.run, record.first, text, self._options, even_over=True)
+            triple = self._known_bindings[run_id] = digest, setup.binding, setup.limits
+        return RunCopy(reader.run, reader.artifacts, *triple[1:], lambda: self.store.reader(run_id).run)
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
@@ -330,6 +329,25 @@ class NextLook:
     def is_due(self) -> bool:
         """Return whether it is time to look."""
         return time.monotonic() >= self.at_s
+
+
+def _about_machine(setup: RunSetup) -> Json:
+    """Return what a workflow has to know about a machine and its bindings, as fields of `StartPayload`."""
+    binding = setup.binding
+    return {
+        "text": setup.text,
+        "digest": setup.digest or digest(setup.machine),
+        "parameters": tuple(dict(setup.machine.constants).items()),
+        "guards": tuple(sorted(binding.guards)),
+        "reads": tuple(sorted(data_readers(binding))),
+        "spenders": None if binding.spenders is None else tuple(sorted(binding.spenders)),
+    }
+
+
+def _change_to_json(setup: RunSetup, run: Run, length: int) -> Json:
+    """Return the change of a run to another machine, which was judged when its story had `length` entries. Raises SecretError."""
+    require_no_secret(setup.text, setup.binding.secrets)
+    return {"entry": to_json(run.ledger[-1]), "length": length, "start": _about_machine(setup)}
 
 
 def _answer_to_json(answer: Occurrence | Step) -> Json:

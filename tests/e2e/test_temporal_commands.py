@@ -117,8 +117,13 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         assert refused.returncode == 1
         assert "question in drafted was refused: invalid_state" in refused.stderr
         assert "late" in dsa(desk, where, "send", "last@1", "approved").stderr
+        (desk / "longer.md").write_text(f"{DOCUMENT}| drafted | question | = | |\n")
+        (desk / "renamed.md").write_text(DOCUMENT.replace("drafted", "written"))
+        assert "may not go on under renamed.md" in dsa(desk, where, "resume", "last", "--machine", "renamed.md").stderr
+        assert dsa(desk, where, "resume", "last", "--machine", "longer.md").returncode == 3
         assert dsa(desk, where, "send", "last@2", "approved").returncode == 0
         assert dsa(desk, where, "resume", "last").returncode == 0
+        assert '"kind":"change"' in dsa(desk, where, "show", "last", "--jsonl").stdout
         assert "every entry is the same" in dsa(desk, where, "replay", "last").stdout
     finally:
         stop(second)

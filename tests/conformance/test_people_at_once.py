@@ -1,0 +1,125 @@
+"""Two people who answer one question of a run on Temporal, from clients of their own: one is taken, the other is refused, and no history has that."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporal_server import MISSING, server, temporal_program
+
+import dsa
+from dsa.lang import loads
+from dsa.runtime.ledger import EventEntry
+
+ORDER = """# order
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| asked | |
+| asked_again | |
+| end.sent | final |
+
+## Events
+| event | from |
+| --- | --- |
+| question | outside |
+| approved | outside |
+
+## Transitions
+| source | event | target |
+| --- | --- | --- |
+| idle | question | asked |
+| asked | approved | asked_again |
+| asked_again | approved | end.sent |
+"""
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Iterator[str]]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    with server(4) as addresses:
+        yield iter(addresses)
+
+
+@asynccontextmanager
+async def worker(where: str) -> AsyncIterator[None]:
+    """Drive runs, in an entry point that nobody sends anything through."""
+    async with dsa.open_runs(where) as runs:
+
+        async def work() -> None:
+            async for _ in runs.worker().take_up(once=False):
+                pass
+
+        task = asyncio.create_task(work())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+async def history(runs: Any) -> list[int]:
+    """Return the types of the events in a run's history."""
+    client = await runs.link.wait(runs.link.client())
+    events = (await runs.link.wait(client.get_workflow_handle("order").fetch_history())).events
+    return [event.event_type for event in events]
+
+
+@pytest.mark.parametrize("worker_is_away", [False, True])
+def test_one_of_two_is_refused_with_no_history(
+    *, worker_is_away: bool, tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """While no worker is there, both answers wait at the server, and come to the next one in the same moment."""
+    from temporalio.api.enums.v1 import EventType
+    from temporalio.exceptions import ApplicationError
+
+    from dsa.temporal import payloads
+
+    where, document = next(namespaces), tmp_path / "order.md"
+    document.write_text(ORDER)
+
+    async def answers(first: Any, second: Any) -> list[Any]:
+        """Send both answers; without a worker, as `send` does when it has looked at the run."""
+        if not worker_is_away:
+            return list(await asyncio.gather(*(each.send("order", "approved", at="1") for each in (first, second))))
+        message = {"occurrence": payloads.occurrence_to_json(dsa.Occurrence("approved")), "at": "1"}
+        updates = [each.link.wait(each.store.update("order", payloads.SEND, message)) for each in (first, second)]
+        sending = [asyncio.create_task(each) for each in updates]
+        await asyncio.sleep(0.5)  # both are at the server
+        async with worker(where):
+            answers = await asyncio.gather(*sending, return_exceptions=True)
+        machine = loads(ORDER, "order.md").at()
+        return [
+            payloads.outcome_from(machine, each.details[0] if isinstance(each, ApplicationError) else each)
+            for each in answers
+        ]
+
+    async def whole() -> None:
+        async with dsa.open_runs(where) as first, dsa.open_runs(where) as second:
+            async with worker(where):
+                run = await first.start(document, "go", bindings=tmp_path / "bindings.py", run_id="order")
+                assert (await run.rest()).waits_for == {"approved": "1"}
+                before = await history(first)
+                if not worker_is_away:
+                    outcomes = await answers(first, second)
+            if worker_is_away:
+                outcomes = await answers(first, second)
+            async with worker(where):
+                taken, refused = sorted(outcomes, key=lambda each: isinstance(each, dsa.Refusal))
+                assert isinstance(taken, dsa.Taken)
+                assert isinstance(refused, dsa.Refusal)
+                assert refused.reason == "late"
+                assert refused.configuration.state == "asked_again"
+                story = await asyncio.to_thread(first.entries, "order")  # the worker begins its work in this loop
+                entries = [each for each in story if isinstance(each, EventEntry)]
+                assert [each.event for each in entries] == ["question", "approved"]
+                accepted = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
+                assert (await history(first))[len(before) :].count(accepted) == 1
+                assert isinstance(await second.send("order", "approved", at="2"), dsa.Taken)
+
+    (tmp_path / "bindings.py").write_text("effects = {}\n")
+    asyncio.run(asyncio.wait_for(whole(), 60))
