@@ -216,7 +216,7 @@ class ServerLink:
             await asyncio.wait({task})
         if self._kept_tasks:
             await asyncio.wait(self._kept_tasks)
-        # Whoever still waits is told now: later, cancelling it would reach for a loop that is closed.
+        # Cancel what still waits now: to cancel it later would need a loop that is closed then.
         waiting_tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in waiting_tasks:
             task.cancel()
