@@ -32,7 +32,7 @@ test: $(READY)
 test-full: $(PEERS)
 	$(BIN)/python -m compileall -q dsa machines
 	$(BIN)/python tests/rewritten_assertions.py
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "full or not full" tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "full or not full" -o faulthandler_timeout=4000 tests
 
 bench: $(PEERS)
 	$(BIN)/python tests/benchmarks/run.py
