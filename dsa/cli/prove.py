@@ -63,8 +63,10 @@ def command(
     if not json_wanted:
         _show(file, report)
     if certificate is not None:
-        with ProgressLine("writing the certificate"):
-            write_certificate(certificate, document.machine, lambda certifier: certify_proofs(certifier, report))
+        with ProgressLine("writing the certificate") as progress:
+            write_certificate(
+                certificate, document.machine, lambda certifier: certify_proofs(certifier, report), progress.tell
+            )
     if json_wanted:  # at the end, because a failure before prints an object of its own
         print_json(_as_json(file, report))
     sys.exit(0 if report.is_proved else 1)

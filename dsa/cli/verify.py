@@ -40,9 +40,11 @@ def canonical(machine: Machine) -> tuple[Machine, str]:
     return about, dumps(about)
 
 
-def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], None]) -> None:
-    """Write a certificate with the claims of `fill`, and print on standard error how many it has and what it leaves out."""
-    certifier = Certifier(*canonical(machine))
+def write_certificate(
+    out: str, machine: Machine, fill: Callable[[Certifier], None], tell: Callable[[str], None] = lambda _: None
+) -> None:
+    """Write a certificate with the claims of `fill`, and print on standard error how many it has and what it leaves out; `tell` gets what is certified now."""
+    certifier = Certifier(*canonical(machine), tell)
     fill(certifier)
     draft = certifier.draft()
     Path(out).write_text(json.dumps(draft.certificate, indent=1) + "\n", encoding="utf-8")

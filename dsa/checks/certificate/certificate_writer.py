@@ -77,10 +77,10 @@ def behaviour(machine: Machine) -> Machine:
 
 
 class Certifier:
-    """A certificate in the making, about `behaviour(machine)` with Steps expanded, whose canonical document is `text`."""
+    """A certificate in the making, about `behaviour(machine)` with Steps expanded, whose canonical document is `text`; `tell` gets what is certified now."""
 
-    def __init__(self, machine: Machine, text: str) -> None:
-        self._machine, self._text = machine, text
+    def __init__(self, machine: Machine, text: str, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._machine, self._text, self._tell = machine, text, tell
         self._claims: list[Claim] = []
         self._left_out: list[tuple[str, str]] = []
         self._faultless: Lemmas = {}
@@ -164,6 +164,7 @@ class Certifier:
         if claim is None:
             self.leave_out(text, reason_without_claim(form))
             return False
+        self._tell(f"certifying: {text}")
         try:
             self._claims.append(write(claim))
         except UndecidedError as why:
