@@ -45,8 +45,9 @@ def closest(word: str, candidates: Iterable[str], otherwise: str = "none are kno
 
 
 def some_of(words: Sequence[str]) -> str:
-    """Return words as a list, as many as fit a line."""
-    return f"{', '.join(words[:_MOST_LISTED])}{', ...' if len(words) > _MOST_LISTED else ''}"
+    """Return quoted words as a list, as many as fit a line."""
+    texts = [f"'{word}'" for word in words[:_MOST_LISTED]]
+    return ", ".join([*texts, "..."] if len(words) > _MOST_LISTED else texts)
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:

@@ -284,7 +284,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     ]
     if not ahead or not all(ahead):
         has_children = any(row.source in exploration.machine.parents for exploration in explorations)
-        inner = f", or rows of the states inside {row.source} always take precedence" if has_children else ""
+        inner = f", or rows of the states inside '{row.source}' always take precedence" if has_children else ""
         where = " at these values" if _other_values(explorations) else ""
         return f"the row's condition is never true{where}{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})

@@ -108,13 +108,13 @@ def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, .
 
 
 def _difference(what: str, expected_text: str, actual_text: str) -> str:
-    expected, actual = (f"'{text}'" if text else "nothing" for text in (expected_text, actual_text))
-    return f"{what}: expected {expected}, got {actual}"
+    expected, actual = (f"'{text}'" if text else "no effects" for text in (expected_text, actual_text))
+    return f"{what}: expected {expected}, but got {actual}"
 
 
 def _action_difference(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> str:
     refusal = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
-    what = f"on {show_occurrence(occurrence)}"
+    what = f"event '{show_occurrence(occurrence)}'"
     if isinstance(percept.action, RefusedAction):
         expected_text = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
         if isinstance(result, Taken):

@@ -397,6 +397,23 @@ def machine_document(file: str) -> Path:
     return path if reference is None else locate(reference[0], path.parent)
 
 
+class _NewRun:
+    """The run that a command begins: whether it exists, and where."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._exists = directory, False
+
+    def note(self) -> None:
+        """Record that it exists."""
+        if not self._exists:
+            note_run(self._directory)
+            self._exists = True
+
+    def place(self) -> Path | None:
+        """Return where it is; None as long as it does not exist."""
+        return self._directory if self._exists or self._directory.is_dir() else None
+
+
 @attrs.frozen
 class RunRequest:
     """A request for a run: a document, the data of its first event (or None), the folder of its runs, and its seed.
@@ -416,13 +433,17 @@ class RunRequest:
         """
         machine, watch_options = self.document.machine, options.watch_options
         run_id = new_run_id(machine.name)
-        directory, began = self.root / run_id, list[str]()  # the ids of runs that have begun
+        new_run = _NewRun(self.root / run_id)
         with (
-            exit_on_faults(self.root, lambda: directory if began or directory.is_dir() else None),
+            exit_on_faults(self.root, new_run.place),
             progress_of(machine, console, self.root, options) as progress,
             ExitStack() as stack,
         ):
             watchers = list[RunWatchers]()
+
+            def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+                new_run.note()
+                progress.on_moment(moment, is_new)
 
             async def begin(runs: Runs) -> RunHandle:
                 setup = runs.setup(self.document, self._options(options))
@@ -434,11 +455,10 @@ class RunRequest:
                 run_watchers.note(*self._input_text())
                 watchers.append(run_watchers)
                 first = first_event(machine, self._first_data(setup.binding))
-                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(progress.on_moment))
+                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(on_moment))
                 handle.start(*first)
-                await handle.exists()
-                note_run(directory)
-                began.append(run_id)
+                await handle.exists()  # a server shows the first moment later
+                new_run.note()
                 return handle
 
             finished_run = perform(partial(open_runs, self.root), begin, options.wait_s)

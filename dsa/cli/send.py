@@ -56,7 +56,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt that has this KEY. If KEY belongs to a call that a policy made, write the name of the result's type as EVENT, and the result as DATA.",
+    help="Take EVENT as the answer of the effect in doubt that has this KEY. `dsa show` prints the whole command for each answer that is possible.",
 )
 @click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(

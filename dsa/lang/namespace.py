@@ -37,6 +37,11 @@ def show_type(kind: Type) -> str:
     return words[kind] if isinstance(kind, str) else f"one of {{{', '.join(kind)}}}"
 
 
+def _never_equal(this: Type, other: Type) -> str:
+    """Return why a comparison can never be true; `this` is at the place of the message."""
+    return f"this is {show_type(this)}, and it is compared with {show_type(other)}: the two are never equal"
+
+
 def agree(left: Type, right: Type) -> bool:
     """Return whether values of the two types can be equal at all."""
     if isinstance(left, str) or isinstance(right, str):
@@ -163,7 +168,7 @@ class Resolver:
                 if is_order and side is not None and kind not in {None, "int"}:
                     self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
             if not is_order and left is not None and right is not None and not agree(left, right):
-                self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
+                self._wrong(operand, _never_equal(right, left), _choices(left))
             rest.append((sign, result))
             left = right
         return expr.Compare(first, tuple(rest), span=node.span)
@@ -203,7 +208,7 @@ class Resolver:
         for choice in node.choices:
             result, actual = self.infer(choice, enumeration or kind)
             if kind is not None and actual is not None and not agree(kind, actual):
-                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(actual)}", _choices(kind))
+                self._wrong(choice, _never_equal(actual, kind), _choices(kind))
             choices.append(result)
         return attrs.evolve(node, operand=operand, choices=tuple(choices))
 

@@ -198,7 +198,7 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
     uses = cells.pair_cells(cell, ";,", findings)
     for name, source in uses:
         if name in _OWN_PLACEHOLDERS:
-            message = f"'{name}' means something else in prompts; use the artifact under another name"
+            message = f"'{name}' cannot be the name of an artifact here: in prompts, {{{name}}} already stands for another text; choose another name"
             findings.error("DSA202", message, cell.span())
         if source.text not in step_names or source.text == step:
             hint = closest(source.text, [name for name in step_names if name != step])

@@ -55,7 +55,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it", "--network", "http://x/y"), "", "x/y"),
         (("Do it",), "[code]\nmodus = 'ask'\n", "there is no setting 'modus'; did you mean 'mode'?"),
         (("Do it",), "[code]\nmodle = 'x'\n", "there is no setting 'modle'; did you mean 'model'?"),
-        (("Do it",), "[code]\nmode = 'yolo'\n", "mode = 'yolo' is not a mode; known here: ask, auto-edit"),
+        (("Do it",), "[code]\nmode = 'yolo'\n", "mode = 'yolo' is not a mode; known here: 'ask', 'auto-edit'"),
         (("Do it",), "[code]\nseed = 'x'\n", "seed = 'x' must be a whole number"),
         (("Do it",), "[code]\nprotected = [3]\n", "protected must be a list of texts"),
         (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] contains an empty text"),

@@ -148,7 +148,7 @@ def test_a_row_for_other_values_is_said_to_be_dead_for_those_explored_alone(doma
     (dead,) = check(machine).diagnostics
     assert dead.code == "DSA302"
     assert dead.message.endswith("is not taken (explored with rmax = 3; and with rmax = 1; no other values)")
-    assert dead.hint.startswith("the row's condition is never true there")
+    assert dead.hint.startswith("the row's condition is never true at these values")
     assert way in dead.hint
     assert not check(machine, parameters={"rmax": 2}).diagnostics
 

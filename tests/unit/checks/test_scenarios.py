@@ -32,13 +32,13 @@ def test_a_guard_that_is_not_named_has_passed():
 
 
 @pytest.mark.parametrize(("row", "message"), [
-    ("verdict | advance_state | succeeded", "on verdict g.passed: expected 'advance_state', got 'advance_state, reply_to_user'"),
-    ("verdict | reply_to_user, advance_state | ", "expected 'reply_to_user, advance_state', got 'advance_state, reply_to_user'"),
-    ("verdict g.fatal | escalate_to_user | failed", "state after verdict: expected 'failed', got 'escalated'"),
-    ("artifact | execute_guard | validating", "expected 'execute_guard', got 'refused: late"),
-    ("artifact | refused: invalid_state | ", "expected 'refused: invalid_state', got 'refused: late"),
-    ("verdict | refused | ", "expected 'refused', got 'advance_state, reply_to_user'"),
-    ("verdict |  | ", "expected nothing, got 'advance_state, reply_to_user'"),
+    ("verdict | advance_state | succeeded", "event 'verdict g.passed': expected 'advance_state', but got 'advance_state, reply_to_user'"),
+    ("verdict | reply_to_user, advance_state | ", "expected 'reply_to_user, advance_state', but got 'advance_state, reply_to_user'"),
+    ("verdict g.fatal | escalate_to_user | failed", "state after verdict: expected 'failed', but got 'escalated'"),
+    ("artifact | execute_guard | validating", "expected 'execute_guard', but got 'refused: late"),
+    ("artifact | refused: invalid_state | ", "expected 'refused: invalid_state', but got 'refused: late"),
+    ("verdict | refused | ", "expected 'refused', but got 'advance_state, reply_to_user'"),
+    ("verdict |  | ", "expected no effects, but got 'advance_state, reply_to_user'"),
 ])  # fmt: skip
 def test_what_is_not_as_written_is_told_at_its_row(row, message):
     machine, result = run(*BEGIN, row)
@@ -67,7 +67,7 @@ def test_values_after_the_step_are_compared_and_empty_ones_are_not():
     rows = [f"{row} | | " for row in BEGIN]
     assert run(*rows, "verdict g.failed | refine_context, query_llm | generating | 1 | false", columns=columns)[1].ok
     _, result = run(*rows, "verdict g.failed | refine_context, query_llm | generating | 0 | ", columns=columns)
-    assert result.message == "retries after verdict: expected '0', got '1'"
+    assert result.message == "retries after verdict: expected '0', but got '1'"
 
 
 def test_a_scenario_runs_at_its_own_parameters():
@@ -93,7 +93,7 @@ def test_dependencies_are_those_of_the_step_in_progress():
     action = ", ".join(map(str, next(row for row in taken.transitions if row.target == "generating.two").effects))
     assert run(*FIRST, f"verdict | {action} | generating.two | t = one", columns=columns, text=STEPS)[1].ok
     _, result = run(*FIRST, f"verdict | {action} | generating | u = one", columns=columns, text=STEPS)
-    assert result.message == "dependencies after verdict: expected 'u = one', got 't = one'"
+    assert result.message == "dependencies after verdict: expected 'u = one', but got 't = one'"
 
 
 TIMED = """# t

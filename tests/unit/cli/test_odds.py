@@ -198,13 +198,13 @@ def test_a_plot_is_written(call, tmp_path, suffix):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--pass", "h=0.5"], "machine dual_state has no guard 'h'; known here: g"),
+        (["--pass", "h=0.5"], "machine dual_state has no guard 'h'; known here: 'g'"),
         (["--pass", "g=high"], "--pass g=high: write --pass NAME=0.7 or NAME=0.7,0.8,0.9"),
         (["--pass", "=0.5"], "--pass =0.5: write"),
         (["--price", "query_llm=1,2"], "--price query_llm=1,2: write --price NAME=0.7"),
         (["--pass", "0.7", "--fatal", "0.4"], "add up to 1.1"),
         (["--pass", "0.7", "--event", "nothing=1"], "has no event 'nothing'"),
-        (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); known here: rmax"),
+        (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); known here: 'rmax'"),
         (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
         (["--pass", "nan"], "nan is not a probability of guard g"),
         (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),

@@ -133,7 +133,7 @@ def test_a_mistyped_status_says_which_was_meant(root):
 
 def test_no_run_that_a_filter_asks_for_is_said(root):
     assert dsa("runs", "--waiting", "rain").stdout == (
-        ".dsa: no run here matches; no run waits for 'rain', known here: order\n"
+        ".dsa: no run here matches; no run waits for 'rain', known here: 'order'\n"
     )
     assert dsa("runs", "--machine", "shopp").stdout.endswith("no run is of a machine 'shopp', did you mean 'shop'?\n")
 

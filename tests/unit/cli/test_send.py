@@ -88,7 +88,7 @@ def test_data_that_is_none_is_refused_before_anything_happens(arguments, said):
 def test_an_unknown_event_says_which_was_probably_meant():
     result = dsa("send", "last", "ordr")
     assert (result.exit_code, result.stderr) == (2, "shop has no event 'ordr'; did you mean 'order'?\n")
-    assert "known here: more, order" in dsa("send", "last", "xyz").stderr
+    assert "known here: 'more', 'order'" in dsa("send", "last", "xyz").stderr
     assert events() == []
 
 

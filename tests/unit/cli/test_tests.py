@@ -170,7 +170,7 @@ def test_what_no_scenario_can_say_is_said(dsa, tmp_path):
         (["door.md", "--extra", "1"], "--extra and --observe are for --complete"),
         (["door.md", "--complete", "--refused"], "--refused is for a tour"),
         (["door.md", "-o", "x.txt"], "ends in .py (pytest) or .md"),
-        (["door.md", "--complete", "--observe", "colour"], "known here: all, pending, reasons, state"),
+        (["door.md", "--complete", "--observe", "colour"], "known here: 'all', 'pending', 'reasons', 'state'"),
     ],
 )
 def test_misuse_is_told(dsa, arguments, said):

@@ -183,4 +183,4 @@ def test_a_hint_lists_as_many_values_as_fit_a_line():
     values = ", ".join(f"v{number}" for number in range(5_000))
     text = f"# m\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| x | {{{values}}} | idle |\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | go | a |\n"
     (finding,) = [each for each in read_machine(text).diagnostics if "'idle'" in each.message]
-    assert finding.hint == "allowed here: v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, ..."
+    assert finding.hint == "allowed here: 'v0', 'v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7', 'v8', 'v9', 'v10', 'v11', ..."

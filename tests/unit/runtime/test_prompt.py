@@ -69,7 +69,10 @@ def test_a_template_renders_itself():
     ("wrapper", "said"),
     [
         ("Rejected: {feedbak}", "the placeholder {feedbak} of feedback_wrapper; did you mean 'feedback'?"),
-        ("{feedback} of {specification}", "the placeholder {specification} of feedback_wrapper; known here: feedback"),
+        (
+            "{feedback} of {specification}",
+            "the placeholder {specification} of feedback_wrapper; known here: 'feedback'",
+        ),
         ("{feedback} of {found.order}", "{found.order}"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_schema_that_is_none_or_needs_another_is_refused(registry, schema, why
 def test_what_there_is_is_told_with_a_name_that_is_not_registered(registry):
     with pytest.raises(BindingError, match=r"hint: did you mean 'search'\?$"):
         registry["serach"]
-    with pytest.raises(BindingError, match=r"hint: known here: say, search$"):
+    with pytest.raises(BindingError, match=r"hint: known here: 'say', 'search'$"):
         registry["xyz"]
     with pytest.raises(BindingError, match=r"hint: none are known here$"):
         Registry()["xyz"]

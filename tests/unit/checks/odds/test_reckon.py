@@ -246,14 +246,17 @@ def test_what_the_table_refuses_is_no_end_to_reckon_with():
 @each_row(
     ("given", "message"),
     [
-        ({"passes": {"h": [0.5]}}, "machine ordered has no guard 'h'; known here: g"),
+        ({"passes": {"h": [0.5]}}, "machine ordered has no guard 'h'; known here: 'g'"),
         ({"passes": {"g": [1.5]}}, "1.5 is not a probability of guard g"),
         ({"passes": {"g": [0.5, 0.9]}, "fatals": {"g": [0.2]}}, "add up to 1.1 at retry 1"),
         ({"events": {"verdikt": 0.5}}, "has no event 'verdikt'"),
         ({"events": {"verdict": 0.5}}, "the odds of the answers to execute_guard (verdict) add up to 0.5, not 1"),
         ({"events": {"query_llm.failed": 0.5}}, "no row is for query_llm.failed"),
         ({"prices": {"query": 1.0}}, "no row of ordered emits 'query'"),
-        ({"success": "nowhere"}, "'nowhere' is not a final state of ordered; known here: escalated, failed, succeeded"),
+        (
+            {"success": "nowhere"},
+            "'nowhere' is not a final state of ordered; known here: 'escalated', 'failed', 'succeeded'",
+        ),
     ],
 )
 def test_odds_that_are_none_are_refused_in_a_sentence(given, message):

@@ -179,7 +179,7 @@ def test_a_prompt_that_nothing_fills_in_is_refused_when_the_workflow_is_made():
     ):
         Workflow(prompted("Implement {specification} to pass {tset}", ("g_test",)), InMemoryArtifactDAG())
     with pytest.raises(
-        ValueError, match=r"step code: nothing fills in the placeholder \{test\} of task; known here: specification"
+        ValueError, match=r"step code: nothing fills in the placeholder \{test\} of task; known here: 'specification'"
     ):
         Workflow(prompted("Pass {test}"), InMemoryArtifactDAG())
     result = Workflow(prompted("{specification}: {test}", ("g_test",)), InMemoryArtifactDAG()).execute("adder")
