@@ -7,7 +7,7 @@ files are strings. `tag` also refuses what runs code: attributes `on..` and `sty
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from html import escape
 from pathlib import Path
@@ -263,14 +263,17 @@ def glossary() -> Mapping[str, str]:
 
 def words_explained(*content: Content) -> Markup:
     """Return a list to open of the words in a piece of a page that a newcomer may not know, with their meanings; nothing if there are none."""
-    text = re.sub("<[^>]*>", " ", join(*content).html)
-    entries = [
-        (tag("dt", tag("dfn", word)), tag("dd", meaning))
-        for word, meaning in sorted(glossary().items())
-        if _occurs(word, text)
-    ]
+    words = frozenset[str]().union(*(_words_in(join(each).html) for each in content))
+    entries = [(tag("dt", tag("dfn", word)), tag("dd", glossary()[word])) for word in sorted(words)]
     summary = tag("summary", "What the words mean")
     return tag("details", summary, tag("dl", entries), class_="words") if entries else EMPTY
+
+
+@lru_cache(maxsize=32)
+def _words_in(html: str) -> frozenset[str]:
+    """Return the words of the glossary in a piece of a page; most pieces stay as they are while others change."""
+    text = re.sub("<pre.*?</pre>|<[^>]*>", " ", html, flags=re.DOTALL)  # code and JSON have words of their own
+    return frozenset(word for word in glossary() if _occurs(word, text))
 
 
 def meaning_of(word: str) -> str:

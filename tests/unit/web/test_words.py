@@ -40,6 +40,14 @@ def test_word_in_an_attribute_is_not_on_the_page():
     assert words_explained(tag("p", "nothing", class_="fatal")) == EMPTY
 
 
+def test_word_in_code_is_not_explained():
+    assert explained(tag("pre", '{"verdict": "fatal"}'), tag("p", "outside")) == ["Outside"]
+
+
+def test_words_are_in_order_and_each_once():
+    assert explained(tag("p", "timer and fatal"), tag("p", "a Fatal verdict")) == ["Fatal", "Timer", "Verdict"]
+
+
 def test_meanings_are_those_of_the_glossary():
     whole = re.sub(r"[*`]", "", " ".join(GLOSSARY.read_text(encoding="utf-8").split()))
     whole = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", whole)
