@@ -84,7 +84,7 @@ def _explorer() -> Markup:
     return tag(
         "section",
         tag("h2", "Explorer"),
-        tag("p", tag("a", "← Back", href="#walk", id="back"), " ", tag("a", "Start again", href="#walk")),
+        tag("p", tag("a", "← Back", href="#walk", id="back"), " · ", tag("a", "Start again", href="#walk")),
         tag("dl", facts),
         tag("p", id="walk-over", role="status"),
         tag("ul", id="walk-choices", class_="plain"),

@@ -367,7 +367,8 @@ class CodingPage:
             long_text(f"The arguments of {call.call_id}", arguments[:_MOST_TEXT]),
         )
         words = tag("p", badge(BADGES.get(call.status, call.status)), " ", tag("code", call.tool))
-        return tag("div", words, facts, asked, _result(call), class_="note")
+        has_reason = call.status in NOT_MADE and call.call_id in self._notices  # the result repeats it
+        return tag("div", words, facts, asked, None if has_reason else _result(call), class_="note")
 
 
 async def begin_work(runs: Runs, values: Mapping[str, str]) -> RunHandle:

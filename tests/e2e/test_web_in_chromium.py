@@ -141,3 +141,20 @@ def test_sliders_change_numbers_and_plot_without_another_page(tmp_path):
             "the address is that of what is shown"
         )
         assert all("409" in each for each in tab.complaints), "of the mistake alone"
+
+
+def test_notes_of_a_wide_table_can_be_read_on_a_narrow_screen(visit):
+    server, tab, folder = visit
+    row = "| asking | again    | asks < days |"
+    wide = LEAVE.replace(row, row.replace("asks < days", "asks < days and " + " and ".join(["asks >= 0"] * 12)))
+    (folder / "leave.md").write_text(wide)
+    tab.show_at(380)
+    tab.visit(f"{server.base}/machines/0")
+    tab.until_it_reads("the counterexample ends with this row")
+    table = "document.querySelector('tr.last-row').closest('table')"
+    assert tab.evaluate(f"{table}.getBoundingClientRect().width") > 380
+    note = "document.querySelector('tr.last-row + tr.notes .note').getBoundingClientRect()"
+    for scrolled in (0, 60):
+        tab.evaluate(f"{table}.parentElement.scrollLeft = {scrolled}")
+        assert tab.evaluate(f"{note}.left") >= 0
+        assert tab.evaluate(f"{note}.right") <= 380
