@@ -10,12 +10,20 @@ PEERS := $(VENV)/peers/.ready
 # Tests start pytest often. Without bytecode each process would rewrite the asserts of all plugins again, which takes a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full bench bench-temporal bench-tasks constraints clean
+.PHONY: demo demo-temporal test test-full bench bench-temporal bench-tasks constraints clean
 
 demo: $(READY)
 	$(BIN)/dsa demo --seed $(SEED)
 
-# Four workers on two cores: tests wait for processes and files nearly half of their time.
+# The same model in a run on a Temporal server, with two workers and an approval; all of it on this computer.
+demo-temporal: $(READY)
+	$(BIN)/python tests/demo_temporal.py $(SEED)
+
+# Temporary files of tests are kept in memory, if it has room and lets programs run: then no test waits for a disk.
+MEMORY := $(shell test "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 2>/dev/null && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
+
+# Four workers on two cores: tests wait for processes nearly half of their time.
+test: export PYTEST_DEBUG_TEMPROOT = $(MEMORY)
 test: $(READY)
 	$(BIN)/python -m compileall -q dsa machines
 	$(BIN)/python tests/rewritten_assertions.py

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from dsa.edge.timed_checks import check, explore, prove
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
+    from dsa.runs.door import Runs
     from dsa.runs.handle import RunHandle
-    from dsa.runs.runs import Runs, TakeUp, Worker, open_runs, run
+    from dsa.runs.runs import TakeUp, Worker, open_runs, run
     from dsa.runs.setup import Options
     from dsa.runtime.policy.policies import (
         Action,
@@ -39,7 +40,8 @@ _NAMES = {
     "dsa.machine": ("Machine",),
     "dsa.semantics": ("Configuration", "Occurrence", "Refusal", "Taken", "start", "step"),
     "dsa.runs.handle": ("RunHandle",),
-    "dsa.runs.runs": ("Runs", "TakeUp", "Worker", "open_runs", "run"),
+    "dsa.runs.door": ("Runs",),
+    "dsa.runs.runs": ("TakeUp", "Worker", "open_runs", "run"),
     "dsa.runs.setup": ("Options",),
     "dsa.runtime.run_store": ("Posted",),
     "dsa.runtime.timeline": ("Moment", "Piece"),

@@ -30,6 +30,15 @@ def terms(number):
     return number.terms if isinstance(number, Polynomial) else {(): number}
 
 
+def add_up(products):
+    """Return the sum of products, each of names and a coefficient."""
+    sums = {}
+    for names, coefficient in products:
+        sums[names] = sums.get(names, 0) + coefficient
+    sums = {names: coefficient for names, coefficient in sums.items() if coefficient}
+    return Polynomial(sums) if sums.keys() - {()} else sums.get((), 0)
+
+
 class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
     """An unknown whole number: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
 
@@ -41,19 +50,21 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
         self.terms = terms
 
     def __add__(self, other):
-        total = {m: c for m in {**self.terms, **terms(other)} if (c := self.terms.get(m, 0) + terms(other).get(m, 0))}
-        return Polynomial(total) if total.keys() - {()} else total.get((), 0)
+        return add_up([*self.terms.items(), *terms(other).items()])
 
     def __mul__(self, by):
-        return sum(
-            Polynomial({tuple(sorted(m + n)): c * d}) for m, c in self.terms.items() for n, d in terms(by).items()
+        return add_up(
+            (tuple(sorted(m + n)) if m and n else m or n, c * d)
+            for m, c in self.terms.items()
+            for n, d in terms(by).items()
         )
 
-    def __ge__(self, other):
-        """Return whether it is at least another number: the earlier answer of this path, else yes here and no on another path."""
-        yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Polynomial.path
+    def at_least(self, other):
+        """Return whether a number is at least another: the earlier answer of this path, else yes here and no on another path."""
+        yes, (facts, ways, todo) = other * -1 + self, Polynomial.path
         if isinstance(yes, int):
             return yes >= 0
+        no = yes * -1 + -1
         for fact in facts:
             if fact.terms in (yes.terms, no.terms):
                 return fact.terms == yes.terms
@@ -63,10 +74,10 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
         facts.append(yes if ways[len(facts)] else no)
         return facts[-1] is yes
 
-    __radd__, __rmul__, __hash__ = __add__, __mul__, None
+    __radd__, __rmul__, __ge__, __hash__ = __add__, __mul__, at_least, None
     __bool__ = lambda a: a >= 1
     __eq__ = lambda a, b: a <= b <= a
-    __le__ = lambda a, b: a * -1 >= b * -1
+    __le__ = lambda a, b: Polynomial.at_least(b, a)
     __lt__ = lambda a, b: not a >= b
     __gt__ = lambda a, b: not a <= b
 

@@ -196,6 +196,10 @@ class System:
             [end, self.may_rest(location), *(negation(fault.condition) for fault in faults)]
         )  # an enabled row counts even if it is refused
 
+    def is_idle(self, location: int) -> expr.Expr:
+        """Return when no effect is outstanding here."""
+        return negation(self.is_outstanding(location, ""))
+
     def may_rest(self, location: int) -> expr.Expr:
         """Return when a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
         return negation(any_of(self.promises(location).values()))

@@ -36,7 +36,7 @@ def nearest(word: str, words: Iterable[str], likeness: float = _LIKENESS) -> str
     return by_lower_case[min(matches, key=lambda each: sorted(each) != sorted(target))] if matches else None
 
 
-def closest(word: str, candidates: Iterable[str], otherwise: str = "there are none") -> str:
+def closest(word: str, candidates: Iterable[str], otherwise: str = "none are known here") -> str:
     """Return a hint for an unknown word: the most similar word, else the known words, else `otherwise`."""
     words = sorted(set(candidates))
     if (match := nearest(word, words)) is not None:

@@ -20,7 +20,7 @@ from dsa.checks.places import (
 from dsa.checks.search.exploration import MAX_HELD, Exploration, Witness, diagrams_count
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition, show_instance, without_index, written_row
 from dsa.errors import Diagnostic, Severity, Span
-from dsa.machine import Machine, timers_before
+from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, timers_before
 from dsa.semantics import Configuration, Taken, after_effects, candidates, step
 from dsa.trace import show_events, show_occurrence, show_values
 
@@ -78,7 +78,7 @@ def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
     occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
-    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "true at the start"
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is so from the start"
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
@@ -153,7 +153,7 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
         hint += _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
     kind = "timer" if first.occurrence.source else f"answer of {machine.event_named[event].origin}"
-    message = f"'{show_occurrence(first.occurrence)}' ({kind}) is not handled in state '{state}'{where}{more}{_others(witnesses, 'not handled either')}"
+    message = f"'{show_occurrence(first.occurrence)}' ({kind}) is not handled in state '{state}'{where}{more}{_others(witnesses, 'also not handled')}"
     if rows:
         hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
@@ -208,8 +208,8 @@ def _limit(exploration: Exploration) -> Diagnostic:
         hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
         return Diagnostic("DSA312", "error", message, span, hint)
     limit, count = exploration.limit or "a limit", exploration.configurations
-    message = f"exploration stopped at {limit}, after {count} configurations{where}; the rest is unknown"
-    hint = "allow more (--max-states, each takes up to 150 bytes; --time-limit), or give smaller values (--param)"
+    message = f"exploration stopped at {limit} ({count} were found{where}); the rest is unknown"
+    hint = "allow more configurations (--max-states; each of them takes up to 150 bytes) or more time (--time-limit), or give parameters smaller values (--param)"
     if diagrams_count(exploration.ground):
         hint += f"; with --max-states above {MAX_HELD} decision diagrams count them without holding each"
     return Diagnostic("DSA312", "error", message, span, hint)
@@ -220,18 +220,21 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     machine = explorations[0].machine
     reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
     at = "; and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
-    where = f" (explored with {at})" if at else ""
+    others = _other_values(explorations)
+    where = f" (explored with {at}{'; no other values' if others else ''})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
-    has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
+    has_unhandled = any(_is_unhandled_answer(machine, each) for e in explorations for each in e.refusals)
     first = (
-        "fix the other errors first, because they may cause this. If this one remains, "
+        "fix the other errors first, because they may cause this one. If it remains, "
         if refused_rows or has_unhandled
         else ""
     )
+    targets = set(_entered_states(machine))
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
-            message = f"{state.name} cannot be reached{where}"
-            hint = f"{first}give some reachable row this target, or delete the state"
+            is_target = state.name in targets
+            message = f"{state.name} {'is not' if others and is_target else 'cannot be'} reached{where}"
+            hint = f"{first}give some reachable row this target, or delete the state{others if is_target else ''}"
             yield Diagnostic("DSA301", severity, message, place(state.span), hint)
     taken = frozenset[int]().union(*(exploration.rows for exploration in explorations))
     alive: set[Span | None] = {
@@ -242,10 +245,33 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
         if row.span in alive:
             continue  # a row with lists is dead when all that it stands for are, and is reported once
         if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
-            message = f"the row from '{row.source}' on '{row.event}' to '{row.target}'{at_instance(row)} can never be taken{where}"
-            hint = f"{first}{_why_never(explorations, row)}"
+            message = f"the row from '{row.source}' on '{row.event}' to '{row.target}'{at_instance(row)} {'is not' if others else 'can never be'} taken{where}"
+            hint = f"{first}{_why_never(explorations, row)}{others}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
             alive |= {row.span} - {None}
+
+
+def _entered_states(machine: Machine) -> Iterator[str]:
+    """Yield the states that some row leads to from outside of them."""
+    for row in machine.transitions:
+        inside = frozenset(machine.ancestry(row.source)) if row.source != STAR else frozenset[str]()
+        yield from (name for name in machine.ancestry(row.target) if name not in inside) if row.target != STAY else ()
+
+
+def _is_unhandled_answer(machine: Machine, witness: Witness) -> bool:
+    """Return whether an answer or a timer is refused: after that, a run goes nowhere."""
+    event = machine.event_named.get(witness.occurrence.event)
+    return witness.refusal.reason == "invalid_state" and (event is None or event.origin != OUTSIDE)
+
+
+def _other_values(explorations: Sequence[Exploration]) -> str:
+    """Return how to explore other values of the parameters, as the end of a hint; nothing if there are no others."""
+    machine = explorations[0].machine
+    every = every_valuation(machine, FEW_VALUATIONS)
+    if every is not None and len(every) <= len(explorations):
+        return ""
+    how = "--each-value explores all of them" if every is not None else "--param NAME=VALUE explores them"
+    return f"; if this is meant for other values of the parameters, dsa check {how}"
 
 
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
@@ -259,7 +285,8 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     if not ahead or not all(ahead):
         has_children = any(row.source in exploration.machine.parents for exploration in explorations)
         inner = f", or rows of the states inside {row.source} always take precedence" if has_children else ""
-        return f"the row's condition is never true{inner}: fix the condition, or delete the row"
+        where = " at these values" if _other_values(explorations) else ""
+        return f"the row's condition is never true{where}{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
     return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"

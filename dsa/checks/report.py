@@ -308,7 +308,8 @@ class CheckReport:
     """What one run of the checks found.
 
     `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are
-    the leaves in which a run may stay with nothing outstanding, no timer armed, and not final, as far as was explored.
+    the leaves in which a run may stay with nothing outstanding, no timer armed, and not final, as far as was explored; `timer_waits` are those in which nothing
+    but a timer is under way.
     """
 
     name: str
@@ -317,6 +318,7 @@ class CheckReport:
     properties: tuple[PropertyResult, ...]
     scenarios: tuple[ScenarioResult, ...]
     rests: tuple[str, ...] = ()
+    timer_waits: tuple[str, ...] = ()
     strict: bool = False
 
     @property
@@ -364,9 +366,9 @@ def check(
         diagnostics += from_explorations(explorations, has_parameters=parameters is not None and not each_value)
     diagnostics += [*from_scenarios(machine, results), *from_judged(machine, reports)]
     properties = combine_results(machine, reports, diagnostics)
-    rests = _rests(machine, explorations)
     findings = _sort(machine, [*diagnostics, *reliance(machine, properties, reports)])
-    return CheckReport(machine.name, explorations, findings, properties, results, rests, strict)
+    idle = _idle_leaves(machine, explorations)
+    return CheckReport(machine.name, explorations, findings, properties, results, *idle, strict)
 
 
 @attrs.frozen
@@ -404,10 +406,12 @@ def _distinct(machine: Machine, diagnostics: Iterable[Diagnostic]) -> list[Diagn
 _INDEX = re.compile(r"\[\w+\]")
 
 
-def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Return the leaves in which a run may rest, in the order of the states."""
-    leaves = {leaf for exploration in explorations for leaf in exploration.rests}
-    return tuple(leaf for leaf in machine.leaves if leaf in leaves)
+def _idle_leaves(machine: Machine, explorations: Sequence[Exploration]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the leaves in which a run may rest, and those in which it may wait for nothing but a timer, in the order of the states."""
+    idle = {leaf for exploration in explorations for leaf in exploration.idle_states}
+    leaves = [leaf for leaf in machine.leaves if leaf in idle]
+    with_timer = [leaf for leaf in leaves if machine.armed_timers(leaf)]
+    return tuple(leaf for leaf in leaves if leaf not in with_timer), tuple(with_timer)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:
@@ -461,6 +465,23 @@ def findings_text(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(words)
 
 
+def rest_texts(report: CheckReport) -> tuple[str, ...]:
+    """Return the lines about states in which nothing is under way, or nothing but a timer; no line where there is no such state."""
+    kinds = ("rests in", report.rests), ("waits only for a timer in", report.timer_waits)
+    return tuple(f"{words}: {', '.join(leaves)}" for words, leaves in kinds if leaves)
+
+
+def codes_text(diagnostics: Sequence[Diagnostic]) -> str:
+    """Return how many errors, warnings and notes there are, errors and warnings with their codes: `3 errors (DSA302, 2 of DSA306), 0 warnings`."""
+    parts = []
+    for severity, noun in (("error", "error"), ("warning", "warning"), ("info", "note")):
+        codes = Counter(each.code for each in diagnostics if each.severity == severity)
+        names = ", ".join(code if count == 1 else f"{count} of {code}" for code, count in sorted(codes.items()))
+        if codes or severity != "info":
+            parts.append(plural(codes.total(), noun) + (f" ({names})" if names and severity != "info" else ""))
+    return ", ".join(parts)
+
+
 def totals_text(diagnostics: Iterable[Diagnostic], report: CheckReport) -> str:
     """Return the last line of `dsa check`: findings, scenarios that pass, properties by their verdicts."""
     good = sum(result.ok for result in report.scenarios)
@@ -475,8 +496,44 @@ def _properties_text(report: CheckReport) -> str:
     verdicts = [result.verdict for result in report.properties]
     good = verdicts.count("HOLDS")
     others = [f", {verdicts.count(bad)} {bad}" for bad in ("VIOLATED", "UNKNOWN") if bad in verdicts]
-    at = " and at ".join(
-        filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations))
-    )
-    where = f" at {at}" if at and good else ""
+    where = values_text(report) if good else ""
     return f", {good} of {len(verdicts)} properties HOLD{where}{''.join(others)}"
+
+
+def values_text(report: CheckReport) -> str:
+    """Return the parameter values that a report is about, as ` at n = 3 and at n = 1`; nothing where there are no parameters."""
+    each = filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations))
+    at = " and at ".join(each)
+    return f" at {at}" if at else ""
+
+
+def check_word(report: CheckReport) -> str:
+    """Return the result of a check in a word or two, the worst first: `violated`, `has errors`, `not judged`, `good`."""
+    verdicts = {each.verdict for each in report.properties}
+    if "VIOLATED" in verdicts:
+        return "violated"
+    if any(each.severity == "error" for each in report.diagnostics):
+        return "has errors"
+    return "not judged" if report.failed else "good"
+
+
+def check_sentences(diagnostics: Sequence[Diagnostic], report: CheckReport) -> str:
+    """Return the result of a check in sentences: properties by their verdicts, scenarios, and the mistakes of the text itself."""
+    counts = codes_text(diagnostics)
+    is_clean = all(each.severity == "info" for each in diagnostics)
+    text = f"The text itself has no mistakes ({counts})." if is_clean else f"The text itself has {counts}."
+    good, total = sum(each.ok for each in report.scenarios), len(report.scenarios)
+    scenarios = f"{good} of {total} {'scenario passes' if total == 1 else 'scenarios pass'}." if total else ""
+    return " ".join(filter(None, (_property_sentence(report), scenarios, text)))
+
+
+def _property_sentence(report: CheckReport) -> str:
+    total, counts = len(report.properties), Counter[str](each.verdict for each in report.properties)
+    parts = [
+        f"{counts[verdict]} of {plural(total, 'property', 'properties')} {'is' if counts[verdict] == 1 else 'are'} {verdict}"
+        for verdict in ("VIOLATED", "UNKNOWN")
+        if counts[verdict]
+    ]
+    if counts["HOLDS"]:
+        parts.append(f"{counts['HOLDS']} of {total} properties HOLD{values_text(report)}")
+    return f"{'; '.join(parts)}." if parts else "No property is stated here."

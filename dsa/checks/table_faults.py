@@ -13,10 +13,9 @@ kind of any name, which `dsa check --with MODULE` checks. `tests/unit/test_shipp
 `dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` build.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-
-import attrs
 
 from dsa.checks.places import cell, changed_by, place, read_by
 from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
@@ -28,19 +27,22 @@ from dsa.declarations import (
     Cancel,
     Effect,
     Emit,
-    Form,
     Generator,
     Guard,
     Revoke,
     RunParameter,
     Transition,
     Variable,
+    expressions,
     index_in,
+    show,
+    without_index,
 )
 from dsa.errors import Diagnostic, MachineError, Span
 from dsa.expr import (
     And,
     Boolean,
+    Count,
     Domain,
     Expr,
     Name,
@@ -84,31 +86,57 @@ def definition4(machine: Machine) -> tuple[Diagnostic, ...]:
 def _row_verdict(
     machine: Machine, row: Transition, rows: tuple[Transition, ...], updates: list[Assign | Revoke], *, is_judged: bool
 ) -> Iterator[Diagnostic]:
+    event = _as_written(row.event, cell(row, "event"))
     for update in updates:
         span = place(update.span, cell(row, "update"))
+        variable = _as_written(update.variable, span)
         if isinstance(update, Revoke):
-            yield Diagnostic(
-                "DSA211", "info", f"the row for '{row.event}' in {row.source} takes back '{update.variable}'", span
-            )
+            yield Diagnostic("DSA211", "info", f"the row for '{event}' in {row.source} takes back '{variable}'", span)
         elif is_judged and _is_of_several(machine, row, update.variable):
-            message = (
-                f"the row for '{row.event}' in state '{row.source}' sets '{update.variable}' by the verdicts of one answer "
-                "among several"
-            )
-            hint = "add a variable that remembers a failed answer, and a property over both"
-            yield Diagnostic("DSA211", "info", message, span, hint)
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}' by the verdicts of one answer among several"
+            yield Diagnostic("DSA211", "info", message, span, _failed_answer_hint(machine, rows, update.variable))
         elif not is_judged:
-            message = f"the row for '{row.event}' in state '{row.source}' sets '{update.variable}', but no guard judges '{row.event}'"
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but no guard judges '{event}'"
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
     why = _unguarded_reason(machine, row, rows) if is_judged and assignments else ""
     if why:
-        names = ", ".join(update.variable for update in assignments)
-        message = f"workflow state ({names}) is set although {why} (Definition 4)"
+        names_here = [_as_written(update.variable, place(update.span, cell(row, "update"))) for update in assignments]
+        message = f"workflow state ({', '.join(names_here)}) is set although {why} (Definition 4)"
         judges = sorted(guards_read(row.condition)) or [g.name for g in machine.guards if row.event in g.judges]
         passed = f"write {judges[0]}.passed in the condition" if judges else "ask for a verdict in the condition"
-        hint = f"{passed}; or give '{assignments[0].variable}' the scope environment; or write 'revoke {assignments[0].variable}', if the row is to unset it"
+        hint = f"{passed}; or give '{names_here[0]}' the scope environment; or write 'revoke {names_here[0]}', if the row is to unset it"
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
+
+
+def _as_written(name: str, span: Span) -> str:
+    """Return a name as it stands at its place: `done[c]` for `done[1]`."""
+    base, bracket, rest = name.partition("[")
+    if not bracket:
+        return name
+    pattern = rf"(?<![\w.]){re.escape(base)}\[[^\]]*\]{re.escape(rest.partition(']')[2])}"
+    match = re.search(pattern, span.text[span.column - 1 :])
+    return match[0] if match else name
+
+
+def _failed_answer_hint(machine: Machine, rows: tuple[Transition, ...], variable: str) -> str:
+    """Return what is missing for a variable that one answer among several sets: one that remembers a failed answer, a property over both, or nothing."""
+    failure_rows = [row for row in rows if _unguarded_reason(machine, row, rows)]
+    others = {
+        without_index(update.variable): _as_written(update.variable, place(update.span, cell(row, "update")))
+        for row in failure_rows
+        for update in row.updates
+        if without_index(update.variable) != without_index(variable)
+    }
+    if not others:
+        return "add a variable that remembers a failed answer, and a property over both"
+    for claim in machine.properties:
+        claim_names = {without_index(name) for expr in expressions(claim.form) for name in names(expr)}
+        both = claim_names & others.keys() if without_index(variable) in claim_names else set()
+        for other in sorted(both):
+            return f"'{others[other]}' remembers a failed answer, and '{show(claim.form)}' is about both: nothing is missing, if that says what you mean"
+    remembers = " or ".join(f"'{name}'" for name in others.values())
+    return f"add a property over '{without_index(variable)}' and {remembers}, which a row for a failed answer sets"
 
 
 def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
@@ -238,6 +266,23 @@ def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Di
                 continue
             message = f"'pending {effect}' is never true here: {why}"
             yield Diagnostic("DSA213", "warning", message, cell(rows[0], "if"), hint)
+
+
+def counts_of_one(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return each `count(pending E)` of an effect of which several may be outstanding: it is 0 or 1, however many are."""
+    warnings: dict[tuple[Span, str], Diagnostic] = {}
+    conditions = [(row.condition, cell(row, "if")) for row in machine.transitions]
+    conditions += [(each, place(claim.span)) for claim in machine.properties for each in expressions(claim.form)]
+    for condition, span in conditions:
+        for node in walk(condition):
+            match node:
+                case Count((Name(effect, "pending"),)) if effect in machine.numbered_effects:
+                    message = f"'count(pending {effect})' is 0 or 1, however many of '{effect}' are outstanding: it counts conditions that are true"
+                    hint = f"the column 'at once' limits how many of '{effect}' may be outstanding; to read a number, keep it in a variable"
+                    warnings[span, effect] = Diagnostic("DSA213", "warning", message, span, hint)
+                case _:
+                    pass
+    return tuple(warnings.values())
 
 
 def _cancelled_in_vain(machine: Machine, row: Transition, emitted_effects: set[str]) -> Iterator[Diagnostic]:
@@ -373,14 +418,6 @@ def _bounds(domain: Domain) -> frozenset[str]:
     if not isinstance(domain, RangeDomain):
         return frozenset()
     return names(domain.low) | (names(domain.high) if domain.high else frozenset())
-
-
-def expressions(form: Form) -> Iterator[Expr]:
-    """Yield the expressions of a property."""
-    for value in attrs.asdict(form, recurse=False).values():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Expr):
-                yield item
 
 
 def _events(machine: Machine) -> Iterator[Diagnostic]:
@@ -609,6 +646,7 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
         *spec_differences(machine),
         *dead_ends(machine),
         *vain_effects(machine),
+        *counts_of_one(machine),
         *sleeps(machine),
         *definition4(machine),
         *unused_names(machine),

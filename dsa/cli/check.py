@@ -23,6 +23,7 @@ from dsa.checks.report import (
     check,
     explored_text,
     findings_text,
+    rest_texts,
     totals_text,
 )
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic
@@ -106,6 +107,7 @@ def _file(result: FileResult) -> dict[str, Any]:
             for each in (report.scenarios if report else ())
         ],
         "rests": list(report.rests) if report else [],
+        "timer_waits": list(report.timer_waits) if report else [],
         "unbound": result.unbound or None,
     }
 
@@ -254,8 +256,8 @@ def print_result(file: str, document: DocumentReading, report: CheckReport | Non
         if not result.blocking_codes:
             _print_property(place, result, report, traces)
     _print_unjudged(report)
-    if report.rests:
-        say(f"{file}: rests in: {', '.join(report.rests)}")
+    for line in rest_texts(report):
+        say(f"{file}: {line}")
     say(f"{file}: {totals_text(diagnostics, report)}")
 
 

@@ -42,9 +42,9 @@ from dsa.expr import Value
 from dsa.lang import digest
 from dsa.machine import Machine, minima
 from dsa.runs.archive import OtherMachineError, RunRecord
+from dsa.runs.door import Runs
 from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import DEFAULT_RUNS, LEDGER
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.run_store import DamageError
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, step

@@ -31,7 +31,9 @@ from dsa.edge.processes import spread
 
 @click.command("mutate", cls=JsonCommand)
 @click.argument("file")
-@param_option("Explore with this parameter value, and also with the smallest values; repeatable.")
+@param_option(
+    "Explore with this parameter value, and a second time with the smallest values of all parameters; repeatable."
+)
 @click.option(
     "--at-least",
     type=click.FloatRange(0, 1),

@@ -21,6 +21,7 @@ from dsa.cli.ledger_view import terminal, to_do_items
 from dsa.cli.replay import difference_lines
 from dsa.cli.run import machine_document, progress_of, resuming_of
 from dsa.cli.run_options import (
+    SAME_MODEL,
     RunOptions,
     exit_on_faults,
     open_run_folder,
@@ -40,10 +41,11 @@ from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.runs.archive import RunRecord, text_of
 from dsa.runs.child_runs import driving_run
+from dsa.runs.door import Runs
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import PART_OF, STEPS, accepted_artifacts
-from dsa.runs.runs import Resumption, Runs, open_runs
+from dsa.runs.runs import Resumption, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.policy.call_tree import POLICY
 from dsa.runtime.policy.policies import Step
@@ -125,7 +127,7 @@ def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) ->
     with (
         exit_on_faults(root, lambda: directory),
         options.watch_options.watch(environment_secrets(options.watch_options.secret_options)) as watchers,
-        progress_of(machine, terminal(), root, quiet=options.shows_nothing) as progress,
+        progress_of(machine, terminal(), root, options) as progress,
     ):
         watchers.note("what is sent", [_data(each) for each in (*run_input.occurrences, *run_input.answers.values())])
         entry = change.entry if change else lambda _run: None
@@ -210,7 +212,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
     help="Go on under this document from now on, if `dsa diff` calls the run compatible with it.",
 )
 @watching_options
-@run_options
+@partial(run_options, default=SAME_MODEL)
 def command(
     run: str,
     root: str,
@@ -225,7 +227,7 @@ def command(
     """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    of each effect that is in doubt, for --retry, --done and --fail. An effect may itself call policies (async Python functions, see `dsa run --policy`); each such call then has its own KEY, such as 1/1/1.1.3. The exit codes are those of `dsa run`. Without --json,
+    of each effect that is in doubt, for --retry, --done and --fail. The code of an effect may make calls of its own (see `dsa run --policy`); each of these has a KEY too, which `dsa show` prints. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

@@ -6,6 +6,7 @@ with may have its own `resume` as well (`MachineExtension` in `dsa.runs.machine_
 machines are found by their entry points.
 """
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,10 +39,11 @@ from dsa.generators.model_options import SCRIPT_PREFIX
 from dsa.lang import machine_of
 from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, sleeping_effects, step_of, timers_after
 from dsa.runs.bindings import DEFAULT_MODEL, request, require_policy
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
 from dsa.runs.place import new_run_id
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.runs import open_runs
 from dsa.runs.setup import MachineDocument, Options, first_event, takes_specification
 from dsa.runtime import ledger
 from dsa.runtime.content import placeholders
@@ -56,7 +58,7 @@ _STYLES = {"passed": "green", "rejected": "yellow", "review": "bold yellow", "fa
 _VERDICT_WIDTH = 9
 _PLAIN_FEEDBACK = 70
 _ATTEMPT_EFFECTS = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
-_MOST_TEXT = 2000
+_MOST_TEXT, _SECOND_MS = 2000, 1000
 _NARROW = 50  # columns; below, a table would show nothing of the feedback
 _MARGIN = 3  # lines for the table's head, and what stands above it
 
@@ -81,10 +83,10 @@ class AttemptRow:
 class Progress:
     """The progress of a run: attempts with their verdicts. Pass `on_moment` to the run; as a context manager it restores the terminal."""
 
-    def __init__(self, machine: Machine, console: Console, *, quiet: bool = False) -> None:
+    def __init__(self, machine: Machine, console: Console, *, quiet: bool = False, wait_s: float = math.inf) -> None:
         self._machine = machine
         self._console = console
-        self._quiet = quiet
+        self._quiet, self._wait_s = quiet, wait_s
         self._state = machine.entry_leaf(machine.initial)
         self._intents = Intents()
         self._last_event = ledger.EventEntry(0, "")
@@ -129,7 +131,7 @@ class Progress:
         match entry:
             case ledger.EffectEntry(effect=effect) if effect in sleeping_effects(self._machine):
                 due_ms = self._last_event.at_ms + sleeping_effects(self._machine)[effect]
-                self._waits([(self._machine.answers[effect][0], due_ms)])
+                self._waits([(self._machine.answers[effect][0], due_ms)], self._last_event.at_ms)
             case ledger.EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, self._state)
                 self._attempt_counts[step] += 1
@@ -145,11 +147,12 @@ class Progress:
                 return
             case ledger.RowEntry(target=target):
                 self._state = target
-                self._waits(_deadlines(self._timers_of(entry), self._last_event.at_ms))
+                at_ms = self._last_event.at_ms
+                self._waits(_deadlines(self._timers_of(entry), at_ms), at_ms)
                 return
             case ledger.MachineEntry(at_ms=at_ms):
                 timers = arm_commands(self._machine, self._machine.armed_timers(self._state))
-                self._waits(_deadlines(timers, at_ms))
+                self._waits(_deadlines(timers, at_ms), at_ms)
                 return
             case _:
                 return
@@ -164,12 +167,16 @@ class Progress:
                 return timers_after(self._machine, row.source, each, row.target)
         return ()
 
-    def _waits(self, deadlines: Iterable[tuple[str, int]]) -> None:
-        """Print what a run waits for while a timer runs or an effect sleeps; without this line nobody would know why nothing happens."""
+    def _waits(self, deadlines: Iterable[tuple[str, int]], at_ms: int) -> None:
+        """Print what a run waits for while a timer runs or an effect sleeps for which the command waits, too.
+
+        Without this line nobody would know why nothing happens. If the command does not wait, it says so at its end.
+        """
         events = self._machine.event_named
         accepted = accepted_events(self._machine, self._state)
         outside = [event for event in accepted if event in events and events[event].origin == OUTSIDE]
-        for event, due_ms in deadlines if outside and not self._quiet else ():
+        soon = [(event, due_ms) for event, due_ms in deadlines if due_ms - at_ms <= self._wait_s * _SECOND_MS]
+        for event, due_ms in soon if outside and not self._quiet else ():
             waits = f"waiting in {self._state} for: {', '.join(outside)}"
             self._console.print(Text(printable(f"{waits}; {event} is due {due_text(due_ms)}")), soft_wrap=True)
 
@@ -276,11 +283,12 @@ def resuming_of(machine: str) -> ResumeCommand | None:
 
 
 @contextmanager
-def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[RunDisplay]:
+def progress_of(machine: Machine, console: Console, root: Path, options: RunOptions) -> Iterator[RunDisplay]:
     """Return the display of a run, for as long as it is driven."""
+    quiet = options.shows_nothing
     display = None if quiet else display_of(machine.name, console, root)
     if display is None:
-        with Progress(machine, console, quiet=quiet) as progress:
+        with Progress(machine, console, quiet=quiet, wait_s=options.wait_s) as progress:
             yield progress
         return
     try:
@@ -408,18 +416,13 @@ class RunRequest:
         """
         machine, watch_options = self.document.machine, options.watch_options
         run_id = new_run_id(machine.name)
-        directory = self.root / run_id
+        directory, began = self.root / run_id, list[str]()  # the ids of runs that have begun
         with (
-            exit_on_faults(self.root, lambda: directory if directory.is_dir() else None),
-            progress_of(machine, console, self.root, quiet=options.shows_nothing) as progress,
+            exit_on_faults(self.root, lambda: directory if began or directory.is_dir() else None),
+            progress_of(machine, console, self.root, options) as progress,
             ExitStack() as stack,
         ):
             watchers = list[RunWatchers]()
-
-            def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-                if moment.number == 1:
-                    note_run(directory)
-                progress.on_moment(moment, is_new)
 
             async def begin(runs: Runs) -> RunHandle:
                 setup = runs.setup(self.document, self._options(options))
@@ -431,8 +434,11 @@ class RunRequest:
                 run_watchers.note(*self._input_text())
                 watchers.append(run_watchers)
                 first = first_event(machine, self._first_data(setup.binding))
-                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(on_moment))
+                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(progress.on_moment))
                 handle.start(*first)
+                await handle.exists()
+                note_run(directory)
+                began.append(run_id)
                 return handle
 
             finished_run = perform(partial(open_runs, self.root), begin, options.wait_s)

@@ -37,8 +37,9 @@ from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_confi
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
+from dsa.runs.door import Runs
 from dsa.runs.place import DEFAULT_RUNS, PART_OF, place_text
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.generation import GenerationError
@@ -48,7 +49,7 @@ from dsa.runtime.run import ReplayError
 from dsa.runtime.run_store import DamageError, HeldError, StoredRun, StoreError
 from dsa.runtime.secrets import SecretOptions, Secrets
 from dsa.runtime.status import Rest
-from dsa.runtime.timeline import OnMoment, to_all
+from dsa.runtime.timeline import OnMoment, TelemetrySpan, to_all
 from dsa.text import nearest
 
 _SECRETS_SETTING = "secrets"  # the setting in the first entry of a run with the choice of secrets
@@ -103,6 +104,11 @@ class RunWatchers:
         """Return an observer that calls `show`, and traces if there is a trace."""
         telemetry = self._telemetry
         return show if telemetry is None else to_all(show, telemetry.on_moment)
+
+    @property
+    def on_span(self) -> Callable[[TelemetrySpan], None] | None:
+        """What takes spans that others make; None without a trace."""
+        return None if self._telemetry is None else self._telemetry.emit
 
     def close(self, rest: Rest) -> None:
         """End the trace with the rest of the run."""
@@ -280,7 +286,9 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
         ) from error
     except KeyboardInterrupt:
         at = directory()
-        hint = f"; what was done so far is kept in {at}: `{shell_command('resume', at)}` goes on" if at else ""
+        hint = (
+            f"; what was done so far is kept in {place_text(at)}: `{shell_command('resume', at)}` goes on" if at else ""
+        )
         raise CommandExit(f"interrupted{hint}", EXIT_INTERRUPTED, directory=at) from None
 
 
@@ -350,7 +358,9 @@ def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> 
     return duration_ms / 1000
 
 
-_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: local, or the model that the run was started with."
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Default: "
+#: Which model goes on with a run that has been started before.
+SAME_MODEL = "the model that the run was started with"
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:
@@ -386,8 +396,8 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
     return cast(FC, command_with_options)
 
 
-def run_options(command: FC) -> FC:
-    """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
+def run_options(command: FC, default: str = "local") -> FC:
+    """Add these options, with words for the default of `--model`; the command gets them as one argument, `options`. `watching_options` goes above."""
 
     @click.option(
         "--wait",
@@ -402,4 +412,4 @@ def run_options(command: FC) -> FC:
     def command_with_wait(*arguments: Any, options: RunOptions, wait_s: float, **arguments_by_name: Any) -> Any:  # noqa: ANN401  (the command's own)
         return command(*arguments, options=attrs.evolve(options, wait_s=wait_s), **arguments_by_name)
 
-    return options_saying(cast(FC, command_with_wait), _MODEL, "Set a parameter, such as rmax=5.")
+    return options_saying(cast(FC, command_with_wait), f"{_MODEL}{default}.", "Set a parameter, such as rmax=5.")

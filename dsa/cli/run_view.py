@@ -4,12 +4,13 @@
 every command that runs or shows one, also after an error. `tell` prints a run that came to rest.
 """
 
+import asyncio
 import glob
 import json
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, silence
+from dsa.cli.command_line import EXIT_INTERRUPTED, JsonCommand, fault_as_json, noted_run, print_json, say, silence
 from dsa.cli.ledger_view import (
     doubt_lines,
     doubt_text,
@@ -36,15 +37,15 @@ from dsa.edge.performer import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
 from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of
-from dsa.runs.runs import Runs
+from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of, text_for_people
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
-from dsa.runtime.ledger_story import spoken_text, step_text
+from dsa.runtime.ledger_story import due_text, spoken_text, step_text
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
@@ -71,7 +72,7 @@ class FinishedRun:
     """A run that came to rest, with its files, if it is kept in a folder, and the seconds that this command drove it.
 
     `steps` is the folder with a file for each step that has passed, if there are several steps. `final` is the result, None if the run has not
-    succeeded. `diagram` is None if no renderer is installed. `refusals` are of the events that were sent; a server records none of them.
+    succeeded. `result` is its text where no files are kept. `diagram` is None if no renderer is installed. `refusals` are of the events that were sent; a server records none of them.
     """
 
     rest: Rest
@@ -81,6 +82,7 @@ class FinishedRun:
     diagram: Path | None
     seconds: float
     refusals: tuple[RefusedEvent, ...] = ()
+    result: str = ""
 
 
 def perform(
@@ -92,15 +94,16 @@ def perform(
     """
 
     async def whole() -> FinishedRun:
-        began = time.monotonic()
-        async with open_place() as runs:
+        began, place = time.monotonic(), open_place()
+        async with _said_at_ctrl_c(place), place as runs:
             handle = await begin(runs)
             rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
-            if handle.folder is None:  # a server keeps it, and no files of it are here
-                return FinishedRun(rest, runs.where / handle.id, None, None, None, seconds)
             has_succeeded = rest.kind == "finished" and exit_code(rest) == 0
             result = result_of(rest.run.machine, rest.accepted) if has_succeeded else None
+            if handle.folder is None:  # a server keeps it, and no files of it are here
+                text = _answer(rest) or "" if result is None else text_for_people(rest.run.machine, result)[1]
+                return FinishedRun(rest, runs.where / handle.id, None, None, None, seconds, result=text)
             steps, final, diagram = (
                 handle.folder.write_steps(rest.accepted),
                 handle.folder.write_final(result, _answer(rest)),
@@ -111,6 +114,17 @@ def perform(
             return FinishedRun(rest, handle.folder.path, steps, final, diagram, seconds)
 
     return run_to_end(whole())
+
+
+@asynccontextmanager
+async def _said_at_ctrl_c(runs: Runs) -> AsyncIterator[None]:
+    """Print which runs go on although Ctrl-C was pressed."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        for run_id in runs.uninterrupted_ids:
+            say(f"{run_id} was not interrupted: no worker answers; the run goes on when one does", err=True)
+        raise
 
 
 def _answer(rest: Rest) -> str | None:
@@ -154,6 +168,7 @@ class RunReport:
             "outcome": self.run.outcome if self.run is not None and self.kind == "finished" else None,
             "state": self.run and self.run.configuration.state,
             "values": self.run.values if self.run is not None else {},
+            "last_event": self._last_event(),
             "exit_code": self.exit_code,
             "failure": self.failure,
             "holder": self.holder,
@@ -173,6 +188,11 @@ class RunReport:
         if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
         return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
+
+    def _last_event(self) -> Mapping[str, object] | None:
+        """Return the last event that a row was taken for, with what it has brought."""
+        last = None if self.run is None else _last_move(self.run)
+        return None if last is None else {"event": last[1].event, "data": last[1].data}
 
     def _in_doubt(self) -> list[dict[str, Any]]:
         """Return the effects in doubt, and the calls in them, that a person has to decide about."""
@@ -391,17 +411,17 @@ def _why(run: Run) -> str:
     steps = policy_steps(run)
     if steps:
         return f": {step_text(steps[-1])}"
-    taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], RowEntry))
-    step, event = next(taken, (None, None))
-    if not isinstance(step, RowEntry) or not isinstance(event, EventEntry):
+    last = _last_move(run)
+    if last is None:
         return ""
+    row, event = last
     open_steps = [view for view in run.steps.values() if view.accepted is None and view.attempts]
     if event.verdicts and open_steps:
         return f" at {open_steps[-1].name} after {plural(open_steps[-1].attempts, 'attempt')}"
     what = show_occurrence(Occurrence(event.event, event.verdicts, event.source))
     is_failure = event.event.endswith(".failed") and isinstance(event.data, dict)
     message = f": {code_and_message(event.data)[1]}" if is_failure else ""
-    return f" by {what}{f' (line {step.line})' if step.line else ''}{message}"
+    return f" by {what}{f' (line {row.line})' if row.line else ''}{message}"
 
 
 def print_result(
@@ -427,6 +447,9 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
     if code and finished_run.final is not None:
         console.print()
         console.print(_result_text(finished_run.final, console), soft_wrap=True)
+    elif code and finished_run.result:
+        console.print()
+        console.print(Text(printable(finished_run.result.rstrip())), soft_wrap=True)
     candidate = to_judge(rest.run, finished_run.directory) if rest.kind == "waiting" else None
     if code and candidate is not None:
         console.print()
@@ -434,8 +457,10 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
     artifacts = _artifacts(finished_run)
     facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or place_text(finished_run.directory)}
     facts |= {
+        "due": due_text(rest.due_ms) if rest.kind == "waiting" and rest.due_ms is not None else None,
         "redacted": _redaction_text(finished_run.rest.run),
         "reply": _last_text(finished_run.rest),
+        "brought": None if artifacts or finished_run.final else _brought_text(finished_run.rest),
         "asked": questions_text(finished_run.rest.run),
         "steps": finished_run.steps,
         "final": finished_run.final,
@@ -460,6 +485,20 @@ def _last_text(rest: Rest) -> str | None:
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
     texts = [spoken_text(entry) for entry in since if isinstance(entry, ResultEntry)]
     return next((shorten(text) for text in texts if text), None)
+
+
+def _last_move(run: Run) -> tuple[RowEntry, EventEntry] | None:
+    """Return the last row that was taken, and its event; None before the first."""
+    pairs = pairwise(tuple(run.ledger)[::-1])
+    return next(
+        ((row, event) for row, event in pairs if isinstance(row, RowEntry) and isinstance(event, EventEntry)), None
+    )
+
+
+def _brought_text(rest: Rest) -> str | None:
+    """Return what the event that ended a run has brought, on one line."""
+    last = _last_move(rest.run) if rest.kind == "finished" else None
+    return None if last is None or last[1].data is None else f"{last[1].event}: {shorten(last[1].data)}"
 
 
 def _judged_text(candidate: ToJudge) -> str:
@@ -491,7 +530,7 @@ def _artifacts(finished_run: FinishedRun) -> str | None:
         return None
     verdicts = [entry for entry in finished_run.rest.run.ledger if isinstance(entry, VerdictEntry)]
     turned_down = {entry.artifact_id for entry in verdicts if entry.label not in {"passed", "review"}}
-    return f"{finished_run.directory} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
+    return f"{place_text(finished_run.directory)} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
 
 
 def _redaction_text(run: Run) -> str | None:

@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, print_json, read_
 from dsa.cli.ledger_view import terminal
 from dsa.cli.resume import Manner, RunInput, go_on
 from dsa.cli.run_options import (
+    SAME_MODEL,
     RunOptions,
     duration_s,
     open_run_folder,
@@ -54,7 +56,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt that has this KEY. If KEY is that of a call inside a policy, give the type of its result (such as Answer) as EVENT, and the result itself as DATA.",
+    help="Take EVENT as the answer of the effect in doubt that has this KEY. If KEY belongs to a call that a policy made, write the name of the result's type as EVENT, and the result as DATA.",
 )
 @click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
 @click.option(
@@ -67,7 +69,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     help="How long to wait until the process that holds the run takes the event.",
 )
 @watching_options
-@run_options
+@partial(run_options, default=SAME_MODEL)
 def command(
     run: str,
     event: str,
@@ -85,7 +87,7 @@ def command(
     RUN is an id, a piece of one, or `last`. A run that waits for a person asks a question, and `dsa` prints its address, RUN@PLACE. An event sent to RUN@PLACE
     counts for that question alone: if the run has gone on to another, it is refused (reason: late). An event sent to RUN counts for whatever the run asks now. If another process
     drives the run, the event goes into the run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. If no other process drives
-    the run, the exit codes are those of `dsa run`, and 1 can also mean that the event was refused, 2 that the machine has no such event.
+    the run, the exit codes are those of `dsa run`. Also 1: the event was refused; 2: the machine has no such event.
     """
     folder, (run, place) = Path(root), _split_place(run)
     record, at, whole = _target_records(folder, run, event, place)

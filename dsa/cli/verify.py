@@ -89,8 +89,8 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
     """Check a certificate with the independent kernel: print the claims it accepts, and why it refuses others.
 
     The kernel (dsa/kernel.py, which can be copied out and run alone) trusts only the machine's tables in the certificate. With FILE, these must
-    be the tables of FILE. Each requirement that every machine has, and each property of FILE, is listed as certified, refused or not claimed. `dsa run`
-    executes Python code that it generates from the table; with FILE, `dsa verify` generates this code as well and compares it with the table. Exit code 0: all of this is certified; 1: it is not; 2: a file cannot be read.
+    be the tables of FILE. What every machine must satisfy, and each property of FILE, is listed as certified, refused or not claimed. `dsa run`
+    executes Python code that it generates from the table; with FILE, `dsa verify` generates this code as well and compares it with the table. Exit code 0: every claim, and with FILE everything listed, is certified; 1: something is not; 2: a file cannot be read.
     """
     text = read_text(certificate)
     content, compare, required_claims = _content(certificate, text), needs_file, dict[What, str]()

@@ -6,14 +6,14 @@ from functools import partial
 import click
 
 from dsa.cli.command_line import CommandExit, say
+from dsa.cli.run_options import runs_option
 from dsa.errors import install_hint
-from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import open_runs
 
 
 @click.command("web")
 @click.argument("files", nargs=-1)
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, metavar="FOLDER", help="Where runs are kept.")
+@runs_option
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; by default one that is free."
 )

@@ -1,6 +1,7 @@
 """`dsa work`: take up runs that were cut off, that have a timer due, or that have a message in their inbox."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -8,6 +9,7 @@ import click
 
 from dsa.cli.command_line import JsonCommand, json_option, say
 from dsa.cli.run_options import (
+    RunWatchers,
     WatchOptions,
     budget_option,
     exit_on_faults,
@@ -21,6 +23,7 @@ from dsa.edge.event_loop import run_to_end
 from dsa.edge.processes import environment_secrets
 from dsa.runs.runs import TakeUp, open_runs
 from dsa.runs.setup import Options
+from dsa.runtime.run_store import RunSummary
 from dsa.text import plural
 
 
@@ -40,6 +43,13 @@ class WorkPrinter:
             say(f"{taken.run}  not taken up: {taken.fault}", err=True)
         elif not self.quiet:
             say(f"{taken.run}  {headline(taken.rest)}")
+
+    def tell_doubts(self, summaries: Sequence[RunSummary]) -> None:
+        """Print how many runs are in doubt, and how to look at the first."""
+        if summaries and not self.quiet:
+            first = shell_command("show", self.root / summaries[0].run)
+            count = plural(len(summaries), "run")
+            say(f"{count} in doubt: a person has to say what happened; look at the first with `{first}`", err=True)
 
     def _report(self, taken: TakeUp) -> RunReport:
         folder = self.root / taken.run
@@ -94,20 +104,18 @@ def command(
     options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
     printer, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
 
-    async def whole() -> None:
+    async def whole(watchers: RunWatchers) -> None:
         async with open_runs(root) as runs:
             readable_folders = [Path(folder) for folder in folders or (".",)]
             worker = runs.worker(machine=machine, at_once=limit, options=options, folders=readable_folders)
+            worker.on_span = watchers.on_span
             async for taken in worker.take_up(once=once):
                 printer.tell(taken)
                 faults.extend([taken] if taken.rest is None else [])
-            doubtful_runs = [each.run for each in await runs.list(status="in doubt", machine=machine)]
-            if doubtful_runs and not quiet:
-                first = shell_command("show", Path(root) / doubtful_runs[0])
-                message = f"{plural(len(doubtful_runs), 'run')} in doubt: a person has to say what happened; look at the first with `{first}`"
-                say(message, err=True)
+            printer.tell_doubts(await runs.list(status="in doubt", machine=machine))
 
-    with exit_on_faults(Path(root)), watch_options.watch(environment_secrets(watch_options.secret_options)):
-        run_to_end(whole())
+    secrets = environment_secrets(watch_options.secret_options)
+    with exit_on_faults(Path(root)), watch_options.watch(secrets) as watchers:
+        run_to_end(whole(watchers))
     if faults:
         raise SystemExit(1)

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import attrs
 
-from dsa.checks.report import CheckReport, PropertyResult, explored_text, totals_text
+from dsa.checks.report import CheckReport, PropertyResult, explored_text, rest_texts, totals_text
 from dsa.edge.images import portable_svg
 from dsa.errors import Diagnostic
 from dsa.lang.document_writer import STEP_COLUMNS, scenario_cells, scenario_settings, step_cells
@@ -189,9 +189,8 @@ def _verdicts(options: Options, document: CheckedDocument) -> tuple[Part, ...]:
         rows = [(result.text, result.verdict, _note(result, report)) for result in report.properties]
         header = ("property", "verdict", "note") if any(note for _, _, note in rows) else ("property", "verdict")
         parts.append(Grid(header, [row[: len(header)] for row in rows], frozenset({"property"})))
-    if report.rests:
-        parts.append(Sentence(f"It may rest in: {', '.join(report.rests)}."))
-    return (*parts, totals)
+    rests = (Sentence(f"It {line}.") for line in rest_texts(report))
+    return (*parts, *rests, totals)
 
 
 def _note(result: PropertyResult, report: CheckReport) -> str:

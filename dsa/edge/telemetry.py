@@ -77,6 +77,10 @@ class Telemetry:
         for span in self._spans.observe(moment.entry, self._now_ns()):
             self._emit(span)
 
+    def emit(self, span: TelemetrySpan) -> None:
+        """Send a span that something else has made."""
+        self._emit(span)
+
     def close(self, error: str | None = None) -> None:
         """End what is still open; `error` says why the run has stopped."""
         for span in self._spans.close(self._now_ns(), error):

@@ -46,7 +46,7 @@ _FIRST_LINE = 200  # characters of the first line that are shown
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
-_SEVERAL_STARTS = "to start in different places, declare a parameter and give the initial state a row for each place, with a condition on the parameter"
+_SEVERAL_STARTS = "to start in different places, declare a parameter, and write one row from the initial state to each place, with a condition on the parameter"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 #: The sections whose rows may name families, with those whose rows stand for others.
 _WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
@@ -173,7 +173,12 @@ def _with_families(parts: Parts, indices: Mapping[str, str], findings: Findings)
         raise ParameterError(f"'{unknown[0]}' is not a family of the document; {unknown[1]}")
     if sections and parts.of("steps"):
         hint = "steps have no families: write the rows in a section Transitions"
-        findings.error("DSA111", "a Steps document has no section families", sections[0].heading.span(), hint)
+        findings.error(
+            "DSA111",
+            "a document with the section 'Steps' must not have the section 'Families'",
+            sections[0].heading.span(),
+            hint,
+        )
         return parts
     findings.has_families = bool(read)
     return attrs.evolve(parts, families=read)
@@ -288,7 +293,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for kind in _WITH_TRANSITIONS:
         for section in parts.of(kind):
-            message = f"a Steps document has no section '{kind.capitalize()}': Steps defines it"
+            message = f"a document with the section 'Steps' must not have the section '{kind.capitalize()}', which follows from the steps"
             findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
     with_cases = frozenset(section.name for section in parts.of("cases"))
@@ -663,7 +668,10 @@ def _declarations_of(
         record = rows_by_name[each.name]
         if each.name not in names:
             findings.error(
-                "DSA201", f"the machine has no {kind} '{each.name}'", record[kind].span(), closest(each.name, names)
+                "DSA201",
+                f"the machine has no {kind} '{each.name}'",
+                record[kind].span(),
+                closest(each.name, names, f"it declares no {kind}s: delete the row, or add it to the machine"),
             )
         columns = tuple((name, field) for name, field in _FIELDS.items() if record[name].text)
         yield SpecDeclaration(each, columns, span=each.span)

@@ -325,7 +325,7 @@ class TokenReader:
         if len(token.text) > _MAX_DIGITS and token.kind == "number" and "." not in token.text:
             self.fail(f"a number has at most {_MAX_DIGITS} digits")
         if token.kind != "number" or "." in token.text or int(token.text) < least:
-            self.fail(f"expected a whole number from {least}")
+            self.fail(f"expected a whole number, {least} or greater")
         return int(self.take().text)
 
     def number(self) -> float:

@@ -33,7 +33,9 @@ POLL_S = 0.01
 
 
 class RunArchive:
-    """The runs of one place as they are recorded, whichever process drives them."""
+    """The runs of one place as they are recorded, whichever process drives them. `poll_s` is the time between two looks at a run, in seconds."""
+
+    poll_s = 0.02
 
     def __init__(self, place: RunPlace) -> None:
         self._place = place
@@ -73,6 +75,16 @@ class RunArchive:
         """Return the summary of a run, without reading its ledger. Raises UnknownRunError."""
         return self._place.store.summary(run_id)
 
+    async def look(self, run_id: str, *, after: int = 0) -> "RunNews":
+        """Return how a run stands, and its entries after the first `after`. Raises UnknownRunError, DamageError, StoreError."""
+        summary, handle = self.summary(run_id), self._handles.get(run_id)
+        is_driven = handle is not None and handle.is_driven
+        if after == 0:
+            stored_run = self.stored_run(run_id)
+            return RunNews(summary, tuple(stored_run.entries), stored_run.text, is_driven=is_driven)
+        entries = self.entries(run_id, after=after) if summary.entries > after else ()
+        return RunNews(summary, entries, is_driven=is_driven)
+
     async def list(
         self,
         *,
@@ -80,15 +92,28 @@ class RunArchive:
         waiting_for: str | None = None,
         machine: str | None = None,
         now_ms: int | None = None,
+        newest: int | None = None,
     ) -> tuple[RunSummary, ...]:
         """Return the summaries of all runs that match the filter, in the order in which they were begun. Reads no ledger.
 
         `status` is one of: under way, waiting, due, in doubt, stopped, interrupted, cut off, finished, damaged; `waiting_for` an event that they
-        wait for. Waiting runs are due if `now_ms` (milliseconds since 1970) is past their deadline.
+        wait for. Waiting runs are due if `now_ms` (milliseconds since 1970) is past their deadline. `newest` is the number of runs that are wanted
+        (at least 1), those that were begun last.
         """
+        return await self._summaries(RunFilter(status, waiting_for, machine, now_ms, newest))
+
+    async def _summaries(self, selection: "RunFilter") -> tuple[RunSummary, ...]:
         if not self._place.is_made:
             return ()
-        return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
+        status, event, machine = selection.status, selection.waiting_for, selection.machine
+        summaries = self._place.store.summaries(
+            status=status, waiting_for=event, machine=machine, now_ms=selection.now_ms
+        )
+        return summaries[-(selection.newest or 0) :]
+
+    async def count(self) -> int:
+        """Return the number of all runs."""
+        return len(self.ids())
 
     def delivery(self, message: str) -> Delivery | None:
         """Return the outcome of a message that was posted to a run's inbox; None while it waits there. Raises StoreError for an unknown id."""
@@ -143,6 +168,30 @@ class RunArchive:
         store.remove(run_id, *parts)
         for each in (run_id, *parts):
             self._place.forget(each)
+
+
+@attrs.frozen
+class RunFilter:
+    """Which runs a list has, as `RunArchive.list` says."""
+
+    status: str | None = None
+    waiting_for: str | None = None
+    machine: str | None = None
+    now_ms: int | None = None
+    newest: int | None = None
+
+
+@attrs.frozen
+class RunNews:
+    """What is new of a run: how it stands, the entries that came, and whether `interrupt` can stop what drives it.
+
+    `text` is that of its machine, as the run began; it comes with the first entries.
+    """
+
+    summary: RunSummary
+    entries: tuple[Entry, ...]
+    text: str = ""
+    is_driven: bool = attrs.field(default=False, kw_only=True)
 
 
 class OtherMachineError(DsaError):

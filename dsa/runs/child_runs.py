@@ -22,7 +22,7 @@ from dsa.edge.document_files import read_text, shipped_documents
 from dsa.errors import BindingError, DocumentError, MachineError
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.runs.archive import RunArchive, require_no_secret
+from dsa.runs.archive import require_no_secret
 from dsa.runs.handle import require_place
 from dsa.runs.place import PART_OF, accepted_artifacts, new_run_id, result_of
 from dsa.runs.setup import MachineDocument, Options, RunSetup, setup_of, skip_replies, takes_specification
@@ -45,8 +45,8 @@ from dsa.runtime.status import Rest, timed_events
 from dsa.semantics import Occurrence
 
 if TYPE_CHECKING:
+    from dsa.runs.door import RecordedRuns, RunMaker
     from dsa.runs.handle import RunHandle
-    from dsa.runs.runs import Runs
 
 
 class MachineGenerator(AsyncGeneratorInterface):
@@ -56,7 +56,7 @@ class MachineGenerator(AsyncGeneratorInterface):
     the last one. Raises ValueError for a machine that takes no specification, or has no such step.
     """
 
-    def __init__(self, runs: "Runs", setup: RunSetup, *, step: str = "") -> None:
+    def __init__(self, runs: "RunMaker", setup: RunSetup, *, step: str = "") -> None:
         self._runs, self._setup, self._step = runs, setup, step
         self._machine = setup.machine
         _require_fit(self._machine, step)
@@ -166,7 +166,7 @@ class Machines:
     `above` are the documents that it would be a part of.
     """
 
-    runs: "Runs"
+    runs: "RunMaker"
     options: Options
     above: tuple[Path, ...] = ()
 
@@ -249,7 +249,7 @@ def _sum(amounts: Iterable[Any]) -> Any:  # noqa: ANN401  (int or float, or None
     return None if not values or None in values else sum(values)
 
 
-def target_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tuple[str, str | None]:
+def target_run(runs: "RecordedRuns", run_id: str, event: str, at: str | None) -> tuple[str, str | None]:
     """Return the run that takes an event for `run_id`, and the place of the question there.
 
     It is a part if the place names one, or if there is no place and only the part waits for the event. Raises UnknownRunError, and TypeError for
@@ -264,7 +264,7 @@ def target_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tup
     return (asking_run(place), place.rpartition("@")[2]) if asking_run(place) else (run_id, None)
 
 
-def driving_run(runs: RunArchive, run_id: str) -> str:
+def driving_run(runs: "RecordedRuns", run_id: str) -> str:
     """Return the run to drive so that this one goes on: its whole, if that waits for it or is held, or else itself."""
     if PART_OF not in run_id:
         return run_id

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import attrs
 
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.run import Run
 

@@ -234,7 +234,7 @@ class RunFolder:
             return None
         folder.mkdir()
         for artifact in accepted:
-            suffix, text = self._suffix_and_text(artifact)
+            suffix, text = text_for_people(self._machine, artifact)
             _write(folder / f"{_safe(artifact.step)}{suffix}", text)
         return folder
 
@@ -244,20 +244,10 @@ class RunFolder:
             stale.unlink()
         if result is None and answer is None:
             return None
-        suffix, text = (_TEXT_SUFFIX, f"{answer}\n") if result is None else self._suffix_and_text(result)
+        suffix, text = (_TEXT_SUFFIX, f"{answer}\n") if result is None else text_for_people(self._machine, result)
         path = self.path / f"final{suffix}"
         _write(path, text)
         return path
-
-    def _suffix_and_text(self, artifact: Artifact) -> tuple[str, str]:
-        """Return the suffix and the text of an artifact's file. Of code and JSON it is what the guards see, without the words around it."""
-        suffix = suffix_of(self._machine, artifact.step, artifact.content)
-        text = artifact.content
-        if suffix == _CODE_SUFFIX:
-            text = extract_code(text)
-        elif suffix == _JSON_SUFFIX:
-            text = extract_fenced(text, "json")
-        return suffix, text.strip() + "\n"
 
     def write_diagram(self, svg: str) -> Path:
         """Write the machine's diagram."""
@@ -277,6 +267,17 @@ def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
 def result_of(machine: Machine, accepted: Sequence[Artifact]) -> Artifact | None:
     """Return the artifact that is the result: of the step that the document names, else of the last step that has passed; None if there is none."""
     return next((artifact for artifact in reversed(accepted) if machine.result in {None, artifact.step}), None)
+
+
+def text_for_people(machine: Machine, artifact: Artifact) -> tuple[str, str]:
+    """Return the suffix and the text of an artifact's file. Of code and JSON it is what the guards see, without the words around it."""
+    suffix = suffix_of(machine, artifact.step, artifact.content)
+    text = artifact.content
+    if suffix == _CODE_SUFFIX:
+        text = extract_code(text)
+    elif suffix == _JSON_SUFFIX:
+        text = extract_fenced(text, "json")
+    return suffix, text.strip() + "\n"
 
 
 def suffix_of(machine: Machine, step: str, content: str) -> str:

@@ -1,6 +1,6 @@
 """Runs: the entry point that starts, resumes, follows and removes the runs of one place.
 
-`Runs` does this; `open_runs`, `runs_in_memory` and `run` make one. Three things are beside it:
+`LocalRuns` does this in a folder or in memory; `open_runs`, `runs_in_memory` and `run` make one, or that of a Temporal namespace. Three things are beside it:
 
 - A branch is a new run that begins as another one did: with the same entries, up to a place where nothing was under way. Artifacts keep their
   ids. Replaying the entries checks whether the cut makes sense.
@@ -12,6 +12,7 @@
 import asyncio
 import importlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import pairwise
@@ -32,6 +33,7 @@ from dsa.machine import Machine
 from dsa.runs.archive import POLL_S, RunArchive, change_machine, replay_stored, require_no_secret, text_of
 from dsa.runs.bindings import require_policy
 from dsa.runs.child_runs import Machines, driving_run, due_runs, target_run
+from dsa.runs.door import Runs
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
 from dsa.runs.place import DEFAULT_RUNS, SERVER, RunPlace, new_run_id, open_place, place_in_memory
 from dsa.runs.setup import (
@@ -70,7 +72,7 @@ from dsa.runtime.run import Run, begin
 from dsa.runtime.run_store import HeldError, NewJournal, Posted, RunSummary, StoredRun, UnknownRunError
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import InFlight, Rest, UnfinishedWork, status_of, unfinished_work
-from dsa.runtime.timeline import OnMoment
+from dsa.runtime.timeline import OnMoment, TelemetrySpan
 from dsa.semantics import Occurrence, Refusal, Taken, require_known
 
 
@@ -218,11 +220,10 @@ class Resumption:
 _INTERRUPTIONS = (asyncio.CancelledError, KeyboardInterrupt)
 
 
-class Runs(RunArchive):
-    """The runs of one place. `open_runs` makes it. Leaving its `async with` releases the runs that it drives, in order; Ctrl-C interrupts them.
+class BoundRuns(RunArchive, ABC):
+    """What the runs of every place share: documents are bound here, and recorded runs are bound again.
 
-    It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` binds the runs that it resumes, unless
-    `resume` says otherwise: one source for all of them, or a source for each machine, by name.
+    `begin` and `_hold` make the handles of runs, each in its own way.
     """
 
     def __init__(
@@ -231,7 +232,7 @@ class Runs(RunArchive):
         super().__init__(place)
         self._bindings, self._clock = bindings, clock
         self._held_runs: dict[str, RunHandle] = {}
-        self._inbox = InboxReader(self._held_runs)
+        self.uninterrupted_ids: tuple[str, ...] = ()
         self._sources: dict[str, Source] = {}
 
     async def __aenter__(self) -> Self:
@@ -250,14 +251,9 @@ class Runs(RunArchive):
             handle.release()
         self._place.close()
 
+    @abstractmethod
     async def close(self, *, interrupts: bool = False) -> None:
-        """Release every run that is driven here, newest first, so that a worker can go on with it, or interrupt it; then close the place."""
-        for handle in reversed(tuple(self._held_runs.values())):
-            await (handle.interrupt() if interrupts else handle.let_go())
-        await self._inbox.stop()
-        self._place.close()
-
-    # -- driving ----------------------------------------------------------------------------------------------------------
+        """Release, or interrupt, the runs that are driven here; then close the place."""
 
     async def start(
         self,
@@ -290,16 +286,9 @@ class Runs(RunArchive):
         """Bind a document for a run in this place. Raises what `start` does."""
         return setup_of(document, options, self._nested_machines(options, document.path), self._config)
 
+    @abstractmethod
     def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
-        """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises SecretError, MachineError."""
-        require_sound(setup.machine)
-        require_no_secret(setup.text, setup.binding.secrets)
-        machine, run_id = setup.machine, run_id or new_run_id(setup.machine.name)
-        settings = setup.binding.secrets.value(dict(setup.settings)) if setup.settings else {}
-        means = setup.digest or (digest(machine) if setup.text else "")
-        run, commands = begin(machine, run_id, digest=means, settings=settings, at_ms=self.now_ms())
-        journal = NewJournal(self._place, run_id, setup.text)
-        return RunHandle(self._environment(on_moment), setup, run, journal, commands=commands)
+        """Return a new run that nothing drives yet. It exists once its beginning is durable. Raises SecretError, MachineError."""
 
     async def resume(
         self,
@@ -316,6 +305,7 @@ class Runs(RunArchive):
         """
         handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
         handle.start(*occurrences)
+        await handle.exists()
         return handle
 
     def hold(
@@ -327,7 +317,92 @@ class Runs(RunArchive):
         on_moment: OnMoment | None = None,
     ) -> RunHandle:
         """Hold a run without driving it yet. Raises what `resume` does."""
-        resumption = resumption or Resumption()
+        return self._hold(run_id, options or Options(), resumption or Resumption(), on_moment)
+
+    @abstractmethod
+    def _hold(self, run_id: str, options: Options, resumption: Resumption, on_moment: OnMoment | None) -> RunHandle:
+        """Hold a run, as `hold` says."""
+
+    def binding_of(self, run_id: str, options: Options | None = None) -> Bindings:
+        """Bind a recorded run as it was started, except for what the options change. Raises what `get` does, and BindingError."""
+        stored_run = self.stored_run(run_id)
+        run, first = replay_stored(stored_run)
+        text = text_of(stored_run.text, run.ledger)
+        return self._setup_again(run, first, text, options or Options(), even_over=True).binding
+
+    # -- within -----------------------------------------------------------------------------------------------------------
+
+    def _setup_again(
+        self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
+    ) -> RunSetup:
+        """Bind a recorded run as it was started, except for what the options change. A run that is over needs no bindings, unless `even_over`."""
+        machine, settings = run.machine, dict(first.started)
+        source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
+        now = resumed_options(first, options, source, self._config)
+        path = Path(settings["file"]) if settings.get("file") else None
+        if not run.is_finished:
+            require_sound(machine)
+        try:
+            binding = bindings_for(machine, now, path, self._nested_machines(now, path), settings)
+        except BindingError:
+            if even_over or not run.is_finished or unfinished_work(run).in_flight:
+                raise
+            binding = Bindings({})  # nothing is performed any more
+        if options.model is None:
+            skip_replies(binding, run.ledger)
+        limits = limits_of(machine, now.budget)
+        return RunSetup(machine, binding, text, first.digest, present_settings(settings, now), limits)
+
+    def _bindings_of(self, machine: str) -> Source | None:
+        return self._bindings.get(machine) if isinstance(self._bindings, Mapping) else self._bindings
+
+    def _nested_machines(self, options: Options, path: Path | None) -> Machines:
+        return Machines(self, options, () if path is None else (path.resolve(),))
+
+    @property
+    def _config(self) -> Mapping[str, Any]:
+        """The settings that every policy here can read."""
+        return {} if self.root is None else {"runs": str(self.root.absolute())}
+
+    def now_ms(self) -> int:
+        """Return the time by the clock of the runs, in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()
+
+
+class LocalRuns(BoundRuns):
+    """The runs of one place. `open_runs` makes it. Leaving its `async with` releases the runs that it drives, in order; Ctrl-C interrupts them.
+
+    It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` binds the runs that it resumes, unless
+    `resume` says otherwise: one source for all of them, or a source for each machine, by name.
+    """
+
+    def __init__(
+        self, place: RunPlace, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
+    ) -> None:
+        super().__init__(place, bindings=bindings, clock=clock)
+        self._inbox = InboxReader(self._held_runs)
+
+    async def close(self, *, interrupts: bool = False) -> None:
+        """Release every run that is driven here, newest first, so that a worker can go on with it, or interrupt it; then close the place."""
+        for handle in reversed(tuple(self._held_runs.values())):
+            await (handle.interrupt() if interrupts else handle.let_go())
+        await self._inbox.stop()
+        self._place.close()
+
+    # -- driving ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
+        """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises SecretError, MachineError."""
+        require_sound(setup.machine)
+        require_no_secret(setup.text, setup.binding.secrets)
+        machine, run_id = setup.machine, run_id or new_run_id(setup.machine.name)
+        settings = setup.binding.secrets.value(dict(setup.settings)) if setup.settings else {}
+        means = setup.digest or (digest(machine) if setup.text else "")
+        run, commands = begin(machine, run_id, digest=means, settings=settings, at_ms=self.now_ms())
+        journal = NewJournal(self._place, run_id, setup.text)
+        return RunHandle(self._environment(on_moment), setup, run, journal, commands=commands)
+
+    def _hold(self, run_id: str, options: Options, resumption: Resumption, on_moment: OnMoment | None) -> RunHandle:
         if run_id in self._held_runs:
             raise HeldError(run_id, "this process")
         journal, stored_run = self._place.store.hold(run_id, take=resumption.take)
@@ -336,7 +411,7 @@ class Runs(RunArchive):
             left = unfinished_work(run)
             require_decidable(run.machine, left, resumption.decisions, resumption.answers)
             text = text_of(stored_run.text, run.ledger)
-            setup = self._setup_again(run, first, text, options or Options())
+            setup = self._setup_again(run, first, text, options)
             if not run.is_finished:
                 require_policy(run.specification, setup.binding)
             if len(run.ledger) != len(stored_run.entries):  # the machine has changed, and with it the text
@@ -396,13 +471,6 @@ class Runs(RunArchive):
         require_place(at)
         return post_message(self._place, self.get(run_id), occurrence, at, self.now_ms(), options or Options())
 
-    def binding_of(self, run_id: str, options: Options | None = None) -> Bindings:
-        """Bind a recorded run as it was started, except for what the options change. Raises what `get` does, and BindingError."""
-        stored_run = self.stored_run(run_id)
-        run, first = replay_stored(stored_run)
-        text = text_of(stored_run.text, run.ledger)
-        return self._setup_again(run, first, text, options or Options(), even_over=True).binding
-
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, with its first `length` entries and their artifacts; return its id.
 
@@ -425,49 +493,11 @@ class Runs(RunArchive):
             raise UnknownRunError(f"run {run_id} is not driven here")
         await self._held_runs[run_id].interrupt()
 
-    # -- within -----------------------------------------------------------------------------------------------------------
-
-    def _setup_again(
-        self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
-    ) -> RunSetup:
-        """Bind a recorded run as it was started, except for what the options change. A run that is over needs no bindings, unless `even_over`."""
-        machine, settings = run.machine, dict(first.started)
-        source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
-        now = resumed_options(first, options, source, self._config)
-        path = Path(settings["file"]) if settings.get("file") else None
-        if not run.is_finished:
-            require_sound(machine)
-        try:
-            binding = bindings_for(machine, now, path, self._nested_machines(now, path), settings)
-        except BindingError:
-            if even_over or not run.is_finished or unfinished_work(run).in_flight:
-                raise
-            binding = Bindings({})  # nothing is performed any more
-        if options.model is None:
-            skip_replies(binding, run.ledger)
-        limits = limits_of(machine, now.budget)
-        return RunSetup(machine, binding, text, first.digest, present_settings(settings, now), limits)
-
-    def _bindings_of(self, machine: str) -> Source | None:
-        return self._bindings.get(machine) if isinstance(self._bindings, Mapping) else self._bindings
-
-    def _nested_machines(self, options: Options, path: Path | None) -> Machines:
-        return Machines(self, options, () if path is None else (path.resolve(),))
-
-    @property
-    def _config(self) -> Mapping[str, Any]:
-        """The settings that every policy here can read."""
-        return {} if self.root is None else {"runs": str(self.root.absolute())}
-
     def _environment(self, on_moment: OnMoment | None) -> RunEnvironment:
         log, inbox = (None, None) if self.root is None else (LedgerLog(), self._inbox)
         return RunEnvironment(
             self._place, self._clock, on_moment, self._held_runs, log, self._handles, self._sources, inbox
         )
-
-    def now_ms(self) -> int:
-        """Return the time by the clock of the runs, in milliseconds since 1970."""
-        return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()
 
 
 def open_runs(
@@ -484,7 +514,7 @@ def open_runs(
     """
     if str(where).startswith(SERVER):
         return _temporal_runs(str(where), bindings, clock)
-    return Runs(open_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
+    return LocalRuns(open_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
 
 
 def _temporal_runs(where: str, bindings: Source | Mapping[str, Source] | None, clock: Clock | None) -> Runs:
@@ -501,7 +531,7 @@ def _temporal_runs(where: str, bindings: Source | Mapping[str, Source] | None, c
 
 def runs_in_memory(artifacts: ArtifactStore | None = None) -> Runs:
     """Return runs in memory, which end with their process; their artifacts go to `artifacts`."""
-    return Runs(place_in_memory(artifacts))
+    return LocalRuns(place_in_memory(artifacts))
 
 
 def run(
@@ -575,6 +605,8 @@ class Worker:
         self._options, self._on_moment = options or Options(), on_moment
         self._folders = None if folders is None else (*(each.resolve() for each in folders), *_SHIPPED_FOLDERS)
         self._faulty_runs: set[tuple[str, int]] = set()
+        #: What takes a span for each effect that is performed here for a run that is driven elsewhere, as on Temporal.
+        self.on_span: Callable[[TelemetrySpan], None] | None = None
 
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Take up due runs; yield a `TakeUp` for each, when it rests or when it cannot be taken up.

@@ -356,6 +356,22 @@ class _OpenSpan:
     model: ArtifactEntry | None = None
 
 
+def work_span(
+    run: str, work: str, about: Mapping[str, Any], span_ns: tuple[int, int], error: str | None
+) -> TelemetrySpan:
+    """Return the span of work that a process does for a run that is driven elsewhere: the try of an effect, or the question to a guard.
+
+    `work` names it, `about` has its key, its effect and its try, if there are any, `span_ns` its begin and end. It belongs to the trace of the run; the try of an
+    effect is below the span that the first life of the run has for it.
+    """
+    key, number = about.get("key"), about.get("try")
+    parent = _span_id("try", run, key, number, 0) if key is not None and number is not None else None
+    own_id = _span_id("work", run, work, key, number, *span_ns)
+    name = " ".join(filter(None, (work, str(about.get("effect") or about.get("guard") or ""))))
+    attributes = _attributes({**about, "run": run})
+    return TelemetrySpan(name, trace_id_of(run), own_id, parent, *span_ns, attributes=attributes, error=error)
+
+
 class Spans:
     """The spans of one life of a run. Call `recall` with the entries of earlier lives, `observe` with new ones, and `close` at the end.
 

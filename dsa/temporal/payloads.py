@@ -2,18 +2,11 @@
 
 Entries of a ledger and steps of policies have a JSON form already (`dsa.runtime.ledger`, `dsa.runtime.policy.policies`). Here are the forms of the
 others: occurrences, outcomes of events, artifacts, and reasons to rest. Rows are named by their position in the table, which both sides have.
-
-Long payloads may be in a store: then the server has a reference.
+Long payloads may be in a store (`dsa.temporal.payload_stores`): then the server has a reference.
 """
 
-import asyncio
 import dataclasses
-import hashlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -22,12 +15,7 @@ from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
     DefaultPayloadConverter,
-    ExternalStorage,
     JSONPlainPayloadConverter,
-    StorageDriver,
-    StorageDriverClaim,
-    StorageDriverRetrieveContext,
-    StorageDriverStoreContext,
 )
 
 from dsa.machine import Machine
@@ -37,7 +25,6 @@ from dsa.runtime.generation import Usage
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import Intents
 from dsa.runtime.run import Run
-from dsa.runtime.run_store import StoreError
 from dsa.runtime.status import Failure, Rest
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken
 
@@ -53,6 +40,8 @@ STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
 START_TIME = "start_time"
 #: The task queue of workflows, and of the effects whose bindings any worker can find by their name.
 QUEUE = "dsa"
+#: The task queue of the workflows that hold pages of stories: workers forget each as soon as it has been looked at.
+PAGE_QUEUE = "dsa-pages"
 #: The types of application errors: one carries the outcome of a refused event, the other says that the next execution takes the event.
 REFUSAL, NEXT_EXECUTION = "Refusal", "NextExecution"
 
@@ -78,85 +67,6 @@ class OrderedPayloadConverter(CompositePayloadConverter):
 
 #: What clients and workers use where everything is kept by the server.
 CONVERTER = dataclasses.replace(DataConverter.default, payload_converter_class=OrderedPayloadConverter)
-#: The size from which a payload is kept in a store, in bytes; the server keeps a reference.
-LONGEST_INLINE = 64_000
-
-
-class FolderStore(StorageDriver):
-    """A store of payloads in a folder that every client and worker reaches. A payload's name is its SHA-256: the same one is kept once.
-
-    Payloads are never removed: runs and branches may share them, and only the server knows which runs there are.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def name(self) -> str:
-        """Return the name by which references say that they are in such a store."""
-        return "dsa.folder"
-
-    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:  # noqa: ARG002
-        """Write payloads, each whole or not at all, and return their references. Raises OSError."""
-        return [await asyncio.to_thread(self._write, each.SerializeToString()) for each in payloads]
-
-    async def retrieve(
-        self,
-        context: StorageDriverRetrieveContext,  # noqa: ARG002  (the signature of a store)
-        claims: Sequence[StorageDriverClaim],
-    ) -> list[Payload]:
-        """Read payloads. Raises StoreError for one that is not there, or that was changed."""
-        return [Payload.FromString(await asyncio.to_thread(self._read, each.claim_data["sha256"])) for each in claims]
-
-    def _path(self, digest: str) -> Path:
-        return self._folder / digest[:2] / digest
-
-    def _write(self, content: bytes) -> StorageDriverClaim:
-        digest = hashlib.sha256(content).hexdigest()
-        path = self._path(digest)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        return StorageDriverClaim({"sha256": digest})
-
-    def _read(self, digest: str) -> bytes:
-        path = self._path(digest)
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise StoreError(
-                f"{path} cannot be read: {error.strerror}. Do all workers and clients name the same store?"
-            ) from error
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise StoreError(f"{path} was changed: its content is not what its name says")
-        return content
-
-
-@contextmanager
-def store_errors(what: str) -> Iterator[None]:
-    """Raise StoreError where a payload is in a store, and the address names none."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "[TMPRL1105]" not in str(error):  # the rule of the SDK that says so
-            raise
-        raise StoreError(
-            f"{what}: its long payloads are in a store; name it in the address as the workers do: temporal://HOST:PORT/NAMESPACE?store=/FOLDER"
-        ) from error
-
-
-def converter_with(store: StorageDriver | None) -> DataConverter:
-    """Return the converter for a namespace whose long payloads are in a store; None: the server keeps all of them.
-
-    Any `temporalio.converter.StorageDriver` can be the store, such as the one for S3 in `temporalio.contrib.aws`.
-    """
-    if store is None:
-        return CONVERTER
-    external = ExternalStorage(drivers=[store], payload_size_threshold=LONGEST_INLINE)
-    return dataclasses.replace(CONVERTER, external_storage=external)
 
 
 @attrs.frozen

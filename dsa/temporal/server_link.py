@@ -7,31 +7,45 @@ import asyncio
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any, TypeVar
 
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+    Worker,
+    WorkerDeploymentConfig,
+)
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from dsa.errors import DocumentError
 from dsa.runtime.run_store import StoreError
+from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
-from dsa.temporal.payloads import QUEUE, FolderStore, converter_with
+from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
+from dsa.temporal.payloads import QUEUE
 
 T = TypeVar("T")
 
-#: `temporal://HOST:PORT/NAMESPACE?store=FOLDER`. A path that was made of it has lost a slash.
-_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>/.*))?")
+#: `temporal://HOST:PORT/NAMESPACE?store=STORE`. A path that was made of it has lost a slash.
+_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>.+))?")
 #: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
 #: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
 RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules("dsa", "attr", "attrs"))
+#: The most workflows that a worker remembers; it reads the history of another one again.
+_MOST_CACHED = 1_000
+#: What the server shows of a worker's code. Without a version, the code of all loaded modules would be read and hashed, for some 0.3 s.
+_VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
 #: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
@@ -40,26 +54,58 @@ BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
 PATIENCE = timedelta(seconds=20)
 
 
-def address_of(where: str) -> tuple[str, str, Path | None]:
-    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=FOLDER`. Raises DocumentError."""
+def address_of(where: str) -> tuple[str, str, ObjectStore | None]:
+    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=STORE`. Raises DocumentError, BindingError."""
     match = _ADDRESS.fullmatch(where)
     if match is None:
         raise DocumentError(
             where,
             "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, "
-            "and ?store=/FOLDER behind it where long payloads are in a shared folder",
+            "and ?store=/FOLDER behind it where long payloads are in a shared folder, or another store",
         )
-    return match["host"], match["namespace"], Path(match["store"]) if match["store"] else None
+    return match["host"], match["namespace"], store_of(match["store"]) if match["store"] else None
 
 
-def _deployment() -> WorkerDeploymentConfig | None:
-    """Return the version of a worker, by which a server tells workers apart; None if the environment has none.
+class ActivitySpans(Interceptor):
+    """Makes a span of each activity of a run, in the run's own trace, whichever process began the run."""
+
+    def __init__(self, emit: Callable[[TelemetrySpan], None]) -> None:
+        self._emit = emit
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002  (as the interface has it)
+        """Stand before the activities of a worker."""
+        return _SpanOfActivity(next, self._emit)
+
+
+class _SpanOfActivity(ActivityInboundInterceptor):
+    def __init__(self, following: ActivityInboundInterceptor, emit: Callable[[TelemetrySpan], None]) -> None:
+        super().__init__(following)
+        self._emit = emit
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002, ANN401  (as the interface has it)
+        """Do the activity, and make its span. An error is named, without its text."""
+        request, begin_ns, error = input.args[0], time.time_ns(), None
+        names = {"key": "key", "effect": "effect", "root": "try", "guard": "guard", "event": "event"}
+        about = {names[each]: value for each, value in request.items() if each in names}
+        try:
+            return await super().execute_activity(input)
+        except BaseException as fault:
+            error = getattr(fault, "type", None) or type(fault).__name__
+            raise
+        finally:
+            self._emit(
+                work_span(request["run"], activity.info().activity_type, about, (begin_ns, time.time_ns()), error)
+            )
+
+
+def _deployment(queue: str) -> WorkerDeploymentConfig:
+    """Return the version of a worker. The server tells the workers of workflows apart by it, if the environment has one.
 
     A run stays with workers of the version at which its execution began; its next execution begins at the current one.
     """
     build = os.environ.get(BUILD_VARIABLE)
-    if not build:
-        return None
+    if not build or queue != QUEUE:
+        return WorkerDeploymentConfig(_VERSION, use_worker_versioning=False)
     version = WorkerDeploymentVersion(DEPLOYMENT, build)
     return WorkerDeploymentConfig(version, True, VersioningBehavior.PINNED)  # noqa: FBT003  (use_worker_versioning)
 
@@ -68,11 +114,13 @@ class ServerLink:
     """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
 
     def __init__(self, where: str) -> None:
-        self.host, self.namespace, folder = address_of(where)
-        self._converter = converter_with(None if folder is None else FolderStore(folder))
+        self.host, self.namespace, store = address_of(where)
+        self._converter = converter_with(store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
+        #: What takes a span of each activity that is done here.
+        self.on_span: Callable[[TelemetrySpan], None] | None = None
         self._client: Client | None = None
         self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
@@ -118,10 +166,11 @@ class ServerLink:
         *,
         workflows: Sequence[type] = (),
         at_once: int | None = None,
+        most_cached: int = _MOST_CACHED,
     ) -> None:
         """Start a worker for a task queue, in the link's loop, unless there is one for such work already.
 
-        It performs at most `at_once` activities side by side (None: 100). Where one worker has both, an activity costs one way through the server less.
+        It performs at most `at_once` activities side by side (None: 100), and remembers at most `most_cached` workflows. Where one worker has both, an activity costs one way through the server less.
         """
         is_known = {(queue, kind) for kind in ("activities", "workflows")} & self._workers.keys()
         activities = () if (queue, "activities") in is_known else activities
@@ -134,11 +183,13 @@ class ServerLink:
             workflows=workflows,
             activities=activities,
             workflow_runner=RUNNER,
+            interceptors=[] if self.on_span is None else [ActivitySpans(self.on_span)],
             max_concurrent_activities=at_once if activities else None,
+            max_cached_workflows=most_cached,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,
-            deployment_config=_deployment() if queue == QUEUE else None,
+            deployment_config=_deployment(queue),
         )
         running_worker = worker, asyncio.create_task(worker.run())
         kinds = (("activities", activities), ("workflows", workflows))
@@ -165,3 +216,9 @@ class ServerLink:
             await asyncio.wait({task})
         if self._kept_tasks:
             await asyncio.wait(self._kept_tasks)
+        # Cancel what still waits now: to cancel it later would need a loop that is closed then.
+        waiting_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting_tasks:
+            task.cancel()
+        if waiting_tasks:
+            await asyncio.wait(waiting_tasks, timeout=PATIENCE.total_seconds())

@@ -7,19 +7,20 @@ longer. Readers take a page from the server; no worker is asked.
 Positions are counted from the beginning of the run. A page has at most `PAGE` characters of JSON, or one entry.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 from temporalio import workflow
 from temporalio.client import Client
-from temporalio.common import VersioningBehavior
+from temporalio.common import RawValue, VersioningBehavior
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.runtime.ledger import Entry, Ledger, to_json
 from dsa.runtime.run_store import StoreError
 from dsa.temporal import payloads
-from dsa.temporal.payloads import QUEUE, Json
+from dsa.temporal.payload_stores import store_errors
+from dsa.temporal.payloads import PAGE_QUEUE, Json
 
 #: The length of one page, in characters of JSON.
 PAGE = 500_000
@@ -35,11 +36,11 @@ class PageWorkflow:
     """The workflow that holds one page. It ends after the signal `end`; then the server keeps it as long as it keeps the run."""
 
     @workflow.init
-    def __init__(self, page: Json) -> None:  # noqa: ARG002  (the signature of the workflow)
+    def __init__(self, page: RawValue) -> None:  # noqa: ARG002  (the signature of the workflow)
         self._is_over = False
 
     @workflow.run
-    async def run(self, _page: Json) -> None:
+    async def run(self, _page: RawValue) -> None:
         """Wait for the end of the run."""
         await workflow.wait_condition(lambda: self._is_over)
 
@@ -130,7 +131,7 @@ class StoryPages:
                 payloads.PAGE_WORKFLOW,
                 {"entries": page["entries"], "artifacts": page["artifacts"]},
                 id=page_id(run_id, len(self.ends)),
-                task_queue=QUEUE,
+                task_queue=PAGE_QUEUE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             )
             self.ends.append((self._end[0] + len(page["entries"]), self._end[1] + len(page["artifacts"])))
@@ -143,16 +144,15 @@ class StoryPages:
 
 async def pages_after(
     client: Client, run_id: str, ends: Sequence[Sequence[int]], after: int, artifacts_after: int
-) -> Json:
-    """Read the pages of a run's story after its first entries and artifacts. Raises StoreError for a page that the server does not have."""
-    entries, artifacts, begin = list[Json](), list[Json](), (0, 0)
+) -> AsyncIterator[Json]:
+    """Yield the pages of a run's story after its first entries and artifacts. Raises StoreError for a page that the server does not have."""
+    begin = (0, 0)
     for number, end in enumerate(ends):
         if end[0] > after or end[1] > artifacts_after:
             page = await _page(client, page_id(run_id, number))
-            entries += page["entries"][max(0, after - begin[0]) :]
-            artifacts += page["artifacts"][max(0, artifacts_after - begin[1]) :]
+            entries = page["entries"][max(0, after - begin[0]) :]
+            yield {"entries": entries, "artifacts": page["artifacts"][max(0, artifacts_after - begin[1]) :]}
         begin = (end[0], end[1])
-    return {"entries": entries, "artifacts": artifacts}
 
 
 async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON)
@@ -160,7 +160,7 @@ async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON
     try:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events(page_size=1):
             inputs = event.workflow_execution_started_event_attributes.input.payloads
-            with payloads.store_errors(f"page {workflow_id} of a story"):
+            with store_errors(f"page {workflow_id} of a story"):
                 return (await client.data_converter.decode(inputs))[0]
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:

@@ -5,6 +5,7 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from dsa.errors import OccurrenceError
-from dsa.runs.archive import record_of, recorded_machine
+from dsa.runs.archive import RunFilter, record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
 from dsa.runs.runs import DoubtError
 from dsa.runs.summary import summary_of_run
@@ -35,14 +36,17 @@ from dsa.runtime.run import Fold, Run
 from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
 from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
+from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
 
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
-#: The names of statuses in queries.
+#: The statuses of executions that are no run (any more), and their names in queries.
 _NAMES = {WorkflowExecutionStatus.TERMINATED: "Terminated", WorkflowExecutionStatus.CONTINUED_AS_NEW: "ContinuedAsNew"}
+#: The query for the workflows of all runs.
+_ALL = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({', '.join(map(repr, _NAMES.values()))})"
 
 
 def unknown_run(run_id: str) -> UnknownRunError:
@@ -89,26 +93,31 @@ class StoryReader:
             while True:
                 position = len(self.entries), self._artifact_count
                 story = await _ask(handle, payloads.STORY, *position)
-                if "ends" in story:
-                    self.page_count = len(story["ends"])
-                    story |= await pages_after(client, self.run_id, story["ends"], *position)
                 self._take(story)
+                if "ends" in story:  # a page at a time: a long story is much larger as JSON than as entries
+                    self.page_count = len(story["ends"])
+                    async for page in pages_after(client, self.run_id, story["ends"], *position):
+                        self._add(page)
                 if not story["more"]:
                     return self
                 if position == (len(self.entries), self._artifact_count):
                     raise StoreError(f"the story of run {self.run_id} ends before what was read of it: it was changed")
 
     def _take(self, story: Json) -> None:
-        new_entries = [from_json(each) for each in story["entries"]]
-        for record in story["artifacts"]:
-            payloads.store_artifact(self.artifacts, record)
-        self._artifact_count += len(story["artifacts"])
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
+        self._add(story)
+        self.rest, self.is_driven = story["rest"], story["driven"]
+
+    def _add(self, part: Json) -> None:
+        """Add the entries and artifacts of a part of the story."""
+        new_entries = [from_json(each) for each in part["entries"]]
+        for record in part["artifacts"]:
+            payloads.store_artifact(self.artifacts, record)
+        self._artifact_count += len(part["artifacts"])
         self.entries = self.entries.extend(new_entries)
         for entry in new_entries:
             if isinstance(entry, VerdictEntry):
                 self.artifacts.record_verdict(entry)
-        self.rest, self.is_driven = story["rest"], story["driven"]
 
     @property
     def text(self) -> str:
@@ -155,7 +164,7 @@ async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object)
     """Ask a workflow. Raises UnknownRunError, StoreError."""
     how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
     try:
-        with payloads.store_errors(f"run {handle.id}"):
+        with store_errors(f"run {handle.id}"):
             answer: Json = await handle.query(query, args=arguments, **how)
     except WorkflowQueryRejectedError as error:
         if error.status == WorkflowExecutionStatus.TERMINATED:
@@ -222,35 +231,45 @@ class TemporalStore:
         """Return the ids of all runs, in the order in which they were begun."""
         return self.link.run(self._ids())
 
-    async def _ids(self, condition: str = "") -> tuple[str, ...]:
-        client = await self.link.client()
-        others = f"'{_NAMES[WorkflowExecutionStatus.TERMINATED]}', '{_NAMES[WorkflowExecutionStatus.CONTINUED_AS_NEW]}'"
-        query = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({others}){condition}"
-        pairs = [(await each.memo_value(payloads.START_TIME), each.id) async for each in client.list_workflows(query)]
+    async def _ids(self) -> tuple[str, ...]:
+        pairs = [pair async for pair in self._starts(None)]
         return tuple(run_id for _, run_id in sorted(pairs))
 
-    def summaries(
-        self,
-        *,
-        status: str | None = None,
-        waiting_for: str | None = None,
-        machine: str | None = None,
-        now_ms: int | None = None,
-    ) -> tuple[RunSummary, ...]:
-        """Return the summaries of all runs that match the filter, in the order in which they were begun."""
-        return self.link.run(self.all_summaries(status, waiting_for, machine, now_ms))
+    async def _starts(self, most: int | None, condition: str = "") -> AsyncIterator[tuple[float, str]]:
+        """Yield when each run was begun, and its id, the newest executions first; the server is asked for `most` at a time."""
+        client = await self.link.client()
+        async for each in client.list_workflows(f"{_ALL}{condition}", page_size=most or 1000):
+            yield await each.memo_value(payloads.START_TIME), each.id
 
-    async def all_summaries(
-        self, status: str | None, waiting_for: str | None, machine: str | None, now_ms: int | None
-    ) -> tuple[RunSummary, ...]:
-        """Return what `summaries` does, in the link's loop."""
-        is_indexed = await self.link.is_indexed()
-        ids = await self._ids(search_attributes.query_of(status, waiting_for, machine) if is_indexed else "")
-        summaries = list[RunSummary]()
-        for first in range(0, len(ids), _AT_ONCE):
-            answers = await asyncio.gather(*map(self._summary_of, ids[first : first + _AT_ONCE]))
-            summaries += [each.at(now_ms) for each in answers if each is not None]
-        return tuple(each for each in summaries if each.matches(status, waiting_for, machine))
+    async def count(self) -> int:
+        """Return the number of all runs, in the link's loop."""
+        return (await (await self.link.client()).count_workflows(_ALL)).count
+
+    async def summaries(self, selection: RunFilter) -> tuple[RunSummary, ...]:
+        """Return the summaries of the runs of a list, in the link's loop. It asks workflows until it has those that are wanted.
+
+        The `newest` are those whose executions were begun last: a long run goes on in new ones.
+        """
+        is_indexed, newest = await self.link.is_indexed(), selection.newest
+        names = selection.status, selection.waiting_for, selection.machine
+        condition = search_attributes.query_of(*names) if is_indexed else ""
+        matches, together = list[tuple[float, RunSummary]](), list[tuple[float, str]]()
+
+        async def ask() -> None:
+            answers = await asyncio.gather(*(self._summary_of(run_id) for _, run_id in together))
+            pairs = [(at_s, each.at(selection.now_ms)) for (at_s, _), each in zip(together, answers, strict=True) if each is not None]  # fmt: skip
+            matches.extend(pair for pair in pairs if pair[1].matches(*names))
+            together.clear()
+
+        async for pair in self._starts(newest, condition):
+            together.append(pair)
+            if len(together) == _AT_ONCE:
+                await ask()
+                if newest is not None and len(matches) >= newest:
+                    break
+        await ask()
+        matches.sort(key=lambda pair: (pair[0], pair[1].run))
+        return tuple(each for _, each in matches)[-(newest or 0) :]
 
     async def _summary_of(self, run_id: str) -> RunSummary | None:
         try:

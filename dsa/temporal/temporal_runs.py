@@ -22,10 +22,11 @@ from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.telemetry import LedgerLog
 from dsa.expr import Outcome
 from dsa.lang import digest
-from dsa.runs.archive import change_machine, record_of, require_no_secret, text_of
+from dsa.runs.archive import RunFilter, RunNews, change_machine, record_of, require_no_secret, text_of
+from dsa.runs.bindings import import_kinds
 from dsa.runs.handle import require_place
 from dsa.runs.place import PART_OF, RunPlace, new_run_id
-from dsa.runs.runs import Resumption, Runs, TakeUp, Worker, branch_of, copy_artifacts
+from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
 from dsa.runs.setup import Options, RunSetup, Source
 from dsa.runtime.costs import BudgetLimit
 from dsa.runtime.ledger import MachineEntry, to_json
@@ -38,23 +39,27 @@ from dsa.temporal import payloads
 from dsa.temporal.activity_calls import StoredArtifacts
 from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.part_links import effect_at_work, whole_of
-from dsa.temporal.payloads import QUEUE, Json, StartPayload
+from dsa.temporal.payloads import PAGE_QUEUE, QUEUE, Json, StartPayload
 from dsa.temporal.run_workflow import RunWorkflow
 from dsa.temporal.server_link import ServerLink
 from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import TemporalStore
 from dsa.temporal.temporal_handle import TemporalHandle
 
-#: What every worker of a namespace drives.
-WORKFLOWS = (RunWorkflow, PageWorkflow)
+#: What every worker of a namespace drives, and what it keeps no memory of.
+WORKFLOWS, PAGE_WORKFLOWS = (RunWorkflow,), (PageWorkflow,)
 #: The time between two looks of a worker at the runs that it works for, in seconds.
 _EVERY_S = 0.2
+#: The longest that a worker is waited for when the process ends, in seconds.
+_LAST_S = 3.0
 #: The longest time between two looks at one run, in seconds.
 _LONGEST_S = 30.0
 
 
-class TemporalRuns(Runs):
+class TemporalRuns(BoundRuns):
     """The runs of a namespace. Leaving its `async with` stops the workers of this process; the runs themselves stay with the server."""
+
+    poll_s = 0.25
 
     def __init__(
         self, where: str, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
@@ -83,10 +88,26 @@ class TemporalRuns(Runs):
         return Path(self._address)
 
     async def close(self, *, interrupts: bool = False) -> None:
-        """Stop the workers of this process, and interrupt the runs that it has begun if a person wants that; then close the link."""
+        """Stop the workers of this process, and interrupt the runs that it has begun if a person wants that; then close the link.
+
+        A run cannot be interrupted while no worker answers: it goes on with the next one, and its id is in `uninterrupted_ids`.
+        """
         for handle in reversed(tuple(self._held_runs.values())):
-            await (handle.interrupt() if interrupts and handle.is_driven else handle.let_go())
+            if interrupts:
+                await self._interrupt_last(handle.id)
+            await handle.let_go()
         await asyncio.to_thread(self._place.close)
+
+    async def _interrupt_last(self, run_id: str) -> None:
+        """Interrupt a run if it goes on by itself and a worker answers soon."""
+        try:
+            async with asyncio.timeout(_LAST_S):
+                if (await self.link.wait(self.store.look_at(run_id))).is_driven:
+                    await self.interrupt(run_id)
+        except UnknownRunError:
+            return  # it has ended, or was removed
+        except (StoreError, TimeoutError):
+            self.uninterrupted_ids += (run_id,)
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
@@ -123,30 +144,9 @@ class TemporalRuns(Runs):
         if self._queue_of(run_id) == self._queue:
             self._sources[run_id] = lambda _machine, _settings: setup.binding
 
-    async def resume(
-        self,
-        run_id: str,
-        *occurrences: Occurrence,
-        options: Options | None = None,
-        resumption: Resumption | None = None,
-        on_moment: OnMoment | None = None,
+    def _hold(
+        self, run_id: str, options: Options, resumption: Resumption, on_moment: OnMoment | None
     ) -> "TemporalHandle":
-        """Resume a run, as `Runs.resume` does."""
-        handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
-        handle.start(*occurrences)
-        await handle.exists()
-        return handle
-
-    def hold(
-        self,
-        run_id: str,
-        *,
-        options: Options | None = None,
-        resumption: Resumption | None = None,
-        on_moment: OnMoment | None = None,
-    ) -> "TemporalHandle":
-        """Return a handle of a run that is resumed when it is started."""
-        options, resumption = options or Options(), resumption or Resumption()
         reader = self.store.reader(run_id)
         is_part = effect_at_work() is not None and whole_of(run_id) != ""
         if reader.rest is None and not is_part:
@@ -224,16 +224,17 @@ class TemporalRuns(Runs):
             self.store.forget(each)
         self._held_runs.pop(run_id, None)
 
-    async def list(
-        self,
-        *,
-        status: str | None = None,
-        waiting_for: str | None = None,
-        machine: str | None = None,
-        now_ms: int | None = None,
-    ) -> tuple[RunSummary, ...]:
-        """Return the summaries of all runs that match the filter, in the order in which they were begun."""
-        return await self.link.wait(self.store.all_summaries(status, waiting_for, machine, now_ms))
+    async def _summaries(self, selection: RunFilter) -> tuple[RunSummary, ...]:
+        return await self.link.wait(self.store.summaries(selection))
+
+    async def count(self) -> int:
+        """Return the number of all runs, as the server knows it."""
+        return await self.link.wait(self.store.count())
+
+    async def look(self, run_id: str, *, after: int = 0) -> RunNews:
+        """Return how a run stands, and its entries after the first `after`. Raises UnknownRunError, StoreError."""
+        reader = await self.link.wait(self.store.look_at(run_id))
+        return RunNews(reader.summary, reader.entries[after:], reader.text, is_driven=reader.is_driven)
 
     async def _change(self, run_id: str) -> None:
         await self.attach(run_id).change()
@@ -249,8 +250,14 @@ class TemporalRuns(Runs):
     ) -> None:
         """Drive workflows, and perform the effects of runs whose bindings can be found by their names, `at_once` side by side."""
         self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
+        import_kinds()  # before there is work: the slots of the first effects would wait for it
         work = self.link.work_on(QUEUE, EffectActivities(self).all, workflows=WORKFLOWS, at_once=at_once)
         await self.link.wait(work)
+        await self._hold_pages()
+
+    async def _hold_pages(self) -> None:
+        """Work for the workflows that hold pages of stories."""
+        await self.link.wait(self.link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
 
     def forget(self, run_id: str) -> None:
         """Forget what is known here of a run that rests: it may never come back to this worker."""
@@ -263,6 +270,7 @@ class TemporalRuns(Runs):
         """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
         self._loop = asyncio.get_running_loop()
         await self.link.wait(self.link.work_on(QUEUE, workflows=WORKFLOWS))
+        await self._hold_pages()
         await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
 
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
@@ -359,6 +367,7 @@ class TemporalWorker(Worker):
         With `once`, end when no run of the namespace is under way; else go on for ever.
         """
         runs = self._temporal_runs
+        runs.link.on_span = self.on_span
         await runs.work_for_all(self._options, self._require_allowed, self._at_once)
         while True:
             for run_id, look in tuple(runs.active_runs.items()):

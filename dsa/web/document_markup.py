@@ -7,18 +7,19 @@ from urllib.parse import urlencode
 import attrs
 
 from dsa.checks.report import CheckReport, PropertyResult
-from dsa.errors import Diagnostic
+from dsa.errors import Diagnostic, Span
 from dsa.lang import DocumentReading
 from dsa.lang.markdown import Block, Bullet, Fence, Heading, MarkdownTable, ParagraphLine
 from dsa.lang.markdown import read as read_markdown
+from dsa.machine import Machine
 from dsa.text import plural, shorten
 from dsa.trace import Trace, show_loop, show_occurrence, show_values
 from dsa.web.markup import Markup, badge, join, tag
 
-#: The most lines of a document that a page shows.
-_MOST_LINES = 3_000
-#: The most findings that are listed above a document.
-_MOST_ITEMS = 20
+#: The most lines of a document that a page shows, and the most findings that are listed above it.
+_MOST_LINES, _MOST_ITEMS = 3_000, 20
+#: The characters of a cell that stays on one line, and of one that gets some width of its own.
+_SHORT_CELL, _LONG_CELL = 14, 40
 
 
 @attrs.frozen
@@ -30,121 +31,209 @@ class DocumentVerdicts:
     notes: Mapping[int, Sequence[Markup]] = attrs.field(factory=dict)
 
 
+def all_findings(document: DocumentReading, report: CheckReport | None) -> tuple[Diagnostic, ...]:
+    """Return the findings of a document: those of its reading, and those of its check."""
+    return (*document.diagnostics, *(report.diagnostics if report else ()))
+
+
 def overview(document: DocumentReading, report: CheckReport | None) -> Markup | None:
     """Return a list of what is wrong, each with a link to its line; None if nothing is."""
-    findings = (*document.diagnostics, *(report.diagnostics if report else ()))
-    items: list[tuple[str, int, str]] = [
-        (each.severity, each.span.line, each.message) for each in findings if each.severity != "info"
+    properties, own = report.properties if report else (), own_path(document.machine)
+    items: list[tuple[str, Markup | str | None, str]] = [
+        (each.verdict, line_link(each.claim.span, own) if each.claim else _link(each.line), each.text)
+        for each in properties
+        if each.failed
     ]
-    items += [(each.verdict, each.line, each.text) for each in (report.properties if report else ()) if each.failed]
-    items += [("VIOLATED", each.line, each.message) for each in (report.scenarios if report else ()) if not each.ok]
-    lines = [
-        tag("li", badge(word), " ", tag("a", f"line {line}", href=f"#line{line}"), " ", shorten(text))
-        for word, line, text in items[:_MOST_ITEMS]
+    items += [
+        ("VIOLATED", _link(each.line), each.message) for each in (report.scenarios if report else ()) if not each.ok
     ]
+    items += [
+        (each.severity, line_link(each.span, own or each.span.path), each.message)
+        for each in all_findings(document, report)
+        if each.severity != "info"
+    ]
+    lines = [tag("li", badge(word), " ", link, " ", shorten(text)) for word, link, text in items[:_MOST_ITEMS]]
     more = tag("li", f"{len(items) - _MOST_ITEMS} more below") if len(items) > _MOST_ITEMS else None
     return tag("ul", lines, more, class_="plain overview") if items else None
+
+
+def own_path(machine: Machine | None) -> str | None:
+    """Return the path of the document that a machine was read from: of a spec its own, not that of its machine. None for a machine built in Python."""
+    if machine is None:
+        return None
+    rows = machine.span.path if machine.span else None
+    spans = [each.span for each in (*machine.properties, *machine.scenarios) if each.span]
+    return next((span.path for span in spans if span.path != rows), rows)
+
+
+def line_link(span: Span | None, path: str | None) -> Markup | str | None:
+    """Return a link to a line of the document of this path; for a line of another document, its name."""
+    if span is None:
+        return None
+    return _link(span.line) if span.path == path else f"{span.path}:{span.line}"
+
+
+def _link(line: int) -> Markup:
+    return tag("a", f"line {line}", href=f"#line{line}")
+
+
+def _last_row_markup(result: PropertyResult, row: Markup | str) -> Markup | None:
+    """Return what the counterexample of a violated property does with the row at its end; None where it has no row. `row` names the row."""
+    if result.verdict != "VIOLATED" or result.trace is None or not result.trace.steps:
+        return None
+    count = len(result.trace.steps)
+    ends = join("the counterexample ends with ", row, f", in step {count}")
+    if result.loop is None:
+        return ends
+    if result.loop == count:
+        return join(ends, "; then nothing happens, for ever")
+    where = f"where it was after step {result.loop}" if result.loop else "its start"
+    return join("with ", row, f", in step {count}, the counterexample comes back to {where}, and goes round for ever")
 
 
 # -- the document as written -----------------------------------------------------------------------------------------------
 
 
+@attrs.frozen
+class _LineNotes:
+    """The notes of a document by their lines, those about other documents, the lines of the rows that a counterexample ends with, and the lines shown so far."""
+
+    below: dict[int, list[Markup]] = attrs.field(factory=dict)
+    elsewhere: list[Markup] = attrs.field(factory=list)
+    last_rows: set[int] = attrs.field(factory=set)
+    lines_shown: set[int] = attrs.field(factory=set)
+
+    def add(self, line: int, *notes: Markup) -> None:
+        """Add notes below a line."""
+        self.below.setdefault(line, []).extend(notes)
+
+    def take(self, line: int) -> list[Markup]:
+        """Return the notes below a line that is shown now."""
+        self.lines_shown.add(line)
+        return self.below.get(line, [])
+
+    def left_over(self) -> list[Markup]:
+        """Return the notes of the lines that were not shown."""
+        return [note for line, each in sorted(self.below.items()) if line not in self.lines_shown for note in each]
+
+
 def document_markup(text: str, verdicts: DocumentVerdicts, address: str) -> Iterator[Markup]:
     """Yield a document block by block, with findings and verdicts below the lines that they speak of."""
     document = read_markdown(text, "")
-    notes, elsewhere = _notes(verdicts, len(document.lines), address)
-    if elsewhere:
-        yield tag("section", elsewhere, aria_label="Findings elsewhere")
-    lines_shown = set[int]()
+    notes = _notes(verdicts, len(document.lines), address)
+    if notes.elsewhere:
+        yield tag("section", notes.elsewhere, aria_label="Findings elsewhere")
     for title in document.titles:
         yield tag("h2", title.text, id=f"line{title.line}")
-        yield from _below(notes, title.line, lines_shown)
-    yield from _blocks(document.preamble, notes, lines_shown)
+        yield from notes.take(title.line)
+    yield from _blocks(document.preamble, notes)
     for section in document.sections:
         heading = section.heading
         yield tag("h3", heading.text, id=f"line{heading.line}")
-        yield from _below(notes, heading.line, lines_shown)
-        yield from _blocks(section.blocks, notes, lines_shown)
+        yield from notes.take(heading.line)
+        yield from _blocks(section.blocks, notes)
         if section.last > _MOST_LINES:
             yield tag("p", f"The lines after {section.last} are not shown here.", class_="message")
             break
-    left_over = [note for line, each in sorted(notes.items()) if line not in lines_shown for note in each]
+    left_over = notes.left_over()
     if left_over:
         yield tag("section", left_over, aria_label="More findings")
 
 
-def _notes(verdicts: DocumentVerdicts, lines: int, address: str) -> tuple[dict[int, list[Markup]], list[Markup]]:
+def _notes(verdicts: DocumentVerdicts, lines: int, address: str) -> _LineNotes:
     """Return the findings and verdicts by their lines, and those of other documents."""
-    document, report = verdicts.document_reading, verdicts.report
-    notes: dict[int, list[Markup]] = {}
-    elsewhere: list[Markup] = []
-    paths = {each.claim.span.path for each in (report.properties if report else ()) if each.claim and each.claim.span}
-    own = next(iter(paths)) if len(paths) == 1 else None
-    for result in report.properties if report else ():
-        notes.setdefault(result.line, []).append(_verdict(result, address))
-    for finding in (*document.diagnostics, *(report.diagnostics if report else ())):
+    document, report, notes = verdicts.document_reading, verdicts.report, _LineNotes()
+    own = own_path(document.machine)
+    for number, result in enumerate(report.properties if report else (), 1):
+        place = _VerdictPlace(own, f"counterexample{number}", address)
+        span = result.claim.span if result.claim else None
+        verdict = _verdict(result, place)
+        if span is not None and own is not None and span.path != own:
+            notes.elsewhere.append(join(tag("p", f"{span.path}:{span.line}"), verdict))
+        else:
+            notes.add(result.line, verdict)
+        last = result.trace.steps[-1] if result.trace is not None and result.trace.steps else None
+        if (
+            last is not None
+            and last.line
+            and last.row.span
+            and last.row.span.path == own
+            and result.verdict == "VIOLATED"
+        ):
+            notes.last_rows.add(last.line)
+            notes.add(last.line, _last_row(result, place))
+    for finding in all_findings(document, report):
         is_here = (own is None or finding.span.path == own) and finding.span.line <= lines
-        target = notes.setdefault(finding.span.line, []) if is_here else elsewhere
-        target.append(_finding(finding, "" if is_here else f"{finding.span}: "))
+        markup = _finding(finding, "" if is_here else f"{finding.span}: ")
+        (notes.below.setdefault(finding.span.line, []) if is_here else notes.elsewhere).append(markup)
     for scenario in report.scenarios if report else ():
         about = "runs as written" if scenario.ok else scenario.message
         word = "HOLDS" if scenario.ok else "VIOLATED"
-        notes.setdefault(scenario.line, []).append(tag("div", badge(word), " ", about, class_="note"))
+        notes.add(scenario.line, tag("div", badge(word), " ", about, class_="note"))
     for line, more in verdicts.notes.items():
-        notes.setdefault(line, []).extend(more)
-    return notes, elsewhere
+        notes.add(line, *more)
+    return notes
 
 
-def _below(notes: dict[int, list[Markup]], line: int, lines_shown: set[int]) -> Iterator[Markup]:
-    lines_shown.add(line)
-    yield from notes.get(line, ())
-
-
-def _blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
+def _blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
     for is_prose, group in groupby(blocks, key=lambda block: isinstance(block, ParagraphLine)):
-        blocks_here = tuple(group)
-        if is_prose:
-            yield from _paragraphs(blocks_here, notes, lines_shown)
-            continue
-        yield from _other_blocks(blocks_here, notes, lines_shown)
+        yield from (_paragraphs if is_prose else _other_blocks)(tuple(group), notes)
 
 
-def _paragraphs(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
+def prose(text: str) -> Markup:
+    """Return a text of a document, its code in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return join(text)  # one of them has no partner
+    return join(tag("code", part) if number % 2 else part for number, part in enumerate(parts))
+
+
+def _cell(text: str) -> Markup:
+    """Return a cell of a table. A short one stays on one line, and a long one is wide enough to be read."""
+    width = "nowrap" if len(text) <= _SHORT_CELL else "wide" if len(text) > _LONG_CELL else None
+    return tag("td", prose(text), class_=width)
+
+
+def _paragraphs(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
     """Yield paragraphs: lines that follow each other are one."""
     cells = [block.text for block in blocks if isinstance(block, ParagraphLine)]
     for _, pairs in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
         lines = [cell for _, cell in pairs]
-        yield tag("p", " ".join(cell.text for cell in lines), id=f"line{lines[0].line}")
+        yield tag("p", prose(" ".join(cell.text for cell in lines)), id=f"line{lines[0].line}")
         for cell in lines:
-            yield from _below(notes, cell.line, lines_shown)
+            yield from notes.take(cell.line)
 
 
-def _other_blocks(blocks: Iterable[Block], notes: dict[int, list[Markup]], lines_shown: set[int]) -> Iterator[Markup]:
+def _other_blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
     for block in blocks:
         if isinstance(block, MarkdownTable):
-            yield _table(block, notes, lines_shown)
+            yield _table(block, notes)
         elif isinstance(block, Fence):
             yield tag("pre", block.content)
         else:
             cell = block.title if isinstance(block, Heading) else block.text
             name = "h4" if isinstance(block, Heading) else "p"
-            yield tag(name, cell.text, id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None)
-            yield from _below(notes, cell.line, lines_shown)
+            yield tag(
+                name, prose(cell.text), id=f"line{cell.line}", class_="claim" if isinstance(block, Bullet) else None
+            )
+            yield from notes.take(cell.line)
 
 
-def _table(table: MarkdownTable, notes: dict[int, list[Markup]], lines_shown: set[int]) -> Markup:
+def _table(table: MarkdownTable, notes: _LineNotes) -> Markup:
     width = len(table.header.cells)
     heads = [tag("th", cell.text, scope="col") for cell in table.header.cells]
     head = tag("tr", tag("th", "line", scope="col", class_="line"), heads)
     rows = list[Markup]()
     for row in table.rows:
         line = row.span.line
-        number = tag("td", line, class_="line")
-        rows.append(tag("tr", number, [tag("td", cell.text) for cell in row.cells], id=f"line{line}"))
-        below = list(_below(notes, line, lines_shown))
+        is_last = line in notes.last_rows
+        number = tag("td", "✗ " if is_last else None, line, class_="line")
+        cells = [_cell(cell.text) for cell in row.cells]
+        rows.append(tag("tr", number, cells, id=f"line{line}", class_="last-row" if is_last else None))
+        below = notes.take(line)
         rows += [tag("tr", tag("td", below, colspan=1 + width), class_="notes")] if below else []
     body = tag("table", tag("thead", head), tag("tbody", rows))
-    of_header = list(_below(notes, table.header.span.line, lines_shown))
+    of_header = notes.take(table.header.span.line)
     return join(tag("div", body, class_="scroll", tabindex="0", role="region", aria_label="Table"), of_header)
 
 
@@ -154,44 +243,82 @@ def _finding(finding: Diagnostic, where: str = "") -> Markup:
     return tag("div", text, hint, class_="note")
 
 
-def _verdict(result: PropertyResult, address: str) -> Markup:
-    facts = [
+@attrs.frozen
+class _VerdictPlace:
+    """Where a verdict stands: the path of the document, the id of its counterexample, and the address of the page; empty without a server."""
+
+    path: str | None
+    id: str
+    address: str
+
+
+def _last_row(result: PropertyResult, place: _VerdictPlace) -> Markup:
+    """Return the note below the row that a counterexample ends with."""
+    link = tag("a", "Counterexample", href=f"#{place.id}")
+    words = tag("p", badge(result.verdict), " ", result.text, ": ", _last_row_markup(result, "this row"))
+    return tag("div", words, tag("p", link), class_="note")
+
+
+def _verdict(result: PropertyResult, place: _VerdictPlace) -> Markup:
+    last = result.trace.steps[-1] if result.trace is not None and result.trace.steps else None
+    facts: list[Markup | str] = [
         result.reason,
         f"{result.verdict} if {result.condition}" if result.condition else "",
         f"assuming: {'; '.join(result.assumes)}" if result.assumes else "",
         f"at {'; '.join(filter(None, map(show_values, result.values)))}" if any(result.values) else "",
     ]
-    traces = [(result.trace, result.loop)] if result.trace is not None else []
+    row = join("the row in ", line_link(last.row.span, place.path)) if last is not None else ""
+    ends = _last_row_markup(result, row)
+    facts += [ends] if ends is not None else []
     word = "Example" if result.verdict == "HOLDS" else "Counterexample"
-    traces_markup = [trace_markup(word, trace, loop, address) for trace, loop in (*traces, *result.more)]
+    views = [TraceView(word, result.trace, result.loop, place.id)] if result.trace is not None else []
+    views += [TraceView(word, trace, loop) for trace, loop in result.more]
     if result.passing_run is not None:
-        traces_markup.append(trace_markup("The nearest run that passes", result.passing_run, None, address))
+        views.append(TraceView("The nearest run that passes", result.passing_run))
+    traces_markup = [view.markup(place.path, place.address) for view in views]
     lines = [tag("p", fact) for fact in facts if fact]
     return tag("div", tag("p", badge(result.verdict), " ", result.text), lines, traces_markup, class_="note")
 
 
-def trace_markup(word: str, trace: Trace, loop: int | None, address: str) -> Markup:
-    """Return a trace as a table to open, with a link that walks through it at an address; its steps from `loop` on go on for ever."""
-    rows = [tag("tr", tag("td", "0"), tag("td", "start"), tag("td", trace.state), tag("td", show_values(trace.values)))]
-    for number, taken in enumerate(trace.steps, 1):
-        effects = [*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)]
-        facts = ", ".join(filter(None, [show_values(taken.changed), *effects]))
-        row = tag("a", f"line {taken.line}", href=f"#line{taken.line}") if taken.line else None
-        cells = (number, show_occurrence(taken.occurrence), taken.state, join(facts, " " if facts else "", row))
-        rows.append(tag("tr", [tag("td", cell) for cell in cells]))
-    heads = tag("tr", [tag("th", name, scope="col") for name in ("", "event", "state", "changes")])
-    ends = None
-    if loop is not None:
-        is_round = loop < len(trace.steps)
-        ends = tag(
-            "p", f"Then {show_loop(loop, len(trace.steps))} for ever." if is_round else "Then nothing, for ever."
-        )
-    query = urlencode([
-        *((f"p.{name}", str(value).lower() if isinstance(value, bool) else value) for name, value in trace.parameters),
-        *(("do", show_occurrence(taken.occurrence)) for taken in trace.steps),
-    ])  # fmt: skip
-    explore = (
-        tag("p", tag("a", "Walk through it in the explorer", href=f"{address}/explore?{query}")) if address else None
-    )
-    table = tag("div", tag("table", tag("thead", heads), tag("tbody", rows)), class_="scroll", tabindex="0")
-    return tag("details", tag("summary", f"{word}: {plural(len(trace.steps), 'step')}"), table, ends, explore)
+@attrs.frozen
+class TraceView:
+    """A trace to open: a word for it, its steps, of which those from `loop` on go on for ever, and the id of its table."""
+
+    word: str
+    trace: Trace
+    loop: int | None = None
+    id: str = ""
+
+    def markup(self, path: str | None, address: str) -> Markup:
+        """Return the trace as a table, for the document of this path, with a link that walks through it at an address."""
+        trace = self.trace
+        rows = [
+            tag("tr", tag("td", "0"), tag("td", "start"), tag("td", trace.state), tag("td", show_values(trace.values)))
+        ]
+        for number, taken in enumerate(trace.steps, 1):
+            effects = [*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)]
+            facts = ", ".join(filter(None, [show_values(taken.changed), *effects]))
+            row = line_link(taken.row.span, path)
+            cells = (number, show_occurrence(taken.occurrence), taken.state, join(facts, " " if facts else "", row))
+            rows.append(tag("tr", [tag("td", cell) for cell in cells]))
+        heads = tag("tr", [tag("th", name, scope="col") for name in ("", "event", "state", "changes")])
+        body = tag("table", tag("thead", heads), tag("tbody", rows))
+        table = tag("div", body, class_="scroll", tabindex="0", id=self.id or None)
+        summary = tag("summary", f"{self.word}: {plural(len(trace.steps), 'step')}")
+        return tag("details", summary, table, self._end(), self._walk(address) if address else None)
+
+    def _end(self) -> Markup | None:
+        count = len(self.trace.steps)
+        if self.loop is None:
+            return None
+        is_round = self.loop < count
+        return tag("p", f"Then {show_loop(self.loop, count)} for ever." if is_round else "Then nothing, for ever.")
+
+    def _walk(self, address: str) -> Markup:
+        """Return the link that walks through the trace in the explorer."""
+        parameters = [
+            (f"p.{name}", str(value).lower() if isinstance(value, bool) else value)
+            for name, value in self.trace.parameters
+        ]
+        query = urlencode([*parameters, *(("do", show_occurrence(taken.occurrence)) for taken in self.trace.steps)])
+        return tag("p", tag("a", "Walk through it in the explorer", href=f"{address}/explore?{query}"))

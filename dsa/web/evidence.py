@@ -8,7 +8,6 @@ from importlib.util import find_spec
 
 from dsa.checks.mutants import GROUPS
 from dsa.checks.mutation import MutantResult, counts_text, mutate, prover
-from dsa.checks.places import line_of
 from dsa.checks.proof.conclusion import Gap, expression_text
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, RankEvidence
 from dsa.checks.proof.prover import Proof, ProofReport, prove
@@ -17,7 +16,7 @@ from dsa.expr import unparse
 from dsa.machine import Machine
 from dsa.text import plural
 from dsa.trace import show_values
-from dsa.web.document_markup import trace_markup
+from dsa.web.document_markup import TraceView, line_link, own_path
 from dsa.web.markup import EMPTY, Markup, badge, join, tag
 from dsa.web.watched_document import NO_LIMIT_S, StoppableWork, WorkFindings
 
@@ -35,12 +34,12 @@ def survivors(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindin
     report_progress = lambda done_count, every: work.tell(f"judging: {done_count} of {every} mutants")  # noqa: E731
     strength = mutate(machine, limits=limits, prove=prove_never, progress=report_progress)
     notes: dict[int, list[Markup]] = {}
-    items = []
+    items, own = [], own_path(machine)
     for one in strength.of_kind("survived"):
-        line = line_of(one.mutant.at)
-        notes.setdefault(line, []).append(_survivor(one))
-        place = tag("a", f"line {line}", href=f"#line{line}") if line else one.mutant.place
-        items.append(tag("li", place, " ", one.mutant.what))
+        span = one.mutant.at.span
+        if span is not None and span.path == own:
+            notes.setdefault(span.line, []).append(_survivor(one))
+        items.append(tag("li", line_link(span, own) or one.mutant.place, " ", one.mutant.what))
     counts = [tag("p", text) for group in GROUPS if (text := counts_text(strength, group))]
     late = strength.of_kind("not judged")
     rest = tag("p", f"{len(late)} of {len(strength.results)} were not judged: stopped.") if late else None
@@ -85,17 +84,21 @@ def _proof(proof: Proof, report: ProofReport, address: str) -> Markup:
     ]
     whole = [tag("p", fact) for fact in facts if fact]
     if proof.gap is not None:
-        whole.append(_gap(proof.gap))
+        whole.append(_gap(proof.gap, report))
     if proof.trace is not None:
-        whole.append(trace_markup("Counterexample", proof.trace, proof.loop, address))
+        whole.append(
+            TraceView("Counterexample", proof.trace, proof.loop).markup(own_path(report.system.machine), address)
+        )
     if proof.evidence is not None:
         whole.append(_evidence(proof.evidence, report))
     words = tag("p", badge(proof.verdict), " ", proof.text, tag("span", f" {proof.how}", class_="hint"))
     return tag("div", words, whole, class_="note")
 
 
-def _gap(gap: Gap) -> Markup:
-    line = tag("a", f"line {gap.line}", href=f"#line{gap.line}") if gap.line else None
+def _gap(gap: Gap, report: ProofReport) -> Markup:
+    machine = report.system.machine
+    has_rows = machine.span is not None and machine.span.path == own_path(machine)  # those of a spec are elsewhere
+    line = tag("a", f"line {gap.line}", href=f"#line{gap.line}") if gap.line and has_rows else None
     return join(tag("p", gap.why, " ", line), tag("p", "Hint: ", gap.hint, class_="hint"))
 
 

@@ -20,10 +20,11 @@ from dsa.runtime.timeline import event_records
 from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
+from dsa.web.document_markup import own_path
 from dsa.web.machine_drawing import diagram, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
-from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag
+from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag, words_explained
 from dsa.web.run_feed import RunFeed, run_address
 from dsa.web.run_pages import whole_number
 from dsa.web.watched_document import WatchedDocument
@@ -50,14 +51,15 @@ async def _show(request: Request, document: WatchedDocument) -> Response:
         return _refusal(str(fault), document.address)
     pairs = tuple((f"p.{name}", show_value(value)) for name, value in parameters.items())
     home = document.address
-    place = WalkPlace(machine, f"{home}/explore", home, pairs, home)
+    has_rows = machine.span is not None and own_path(machine) == machine.span.path  # those of a spec are elsewhere
+    place = WalkPlace(machine, f"{home}/explore", home, pairs, home if has_rows else None)
     path = await asyncio.to_thread(walk, place, query.getlist("do"), 0)
     return HTMLResponse((await asyncio.to_thread(_page, path)).html)
 
 
 async def _show_run(request: Request) -> Response:
     """Answer with the explorer at a place of a run: after `at` rows, or where the run is now."""
-    feed = RunFeed(request.app.state.runs, request.path_params["run"])
+    feed = await RunFeed.for_run(request.app.state.runs, request.path_params["run"])
     home = run_address(feed.id)
     if feed.machine is None:
         return _refusal("This run's document is not a machine for this release of dsa.", home)
@@ -83,7 +85,10 @@ def _page(path: MachineWalk) -> Markup:
     lines = [taken.transition.span.line if taken.transition.span else 0 for taken in path.steps]
     states = [start(machine).state, *(taken.configuration.state for taken in path.steps)]
     marks = picture_marks(machine, lines, states)
-    now = tag("section", _facts(path), over, tag("h2", "What can happen"), _choices(path), aria_label="Here")
+    facts, choices = join(_facts(path), over), _choices(path)
+    now = tag(
+        "section", facts, tag("h2", "What can happen"), choices, words_explained(facts, choices), aria_label="Here"
+    )
     picture = tag("section", diagram(machine, marks), aria_label="Diagram", class_="beside")
     steps = tag("h2", f"The way here: {plural(len(path.steps), 'step')}")
     way = tag("section", steps, _way(path), _parameter_form(path), aria_label="The way here")
@@ -111,13 +116,13 @@ def _facts(path: MachineWalk) -> Markup:
 def _moves(path: MachineWalk) -> Markup:
     count = len(path.steps)
     links: list[Markup | str] = (
-        [tag("a", "← Back", href=path.address(count - 1), rel="prev", id="back"), " "] if count else []
+        [tag("a", "← Back", href=path.address(count - 1), rel="prev", id="back"), " · "] if count else []
     )
     is_of_run, total = path.place.occurrences is not None, len(path.place.occurrences or ())
     onwards = tag("a", "As the run went on →", href=path.place.at((), path.rows + 1)) if path.rows < total else None
-    links += [onwards, " "] if onwards is not None else []
+    links += [onwards, " · "] if onwards is not None else []
     again = tag("a", "Start again", href=path.address(0))
-    return tag("p", links, again, " ", tag("a", "The run" if is_of_run else "The machine", href=path.place.home))
+    return tag("p", links, again, " · ", tag("a", "The run" if is_of_run else "The machine", href=path.place.home))
 
 
 def _choices(path: MachineWalk) -> Markup:

@@ -33,9 +33,8 @@ def with_document(
     async def handler(request: Request) -> Response:
         number = request.path_params["number"]
         if number >= len(documents):
-            return HTMLResponse(
-                page("No such machine", tag("h1", "No such machine"), "Choose one of the list.").html, 404
-            )
+            text = "Nothing is open at this address. The page Machines lists those that are open."
+            return HTMLResponse(message_page("No such machine", text).html, 404)
         documents[number].open()
         result = answer(request, documents[number])
         return result if isinstance(result, Response) else await result
@@ -56,7 +55,7 @@ async def _show(_request: Request, document: WatchedDocument) -> Response:
             tag(
                 "section",
                 tag("div", fragments.holders("status"), role="status"),
-                fragments.holders("proofs", "mutants"),
+                fragments.holders("words", "proofs", "mutants"),
                 aria_label="Results",
             ),
             tag("section", fragments.holders("diagram"), aria_label="Diagram", class_="beside"),

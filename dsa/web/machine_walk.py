@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import attrs
 
 from dsa.checks.places import RowView, rows_at
+from dsa.checks.search.exploration import explore
 from dsa.errors import DsaError
 from dsa.machine import Machine, read_guards
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, candidates, is_over, start, step
@@ -124,8 +125,10 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
 
     `texts` are the texts that all else refers to by number. Each of `places` is a list: state, values, outstanding effects, 1 where a run is over, choices,
     refusals. A choice is an event, the place it leads to, its effects, its arrow, and its rows; a refusal an event, why, and its rows. The start is place 0.
-    Raises DsaError for a machine that has too many.
+    Raises DsaError for a machine that has too many: they are counted before any is worked out, which the engine of the checker does fast.
     """
+    if explore(machine, max_states=MOST_PLACES + 1).configurations > MOST_PLACES:
+        raise _too_many_places(machine)
     texts, first = GraphTexts(), start(machine)
     texts.number("")
     positions, places = {first: 0}, list[object]()
@@ -139,11 +142,8 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
             if isinstance(outcome, Taken):
                 there = outcome.configuration
                 if there not in positions:
-                    if len(todo) == MOST_PLACES:
-                        raise DsaError(
-                            f"{machine.name} has more than {MOST_PLACES:,} configurations, the most that fit into a page; choose smaller "
-                            "default values of its parameters, or walk through it with `dsa web FILE`, which has no such bound"
-                        )
+                    if len(todo) == MOST_PLACES:  # the checker leaves out what it cannot number
+                        raise _too_many_places(machine)
                     positions[there] = len(todo)
                     todo.append(there)
                 line = outcome.transition.span.line if outcome.transition.span else 0
@@ -159,6 +159,13 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
         )
         places.append([*map(texts.number, facts), int(is_over(machine, here)), choices, refusals])
     return {"texts": list(texts.numbers), "places": places}
+
+
+def _too_many_places(machine: Machine) -> DsaError:
+    return DsaError(
+        f"{machine.name} has more than {MOST_PLACES:,} configurations, the most that fit into a page; choose smaller "
+        "default values of its parameters, or walk through it with `dsa web FILE`, which has no such bound"
+    )
 
 
 def row_text(view: RowView) -> str:

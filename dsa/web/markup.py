@@ -7,8 +7,10 @@ files are strings. `tag` also refuses what runs code: attributes `on..` and `sty
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from hashlib import blake2b
 from html import escape
+from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree as ET
 
@@ -118,7 +120,12 @@ def page(title: str, *content: Content, live: str | None = None, here: str = "")
 
 def message_page(title: str, text: str, *content: Content) -> Markup:
     """Return a page with one message: what is wrong, and what to do."""
-    return page(title, tag("h1", title), tag("p", text, class_="message", role="alert"), content)
+    return page(title, tag("h1", title), alert(text), content)
+
+
+def alert(text: str) -> Markup:
+    """Return a message: what is wrong, and what to do. One of several lines may point at a column, so it has characters of one width."""
+    return tag("pre" if "\n" in text else "p", text, class_="message", role="alert")
 
 
 def post_form(action: str, *content: Content, label: str, **attributes: Attribute) -> Markup:
@@ -150,7 +157,8 @@ def badge(word: str, text: str = "") -> Markup:
     """Return a word in a box whose colour follows the word, and behind it the rest of a text that begins with the word."""
     if text:
         return join(badge(word), " ", text.removeprefix(word).lstrip(":, "))
-    return tag("span", word, class_=f"badge {re.sub('[^a-z]+', '-', word.lower())}")
+    kind = re.sub("[^a-z]+", "-", word.lower())
+    return tag("span", word, class_=f"badge {kind}", title=meaning_of(word.lower()) or None)
 
 
 @attrs.frozen
@@ -174,6 +182,106 @@ class Fragments:
         digests = frozenset(present)
         parts = {name: part.html for name, part in self.parts.items() if part.digest not in digests}
         return json.dumps({"replace": parts, "marks": dict(self.marks)})
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------
+
+#: The words of the glossary that a page explains where they occur. The others are everyday words as well.
+EXPLAINED_WORDS = frozenset(
+    [
+        "actuator",
+        "artifact",
+        "attempt",
+        "configuration",
+        "counterexample",
+        "cut off",
+        "damaged",
+        "deadlock",
+        "definition 4",
+        "domain",
+        "due",
+        "effect",
+        "environment state",
+        "event",
+        "fatal",
+        "finished",
+        "guard",
+        "holds",
+        "in doubt",
+        "interrupted",
+        "ledger",
+        "mutant",
+        "not inductive",
+        "omega",
+        "outside",
+        "outstanding",
+        "parameter",
+        "percept",
+        "proved",
+        "psi",
+        "refusal",
+        "rmax",
+        "row",
+        "scenario",
+        "sigma",
+        "specification",
+        "stopped",
+        "timer",
+        "under way",
+        "unknown",
+        "verdict",
+        "violated",
+        "waiting",
+        "workflow state",
+    ]
+)
+#: How words are written on pages where that differs from their form in the glossary.
+_OTHER_FORMS = {
+    "environment state": "environment", "workflow state": "workflow", "refusal": "refused|refusal", "mutant": "mutants?|survives",
+    "holds": "HOLDS?", "proved": "PROVED", "violated": "VIOLATED|violated", "unknown": "UNKNOWN", "not inductive": "NOT INDUCTIVE",
+}  # fmt: skip
+_ENTRY = re.compile(r"^\*\*(.+?)\*\*: (.+?)(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
+_LINK, _MARKS, _POINTER = (
+    re.compile(r"\[([^\]]*)\]\([^)]*\)"),
+    re.compile(r"[*`]"),
+    re.compile(r" ?(?:See|What it holds)\b[^.]*\.$"),
+)
+
+
+@cache
+def glossary() -> Mapping[str, str]:
+    """Return the explained words with their meanings, as docs/glossary.md has them, without links."""
+    in_package = Path(__file__).with_name("static") / "glossary.md"
+    path = in_package if in_package.exists() else Path(__file__).parents[2] / "docs" / "glossary.md"
+    entries = {}
+    for word, text in _ENTRY.findall(path.read_text(encoding="utf-8")):
+        if word.lower() in EXPLAINED_WORDS:
+            plain = _MARKS.sub("", _LINK.sub(r"\1", " ".join(text.split())))
+            entries[word] = _POINTER.sub("", plain).strip()
+    return entries
+
+
+def words_explained(*content: Content) -> Markup:
+    """Return a list to open of the words in a piece of a page that a newcomer may not know, with their meanings; nothing if there are none."""
+    text = re.sub("<[^>]*>", " ", join(*content).html)
+    entries = [
+        (tag("dt", tag("dfn", word)), tag("dd", meaning))
+        for word, meaning in sorted(glossary().items())
+        if _occurs(word, text)
+    ]
+    summary = tag("summary", "What the words mean")
+    return tag("details", summary, tag("dl", entries), class_="words") if entries else EMPTY
+
+
+def meaning_of(word: str) -> str:
+    """Return what a word means, as a sentence; empty for one that is not explained."""
+    return next((text for each, text in glossary().items() if each.lower() == word), "")
+
+
+def _occurs(word: str, text: str) -> bool:
+    other = _OTHER_FORMS.get(word.lower())
+    pattern = other or f"(?i:{re.escape(word)}s?)"
+    return re.search(rf"(?<![\w-])(?:{pattern})(?![\w-])", text) is not None
 
 
 # -- drawings ------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """The odds page: a form for what is assumed of a machine, the answer of `dsa odds`, and a plot of it that the server draws.
 
-The assumptions are in the address, so every answer has one. The numbers come from the functions that `dsa odds` calls.
+The assumptions are in the address, so every answer has one. The numbers come from the functions that `dsa odds` calls; messages name the fields of the
+page where the command names its options.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -11,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
-from dsa.checks.odds.odds_text import answer_text
-from dsa.checks.odds.run_odds import RunOdds
+from dsa.checks.odds.odds_text import numbers_text, success_note, unknown_sentences
+from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
 from dsa.machine import Machine
-from dsa.web.markup import Markup, join, long_text, page, tag
+from dsa.web.document_markup import prose
+from dsa.web.markup import Markup, alert, badge, join, long_text, page, tag, words_explained
 from dsa.web.watched_document import WatchedDocument
 
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
@@ -26,6 +29,18 @@ _MOST_LABELS = 11
 _SLIDER_SPAN = 10
 #: Costs from here on are written without digits after the point.
 _LARGE = 100
+#: The labels of fields that messages name.
+_SUCCESS, _OUTSIDE = "The state that counts as success", "Any outside event may come wherever the run waits"
+_VARY = "The parameter that the plot and the search vary"
+#: The options of `dsa odds` in messages, and the fields of this page that do the same.
+_FIELDS_FOR_OPTIONS = (
+    (r"or --pass (\S+)=0\.7", r"or fill in '\1 passes', for example with 0.7"),
+    (r"--success names the one that counts, of:", f"choose the one that counts in '{_SUCCESS}', of:"),
+    (r"\(--vary\)", f"(the field '{_VARY}')"),
+    (r"\(--vary (\S+)\)", rf"(write \1 into the field '{_VARY}')"),
+    (r"with --outside a target", f"with '{_OUTSIDE}', a target"),
+    (r"such as --event (\w+)=0\.8", r"such as 0.8 in '\1 comes'"),
+)
 
 
 @attrs.frozen
@@ -91,7 +106,7 @@ async def show(request: Request, document: WatchedDocument) -> Response:
         answer = await asyncio.to_thread(form.answer, machine)
         result = await asyncio.to_thread(_answer, answer, form)
     except (DsaError, ValueError) as fault:
-        message = tag("p", str(fault), class_="message", role="alert")
+        message = alert(in_fields(str(fault)))
         return HTMLResponse((message if is_part else _page(document, machine, form, message)).html, 409)
     return HTMLResponse((result if is_part else _page(document, machine, form, result)).html)
 
@@ -102,7 +117,7 @@ def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, re
     content = tag(
         "div",
         tag("section", result, id="answer", aria_label="The answer", aria_live="polite"),
-        tag("section", fields, aria_label="What is assumed"),
+        tag("section", words_explained(result, fields), fields, aria_label="What is assumed"),
         class_="columns",
     )
     name = machine.name if machine is not None else document.file
@@ -141,20 +156,25 @@ def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup
         tag("h2", "What is assumed"),
         parameters,
         passes,
-        tag("label", "The state that counts as success", _success_choice(machine, form)),
-        field("Find the smallest bound for success of at least", "target", hint="0.95"),
-        field("Vary", "vary", hint="rmax"),
-        tag("details", tag("summary", "More"), fatals, events, tag("label", outside, "Any outside event may come wherever the run waits", class_="choice")),
+        tag("label", _SUCCESS, _success_choice(machine, form)),
+        field(_VARY, "vary", hint=", ".join(_numbers(machine))),
+        field("Search for its smallest value at which success is at least this likely", "target", hint="0.95"),
+        tag("details", tag("summary", "More"), fatals, events, tag("label", outside, _OUTSIDE, class_="choice")),
         tag("button", "Work out", type="submit"),
         method="get", action=f"{document.address}/odds", class_="card", data_answer="answer",
     )  # fmt: skip
 
 
+def _numbers(machine: Machine) -> list[str]:
+    """Return the parameters that can vary in a plot."""
+    return [each.name for each in machine.parameters if isinstance(concrete(each.domain, {}), Interval)]
+
+
 def _success_choice(machine: Machine, form: OddsForm) -> Markup:
     finals = ["", *sorted(machine.final_states | machine.ends.keys())]
+    usual = SUCCESS_STATE if any(each.rpartition(".")[2] == SUCCESS_STATE for each in finals) else "none is chosen"
     options = [
-        tag("option", name or "succeeded", value=name, selected=name == form.fields.get("success", ""))
-        for name in finals
+        tag("option", name or usual, value=name, selected=name == form.fields.get("success", "")) for name in finals
     ]
     return tag("select", options, name="success")
 
@@ -187,17 +207,34 @@ def _slider(name: str, text: str, bounds: tuple[float, float], step: str) -> Mar
 # -- the answer ------------------------------------------------------------------------------------------------------------
 
 
+def in_fields(text: str) -> str:
+    """Return a message of `dsa odds` with the fields of this page in the place of the command's options."""
+    for option, field in _FIELDS_FOR_OPTIONS:
+        text = re.sub(option, field, text)
+    return text
+
+
 def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
-    """Return the answer as `dsa odds` prints it, and the plot where there is something to vary."""
-    text = long_text("The odds", answer_text(answer), is_table=True)
+    """Return what is assumed, what is unknown, the plot where there is something to vary, and the numbers of `dsa odds`."""
+    numbers = long_text("The odds", numbers_text(answer, has_notes=False), is_table=True)
+    note = success_note(answer) if answer.odds.is_known else ""
+    assumptions = [tag("li", sentence) for sentence in answer.odds.assumptions]
+    first = join(
+        tag("p", "These numbers assume:") if assumptions else None,
+        tag("ul", assumptions, class_="assumed") if assumptions else None,
+        [tag("p", badge("UNKNOWN"), " ", prose(in_fields(sentence))) for sentence in unknown_sentences(answer)],
+        tag("p", in_fields(note), class_="message") if note else None,
+    )
     try:
         what, points = plotted_curve(answer, form.fields.get("vary") or None)
     except DsaError as fault:
-        return join(text, tag("p", f"No plot: {fault}", class_="hint"))
+        return join(first, numbers, tag("p", f"No plot: {in_fields(str(fault))}", class_="hint"))
     if not points:
-        return join(text, tag("p", "No plot: the odds are not known. Fill in how often guards pass.", class_="hint"))
+        why = "Fill in how often guards pass." if answer.question.success else f"Choose '{_SUCCESS}'."
+        why = f"No plot: the odds of success are not known. {why}"
+        return join(first, numbers, tag("p", why, class_="hint"))
     now = answer.question.system.machine.constants.get(what.name)
-    return join(_plot(what.name, points, now), text)
+    return join(first, _plot(what.name, points, now), numbers)
 
 
 def _plot(name: str, points: Sequence[tuple[int, RunOdds]], now: object) -> Markup:

@@ -12,10 +12,10 @@ from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import show_value
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.runs.archive import text_of
+from dsa.runs.archive import RunNews, text_of
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import MachineExtension, RunView, extension_of
-from dsa.runs.runs import Runs
 from dsa.runtime import ledger
 from dsa.runtime.ledger import Intents, part_in
 from dsa.runtime.ledger_story import (
@@ -27,15 +27,15 @@ from dsa.runtime.ledger_story import (
     started_at,
     status_text,
 )
-from dsa.runtime.run_store import RunSummary
+from dsa.runtime.run_store import RunSummary, StoreError
 from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord, Piece
 from dsa.text import plural, shorten
 from dsa.web.machine_drawing import MachineDrawing, diagram, picture_marks
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, post_form, tag
+from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, meaning_of, post_form, tag
 
-#: The time between two reads of a run that a page shows, in seconds.
-_POLL_S = 0.02
+#: The time after a read that failed, in seconds.
+_AFTER_FAULT_S = 2.0
 #: The most characters of an entry as JSON, and of what a model is saying.
 _MOST_JSON, _MOST_SPEECH = 20_000, 20_000
 _SECOND_MS = 1_000
@@ -49,7 +49,7 @@ def run_address(run_id: str, more: str = "") -> str:
 class RunFeed:
     """A run as pages show it: its entries as far as they were read, its summary, and its machine. One feed serves all pages of a run."""
 
-    def __init__(self, runs: Runs, run_id: str) -> None:
+    def __init__(self, runs: Runs, run_id: str, news: RunNews) -> None:
         self.runs, self.id = runs, run_id
         self.entries: list[ledger.Entry] = []
         self.intents = Intents()
@@ -68,14 +68,18 @@ class RunFeed:
         self._listener: asyncio.Task[None] | None = None
         self._has_news = False
         self._next = asyncio.Event()
-        self._text = ""
-        self.summary = self._summary_now()
-        stored_run = runs.stored_run(run_id)
-        self._text = stored_run.text
-        self._take(stored_run.entries)
+        #: How the run stands, whether it can be interrupted here, and why it could not be read a moment ago.
+        self.summary, self.is_driven, self.fault = self._now(news.summary), news.is_driven, ""
+        self._text = news.text
+        self._take(news.entries)
 
-    def _summary_now(self) -> RunSummary:
-        return self.runs.summary(self.id).at(self.runs.now_ms())
+    @classmethod
+    async def for_run(cls, runs: Runs, run_id: str) -> "RunFeed":
+        """Read a run for the first time. Raises UnknownRunError, DamageError, StoreError."""
+        return cls(runs, run_id, await runs.look(run_id))
+
+    def _now(self, summary: RunSummary) -> RunSummary:
+        return summary.at(self.runs.now_ms())
 
     @property
     def next_change(self) -> asyncio.Event:
@@ -89,14 +93,16 @@ class RunFeed:
         assert isinstance(first, ledger.MachineEntry), "a run of a machine begins with it"
         return first
 
-    def read(self) -> None:
-        """Read what is new, and tell the pages."""
-        summary = self._summary_now()
-        if summary == self.summary and summary.entries <= len(self.entries):
+    async def read(self) -> None:
+        """Read what is new, and tell the pages. Raises UnknownRunError, DamageError, StoreError."""
+        before = len(self.entries)
+        news = await self.runs.look(self.id, after=before)
+        summary, was = self._now(news.summary), (self.summary, self.is_driven, self.fault)
+        self.summary, self.is_driven, self.fault = summary, news.is_driven, ""
+        if before == len(self.entries) and news.entries:  # no other page has read them meanwhile
+            self._take(news.entries)
+        elif was == (summary, news.is_driven, ""):
             return
-        self.summary = summary
-        if summary.entries > len(self.entries):
-            self._take(self.runs.entries(self.id, after=len(self.entries)))
         self._tell()
 
     def _tell(self) -> None:
@@ -107,14 +113,19 @@ class RunFeed:
         """Read the run again and again, while pages show it."""
         while self.watchers:
             self.drawing.draw(self.machine)
-            self.read()
+            try:
+                await self.read()
+            except StoreError as fault:  # it may answer again later
+                self.fault = str(fault)
+                self._tell()
+                await asyncio.sleep(_AFTER_FAULT_S)
             self._listen()
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(self.runs.poll_s)
 
     def _listen(self) -> None:
         """Listen to a run that this server drives, if nobody does yet; tell the pages what was said since the last time."""
         handle = self.runs.handle(self.id)
-        if self.view is not None and handle is not None and handle.is_driven and self._listener is None:
+        if self.view is not None and handle is not None and self.is_driven and self._listener is None:
             self._listener = asyncio.create_task(self._hear(handle))
         if self._has_news:
             self._has_news = False
@@ -123,7 +134,7 @@ class RunFeed:
     async def _hear(self, handle: RunHandle) -> None:
         """Collect what the model says, up to its next event."""
         try:
-            async for each in handle.moments_and_text(after=len(handle.run.ledger)):
+            async for each in handle.moments_and_text(after=len(self.entries)):
                 if isinstance(each, Piece):
                     self.speech = (self.speech + each.text)[-_MOST_SPEECH:]
                 elif isinstance(each.entry, ledger.EventEntry):
@@ -244,13 +255,17 @@ def _status(feed: RunFeed) -> Markup:
         ("about", summary.about),
         ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
+    fault = tag("p", feed.fault, class_="message", role="alert") if feed.fault else None
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
-    words = tag("p", badge(whole.status, status_text(whole)))
-    handle = feed.runs.handle(feed.id)
-    is_driven_here = handle is not None and handle.is_driven
+    meaning = meaning_of(whole.status)
+    words = join(
+        tag("p", badge(whole.status, status_text(whole))),
+        tag("p", meaning[:1].upper() + meaning[1:], class_="hint") if meaning else None,
+        fault,
+    )
     stop = (
         post_form(run_address(feed.id, "/interrupt"), hidden_field("run", feed.id), label="Interrupt")
-        if is_driven_here
+        if feed.is_driven
         else None
     )
     can_resume = whole.holder is None and whole.status in {"stopped", "interrupted", "cut off", "due"}

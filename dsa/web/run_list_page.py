@@ -1,6 +1,6 @@
 """The list of runs with its filters, and the form that starts a run of an open document.
 
-The list comes from the summaries of the runs; no ledger is read. The filters are in the address.
+The list comes from the summaries of the newest runs that match; no ledger is read. The filters are in the address.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,18 @@ from starlette.routing import Route
 
 from dsa.errors import DsaError
 from dsa.expr import Value, read_value, show_value
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import StartField, StartForm, extension_of, extensions
 from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural, shorten
-from dsa.web.markup import Markup, badge, hidden_field, message_page, page, post_form, tag
+from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, post_form, tag, words_explained
 from dsa.web.run_feed import data_field, run_address
 from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
 
-_RUNS_A_PAGE = 50
+_RUNS_A_PAGE, _MOST_PAGES = 50, 10_000
 _STATUSES = ("under way", "waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished", "damaged")
 _SECOND_MS = 1_000
 
@@ -154,24 +155,16 @@ async def _begin(request: Request) -> Response:
 
 async def _list(request: Request) -> Response:
     query, runs = request.query_params, request.app.state.runs
-    every = await runs.list(now_ms=runs.now_ms())
     filters_now = {name: query.get(name, "").strip() for name in ("status", "machine", "waiting")}
-    is_due = query.get("due") == "1"
-    summaries = [
-        each for each in every
-        if each.matches(filters_now["status"] or None, filters_now["waiting"] or None, filters_now["machine"] or None) and (each.is_due or not is_due)
-    ][::-1]  # fmt: skip
-    number = whole_number(query.get("page", ""), 1)
-    last = max(1, -(-len(summaries) // _RUNS_A_PAGE))
-    number = min(max(1, number), last)
+    is_due, number = query.get("due") == "1", max(1, whole_number(query.get("page", ""), 1))
+    summaries = await _newest(runs, filters_now, min(number, _MOST_PAGES) * _RUNS_A_PAGE + 1, is_due=is_due)
+    number = min(number, max(1, -(-len(summaries) // _RUNS_A_PAGE)))
     selection = summaries[(number - 1) * _RUNS_A_PAGE : number * _RUNS_A_PAGE]
-    machines = sorted({each.summary.machine for each in every})
-    events = sorted({name for each in every for name in each.summary.waits_for})
     filters = tag(
         "form",
         _choice("Status", "status", _STATUSES, filters_now["status"]),
-        _choice("Machine", "machine", machines, filters_now["machine"]),
-        _choice("Waits for", "waiting", events, filters_now["waiting"]),
+        _suggestion("Machine", "machine", sorted({each.summary.machine for each in summaries}), filters_now["machine"]),
+        _suggestion("Waits for", "waiting", sorted({name for each in summaries for name in each.summary.waits_for}), filters_now["waiting"]),
         tag("label", tag("input", type="checkbox", name="due", value="1", checked=is_due), "Due", class_="choice"),
         tag("button", "Filter", type="submit"),
         method="get", action="/runs", class_="filters",
@@ -179,13 +172,30 @@ async def _list(request: Request) -> Response:
     pairs = [*((name, value) for name, value in filters_now.items() if value), *([("due", "1")] if is_due else [])]
     pages = [
         tag("a", name, href=f"/runs?{urlencode([*pairs, ('page', str(there))])}")
-        for name, there in (("Newer", number - 1), ("Older", number + 1)) if 1 <= there <= last
+        for name, there in (("Newer", number - 1), ("Older", number + 1)) if 1 <= there <= -(-len(summaries) // _RUNS_A_PAGE)
     ]  # fmt: skip
-    counts = f"{plural(len(summaries), 'run')} of {len(every)}; page {number} of {last}"
+    total = await runs.count()
     new = tag("p", tag("a", "Start a run", href="/runs/new"))
-    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), _run_table(selection, len(every)),
-                 tag("p", [(each, " ") for each in pages]), here="/runs")  # fmt: skip
+    counts = f"{plural(len(selection), 'run')} of {total}; page {number}"
+    table = _run_table(selection, total)
+    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), table,
+                 tag("p", [(each, " ") for each in pages]), words_explained(table), here="/runs")  # fmt: skip
     return HTMLResponse(whole.html)
+
+
+async def _newest(runs: Runs, filters_now: Form, most: int, *, is_due: bool) -> list[RunSummary]:
+    """Return the newest runs that match the filters, the newest first: at most this many, except where only due ones are wanted."""
+    status, event, machine = (filters_now[name] or None for name in ("status", "waiting", "machine"))
+    newest = None if is_due else most
+    summaries = await runs.list(status=status, waiting_for=event, machine=machine, now_ms=runs.now_ms(), newest=newest)
+    return [each for each in reversed(summaries) if each.is_due or not is_due][:most]
+
+
+def _suggestion(label: str, name: str, words: Sequence[str], present: str) -> Markup:
+    """Return a field for a word, with those that the list has now to choose from."""
+    options = tag("datalist", [tag("option", value=word) for word in words], id=f"{name}-words")
+    field = tag("input", name=name, value=present, list=f"{name}-words", autocomplete="off")
+    return join(tag("label", label, field), options)
 
 
 def _choice(label: str, name: str, words: Sequence[str], present: str) -> Markup:

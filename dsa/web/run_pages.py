@@ -15,8 +15,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from dsa.errors import DsaError
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.runs import Resumption, Runs
+from dsa.runs.runs import Resumption
 from dsa.runtime import ledger
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
 from dsa.runtime.json_text import data_of
@@ -33,6 +34,7 @@ from dsa.web.markup import (
     message_page,
     page,
     tag,
+    words_explained,
 )
 from dsa.web.run_feed import RunFeed, run_address
 
@@ -64,7 +66,8 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
     older = tag("a", f"The moments before {after + 1}", href=f"{base}?before={after}") if after else None
     newest = tag("a", "The newest moments", href=base) if before is not None else None
     heads = tag("tr", [tag("th", name, scope="col") for name in ("", "time", "kind", "what")])
-    table = tag("table", tag("thead", heads), tag("tbody", feed.moments(after, end), id="moments"), class_="moments")
+    moments = feed.moments(after, end)
+    table = tag("table", tag("thead", heads), tag("tbody", moments, id="moments"), class_="moments")
     live = f"{base}/live?have={'.'.join(fragments.digests)}&after={total if before is None else -1}"
     return page(
         feed.id,
@@ -81,6 +84,7 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
             tag(
                 "section",
                 tag("h2", "What has happened"),
+                words_explained(moments),
                 tag("p", older, " ", newest),
                 tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Timeline"),
                 aria_label="What has happened",
@@ -99,13 +103,13 @@ class RunFeeds:
         self._feeds: dict[str, RunFeed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def feed(self, request: Request) -> RunFeed:
-        """Return the feed of the run that an address names. Raises UnknownRunError, DamageError."""
+    async def feed(self, request: Request) -> RunFeed:
+        """Return the feed of the run that an address names. Raises UnknownRunError, DamageError, StoreError."""
         run_id = request.path_params["run"]
         feed = self._feeds.get(run_id)
         if feed is None:
-            return RunFeed(request.app.state.runs, run_id)
-        feed.read()
+            return await RunFeed.for_run(request.app.state.runs, run_id)
+        await feed.read()
         return feed
 
     async def changes(self, feed: RunFeed, have: str, after: int) -> AsyncIterator[str]:
@@ -143,14 +147,14 @@ class RunFeeds:
 
     async def show(self, request: Request) -> Response:
         """Answer with the page of a run."""
-        feed, before = self.feed(request), request.query_params.get("before", "")
+        feed, before = await self.feed(request), request.query_params.get("before", "")
         feed.drawing.draw(feed.machine)
         await feed.drawing.wait()
         return HTMLResponse(_run_page(feed, whole_number(before, None)).html)
 
     async def file(self, request: Request) -> Response:
         """Answer with a file of a run. Only pictures are more than bytes to the browser, and none is a page."""
-        name, view = request.path_params["name"], self.feed(request).view
+        name, view = request.path_params["name"], (await self.feed(request)).view
         content = None if view is None else await asyncio.to_thread(view.file, name)
         if content is None:
             return HTMLResponse(message_page("No such file", "The page of the run has links to its files.").html, 404)
@@ -160,7 +164,7 @@ class RunFeeds:
 
     async def earlier(self, request: Request) -> Response:
         """Answer with an earlier part of the machine's own view."""
-        feed = self.feed(request)
+        feed = await self.feed(request)
         before = whole_number(request.query_params.get("before", ""), 1)
         parts = EMPTY if feed.view is None else feed.view.earlier(before)
         empty = tag("p", "There is nothing before this. The page of the run has what there is.", class_="message")
@@ -179,7 +183,8 @@ class RunFeeds:
         """Answer with the events of a run's page; a page that connects again goes on after its last one."""
         number, _, have = request.headers.get("last-event-id", "").partition(":")
         after = number or request.query_params.get("after", "-1")
-        events = self.changes(self.feed(request), have or request.query_params.get("have", ""), whole_number(after, -1))
+        feed = await self.feed(request)
+        events = self.changes(feed, have or request.query_params.get("have", ""), whole_number(after, -1))
         return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -265,9 +270,9 @@ async def _resume(request: Request) -> Response:
 async def _interrupt(request: Request) -> Response:
     run_id = request.path_params["run"]
     runs: Runs = request.app.state.runs
-    handle = runs.handle(run_id)
-    if handle is None or not handle.is_driven:
-        holder = runs.summary(run_id).holder
+    news = await runs.look(run_id)
+    if not news.is_driven:
+        holder = news.summary.holder
         raise DsaError(f"the run is held by {holder}: end it there" if holder else "the run is not under way")
     await runs.interrupt(run_id)
     return RedirectResponse(run_address(run_id), 303)
@@ -280,7 +285,7 @@ async def _interrupt(request: Request) -> Response:
 async def _changes(request: Request) -> Response:
     """Answer with what a run has changed outside, as its machine's package says."""
     run_id, runs = request.path_params["run"], request.app.state.runs
-    first = runs.stored_run(run_id).entries[0]
+    first = (await runs.look(run_id)).entries[0]
     diff = extension_of(first.name).diff if isinstance(first, ledger.MachineEntry) else None
     text = "" if diff is None else diff(runs, run_id)  # in this thread, which has the store
     content = diff_lines(text[:_MOST_JSON]) if text else tag("p", "It has changed nothing outside.", class_="message")
@@ -299,7 +304,7 @@ async def _attempts(request: Request) -> Response:
     """Answer with what a run has generated: each attempt with its verdict, its text, and what it changed."""
     run_id, before = request.path_params["run"], request.query_params.get("before", "")
     runs: Runs = request.app.state.runs
-    runs.summary(run_id)  # raises UnknownRunError
+    await runs.look(run_id)  # raises UnknownRunError
     store = runs.artifacts(run_id)
     attempts = store.attempts()
     end = min(whole_number(before, len(attempts)), len(attempts))

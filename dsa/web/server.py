@@ -29,11 +29,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsa.edge.document_files import locate
 from dsa.errors import DsaError
-from dsa.runs.runs import Runs
+from dsa.runs.door import Runs
 from dsa.runtime.run_store import UnknownRunError
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import machine_routes
-from dsa.web.markup import badge, hidden_field, message_page, page, post_form, tag
+from dsa.web.markup import Markup, hidden_field, message_page, page, post_form, tag, words_explained
 from dsa.web.run_list_page import run_list_routes
 from dsa.web.run_pages import run_routes
 from dsa.web.watched_document import WatchedDocument
@@ -208,8 +208,8 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         gate.secret.end()  # only a server that is killed leaves it
 
     async def machines(_request: Request) -> Response:
-        words = await asyncio.to_thread(lambda: [each.glance() for each in documents])
-        return HTMLResponse(_machines_page(documents, words).html)
+        glances = await asyncio.to_thread(lambda: [each.glance() for each in documents])
+        return HTMLResponse(_machines_page(documents, glances).html)
 
     async def invitation(_request: Request) -> Response:
         address = tag("input", value=gate.address(), readonly=True, aria_label="Address", class_="wide")
@@ -235,8 +235,9 @@ async def _not_found(_request: Request, _fault: Exception) -> Response:
     return refusal(404, "No such page", "There is nothing at this address. Choose a page above.")
 
 
-async def _unknown(_request: Request, fault: Exception) -> Response:
-    return refusal(404, "No such run", f"{fault}. The page Runs lists those that there are.")
+async def _unknown(request: Request, _fault: Exception) -> Response:
+    name = request.path_params.get("run", "")
+    return refusal(404, "No such run", f"No run called '{name}' is kept here. The page Runs lists those that are.")
 
 
 async def _fault(_request: Request, fault: Exception) -> Response:
@@ -247,17 +248,22 @@ async def _bug(_request: Request, _fault: Exception) -> Response:
     return refusal(500, "A bug of dsa", "The terminal in which `dsa web` runs shows the traceback.")
 
 
-def _machines_page(documents: tuple[WatchedDocument, ...], words: Sequence[str]) -> Any:  # noqa: ANN401  (Markup)
+def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Markup]) -> Markup:
     items = [
-        tag("li", tag("a", each.file, href=each.address), " ", badge(word))
-        for each, word in zip(documents, words, strict=True)
+        tag("li", tag("a", each.file, href=each.address), " ", glance)
+        for each, glance in zip(documents, glances, strict=True)
     ]
     empty = tag(
         "p", "No machine is open here. Start `dsa web FILE..` with the files of your machines.", class_="message"
     )
     invitation = post_form("/invitation", hidden_field("again", "1"), label="Let in another browser", class_="quiet")
     return page(
-        "Machines", tag("h1", "Machines"), tag("ul", items, class_="plain") if items else empty, invitation, here="/"
+        "Machines",
+        tag("h1", "Machines"),
+        tag("ul", items, class_="plain") if items else empty,
+        words_explained(*glances),
+        invitation,
+        here="/",
     )
 
 

@@ -9,13 +9,13 @@ from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
-from dsa.checks.report import check, totals_text
+from dsa.checks.report import check, check_sentences, check_word
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
-from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import arrows_by_line, diagram
 from dsa.web.machine_walk import walk_graph
-from dsa.web.markup import Markup, badge, join, tag
+from dsa.web.markup import Markup, badge, join, tag, words_explained
 
 _STATIC = Path(__file__).with_name("static")
 _STYLES, _SCRIPTS = ("page.css",), ("page.js", "walk.js")
@@ -26,18 +26,17 @@ def static_page(text: str, document_reading: DocumentReading, machine: Machine) 
     graph = walk_graph(machine, arrows_by_line(machine))
     report = check(machine)
     verdicts = DocumentVerdicts(document_reading, report)
-    totals = totals_text((*document_reading.diagnostics, *report.diagnostics), report)
-    result = join(
-        tag("p", badge("findings" if report.failed else "good"), " ", totals), overview(document_reading, report)
-    )
+    words = tag("p", badge(check_word(report)), " ", check_sentences(all_findings(document_reading, report), report))
+    result = join(words, overview(document_reading, report))
+    document = join(document_markup(text, verdicts, ""))
     content = tag(
         "main",
         tag("h1", machine.name),
         tag(
             "div",
-            tag("section", result, _explorer(), aria_label="Result and explorer"),
+            tag("section", result, words_explained(result, document), _explorer(), aria_label="Result and explorer"),
             tag("section", diagram(machine), aria_label="Diagram", class_="beside"),
-            tag("section", document_markup(text, verdicts, ""), aria_label="The document", class_="document"),
+            tag("section", document, aria_label="The document", class_="document"),
             class_="columns",
         ),
         id="content",

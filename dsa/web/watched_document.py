@@ -13,20 +13,22 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from dsa.checks.report import CheckReport, check, explored_text, totals_text
+from dsa.checks.report import CheckReport, check, check_sentences, check_word, codes_text, explored_text, rest_texts
 from dsa.edge.document_files import locate, read_document, read_text
 from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
+from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import MachineDrawing
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag
+from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag, words_explained
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
 #: The time limit of work that nobody stops: none, but a clock can go beyond it.
 NO_LIMIT_S = 1e9
+#: The most properties that a list of documents names of one.
+_MOST_NAMES = 5
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -167,7 +169,7 @@ class WatchedDocument:
         """Return the machine as the file has it now. Raises DocumentError and MachineError."""
         self._read()
         if self.fault:
-            raise DocumentError(self.file, self.fault)
+            raise DocumentError(self.file, self.fault.removeprefix(f"{self.file}: "))
         if self.document_reading.machine is None:
             raise MachineError(self.document_reading.diagnostics)
         return self.document_reading.machine
@@ -205,7 +207,8 @@ class WatchedDocument:
         parts = {"status": self._status(), "table": self._table, "diagram": self.drawing.markup}
         proofs = self._work_state("proofs", "Proofs", ("Prove for all values of the parameters", "Prove again"))
         mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant them again"))
-        return Fragments({**parts, "proofs": proofs, "mutants": mutants})
+        words = words_explained(parts["status"], self._table, proofs, mutants)
+        return Fragments({**parts, "words": words, "proofs": proofs, "mutants": mutants})
 
     def _verdicts(self) -> DocumentVerdicts:
         notes: dict[int, list[Markup]] = {}
@@ -233,14 +236,12 @@ class WatchedDocument:
             return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
         report = self.report
         if report is None:
-            count = plural(len(self.document_reading.diagnostics), "mistake")
-            words = tag("p", badge("not a machine"), f" {count}: nothing is drawn or run until the document is one.")
+            words = tag("p", badge("not a machine"), " ", _mistakes_text(self.document_reading))
             return join(words, overview(self.document_reading, None), again)
         lines = [explored_text(each) for each in report.explorations]
-        lines += [f"rests in: {', '.join(report.rests)}"] if report.rests else []
-        totals = totals_text((*self.document_reading.diagnostics, *report.diagnostics), report)
+        lines += rest_texts(report)
         more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
-        words = tag("p", badge(self.word), " ", totals)
+        words = tag("p", badge(self.word), " ", check_sentences(all_findings(self.document_reading, report), report))
         return join(links, words, overview(self.document_reading, report), more if lines else None, again)
 
     def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
@@ -263,17 +264,34 @@ class WatchedDocument:
             return "not a machine"
         if self.report is None:
             return "checking"
-        return "findings" if self.report.failed else "good"
+        return check_word(self.report)
 
-    def glance(self) -> str:
-        """Return what is known of the document, in a word or two; one that nobody has opened yet is read, and checked later."""
-        if self._signature is not None:
-            return self.word
-        try:
-            machine = read_document(self.file).machine
-        except DocumentError:
-            return "error"
-        return "not a machine" if machine is None else "not checked yet"
+    def glance(self) -> Markup:
+        """Return what is known of the document, for a list: a word, what was found, and the violated properties with links; one that nobody has opened yet is read, and not checked."""
+        document_reading, fault = self.document_reading, self.fault
+        if self._signature is None:
+            try:
+                document_reading = read_document(self.file)
+            except DocumentError as error:
+                fault = str(error)
+        if fault:
+            return join(badge("error"), " ", fault)
+        if document_reading.machine is None:
+            return join(badge("not a machine"), " ", _mistakes_text(document_reading))
+        if self._signature is None:
+            return join(badge("not checked yet"), " Open it to check it.")
+        report = self.report
+        if report is None:
+            return join(badge(self.word), " ", self.check.fault)
+        names = [
+            tag("li", badge(each.verdict), " ", tag("a", each.text, href=f"{self.address}#line{each.line}"))
+            for each in report.properties
+            if each.failed
+        ]
+        more = tag("li", f"{len(names) - _MOST_NAMES} more") if len(names) > _MOST_NAMES else None
+        sentences = check_sentences(all_findings(document_reading, report), report)
+        failed = tag("ul", names[:_MOST_NAMES], more, class_="plain") if names else None
+        return join(badge(self.word), " ", sentences, failed)
 
     # -- following ---------------------------------------------------------------------------------------------------------
 
@@ -309,6 +327,10 @@ class WatchedDocument:
     def _tell(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
+
+
+def _mistakes_text(document_reading: DocumentReading) -> str:
+    return f"{codes_text(document_reading.diagnostics)}: nothing is drawn or run until the document is a machine."
 
 
 def _links(address: str) -> Markup:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import StartField, StartForm
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry, ResultEntry
 from dsa.semantics import Occurrence
 from dsa.text import plural
@@ -78,6 +78,7 @@ class ChatPage:
         notices = [
             tag("p", badge(BADGES[each.reason]), " ", each.text, class_="notice")
             for each in self._of_turns.get(turn.number, ())
+            if not _is_of_calls(each, turn)
         ]
         report = f"turn-{turn.number}"
         files = [self._file(each) for each in self._conversation.inventory if each.source_call_id == report]
@@ -118,19 +119,43 @@ class ChatPage:
             result = tag("p", f"It has no result: {REASONS.get(call.status, 'it was cut off')}", class_="hint")
         code = long_text(f"The text of {call.call_id}", call.text[:_MOST_TEXT])
         text = tag("details", tag("summary", call.call_id), code, open=True)
-        inventory = self._conversation.inventory
-        files = [self._file(inventory[each]) for each in call.artifacts if each]
+        files = list(self._files_of(call))
         return tag("div", tag("p", words), facts, text if call.text else None, result, files, class_="note")
 
+    def _files_of(self, call: DataCall) -> Iterator[Markup]:
+        """Yield the files of a call: those that it made whole, and a line for each that was there before."""
+        for new in call.new_artifacts:
+            artifact = self._conversation.inventory[new.equal_to or ""]
+            if (artifact.source_call_id, artifact.name) == (call.call_id, new.name):
+                yield self._file(artifact)
+                continue
+            link = tag("a", artifact.file_name, href=self._file_address(artifact))
+            if call.equal_to:
+                yield tag("p", "Its file: ", link)
+            else:
+                other_name = (
+                    f"{new.name} has the content of " if new.name != artifact.name else "the same content again: "
+                )
+                yield tag("p", badge("kept once"), " ", other_name, link)
+
+    def _file_address(self, artifact: ChatArtifact) -> str:
+        return f"{self._address}/files/{quote(artifact.file_name, safe='')}"
+
     def _file(self, artifact: ChatArtifact) -> Markup:
-        """Return the link to a file, a picture of it if it is one, and why other names lead to it."""
-        address = f"{self._address}/files/{quote(artifact.file_name, safe='')}"
+        """Return the link to a file, and a picture of it if it is one."""
+        address = self._file_address(artifact)
         size = f" {artifact.size_bytes:,} bytes"
         version = f", version {artifact.version}" if artifact.version > 1 else ""
         is_picture = artifact.file_name.lower().endswith(_PICTURES)
         picture = tag("p", tag("img", src=address, alt=artifact.name)) if is_picture else None
-        aliases = [tag("p", badge("kept once"), f" {name}: {reason}") for name, reason in artifact.aliases]
-        return join(picture, tag("p", tag("a", artifact.file_name, href=address), size, version), aliases)
+        return join(picture, tag("p", tag("a", artifact.file_name, href=address), size, version))
+
+
+def _is_of_calls(notice: Notice, turn: ChatTurn) -> bool:
+    """Return whether a notice is about files that calls made again: each of these calls says so itself."""
+    names = {new.name for call in turn.calls for new in call.new_artifacts}
+    made_again = {text.partition(" is ")[0] for text in notice.text.split("; ")}
+    return notice.reason == "duplicate_artifact_prevented" and made_again <= names
 
 
 def _result(result: Any, code_shown: str = "") -> Markup:  # noqa: ANN401  (JSON)

@@ -11,8 +11,8 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
-from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.secrets import SecretOptions
 from dsa.runtime.timeline import OnMoment

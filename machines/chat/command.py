@@ -37,9 +37,10 @@ from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError
 from dsa.expr import show_value
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import new_run_id
-from dsa.runs.runs import Runs, length_before, open_runs
+from dsa.runs.runs import length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
 from machines.chat.chat_display import ChatDisplay, TranscriptDisplay

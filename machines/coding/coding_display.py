@@ -13,10 +13,10 @@ from rich.console import Console
 from dsa.cli.ledger_view import dollars
 from dsa.cli.run_options import shell_command as pasted
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import StartField, StartForm
 from dsa.runs.place import PART_OF
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from dsa.text import plural
@@ -25,6 +25,8 @@ from machines.coding.coding_resources import MODES, CodingSettings
 from machines.coding.coding_work import Work, WorkCall
 from machines.coding.configuration import read_configuration, settings_to_start
 from machines.coding.task_plan import (
+    BADGES,
+    NOT_MADE,
     REASONS,
     Apart,
     CodingCall,
@@ -211,10 +213,14 @@ class CodingDisplay(Lines):
                 self.line(f"[failed] {step['actor']}: {one_line(str(payload.get('message')), 2 * LONGEST)}", "red")
         for notice in notices_in(entry, WorkNotice, REASONS):
             if not (self.part and notice.reason == "goal_complete"):  # the whole run shows that
-                text = one_line(notice.text, 2 * LONGEST)
-                self.line(f"[{notice.reason}] {text}", _STYLES.get(notice.reason, "yellow"))
+                self._notice(notice)
             if left := _left_out_count(notice):
                 self.line(f"  {plural(left, 'call')} after it {'was' if left == 1 else 'were'} not made", "yellow")
+
+    def _notice(self, notice: WorkNotice) -> None:
+        """Show a notice: of a call that was not made with its name in brackets, of all else as a sentence."""
+        name = f"[{notice.reason}]" if notice.reason in NOT_MADE else f"{notice.reason.replace('_', ' ')}:"
+        self.line(f"{name} {one_line(notice.text, 2 * LONGEST)}", _STYLES.get(notice.reason, "yellow"))
 
     def asks(self, tool: str, text: str) -> None:
         """Show the whole call that needs permission: nobody should permit what they cannot see."""
@@ -352,14 +358,15 @@ class CodingPage:
         )
         if call.status in REASONS:
             notice = self._notices.get(call.call_id)
-            facts.append(tag("p", f"{call.status}: ", notice.text if notice is not None else REASONS[call.status]))
+            name = f"{call.status}: " if call.status in NOT_MADE else None
+            facts.append(tag("p", name, notice.text if notice is not None else REASONS[call.status]))
         arguments = json.dumps(dict(call.asked), ensure_ascii=False, indent=1)
         asked = tag(
             "details",
             tag("summary", line or call.call_id),
             long_text(f"The arguments of {call.call_id}", arguments[:_MOST_TEXT]),
         )
-        words = tag("p", badge(call.status), " ", tag("code", call.tool))
+        words = tag("p", badge(BADGES.get(call.status, call.status)), " ", tag("code", call.tool))
         return tag("div", words, facts, asked, _result(call), class_="note")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from dsa.errors import BindingError
-from dsa.runs.runs import Runs
+from dsa.runs.door import Runs
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun

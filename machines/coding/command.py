@@ -35,9 +35,10 @@ from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.machine_extension import MachineExtension
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.runs import open_runs
 from dsa.runs.setup import absolute_script
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
 from dsa.runtime.run_store import StoredRun
@@ -292,7 +293,7 @@ def command(
     """Work on GOAL: break it into tasks, and call tools until they are done.
 
     An interrupted run with the same goal in the same folder is resumed. Exit code 0: done, with evidence for each subtask; 1: done without evidence,
-    or not done (the model only replied and did no work, the goal is blocked, you stopped it, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted, and can be resumed.
+    or not done (the model only replied and did no work, the goal is blocked, you answered a question with `stop`, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted by Ctrl-C; it can be resumed.
     """
     if bool(goal) == bool(run):
         raise click.UsageError(f"give a GOAL or --resume RUN{', not both: a run has its goal' if goal else ''}")

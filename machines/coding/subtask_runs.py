@@ -13,7 +13,8 @@ from math import floor
 
 import attrs
 
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.door import Runs
+from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options, limits_of, resumed_options
 from dsa.runtime.costs import UNITS, Meter
 from dsa.runtime.generation import GenerationError

@@ -185,6 +185,27 @@ REASONS: dict[str, str] = {
     "failed": "A tool or a check failed.",
     "paused": "The model did not answer; the request can be tried again.",
 }
+#: What people read of a call that has one of these names as its status, in a word or two. Those that are `refused` were not made.
+BADGES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "call_looping",
+            "path_outside_workspace",
+            "command_not_allowed",
+            "not_approved",
+            "unknown_tool",
+            "loop_ended",
+        ),
+        "refused",
+    ),
+    "no_evidence": "sent back",
+    "too_many_calls": "left out",
+    "subtask_completed": "subtask completed",
+    "subtask_failed": "subtask failed",
+    "interrupted": "no result",
+}
+#: The names of notices about calls that were not made.
+NOT_MADE = frozenset(reason for reason, word in BADGES.items() if word in {"refused", "sent back", "left out"})
 
 
 @attrs.define

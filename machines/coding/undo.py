@@ -16,8 +16,9 @@ from dsa.cli.command_line import CommandExit, json_option, say, show_line
 from dsa.cli.run_options import exit_on_faults, find, runs_option
 from dsa.edge.sandbox.command_sandbox import stop
 from dsa.errors import DsaError
+from dsa.runs.door import Runs
 from dsa.runs.place import PART_OF
-from dsa.runs.runs import Runs, open_runs
+from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.coding_work import Work
 from machines.coding.history import Conflict, UndoResult, WorkspaceHistory

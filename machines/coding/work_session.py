@@ -13,9 +13,9 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import PART_OF
-from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.run import Run

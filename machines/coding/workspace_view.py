@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.place import PART_OF
-from dsa.runs.runs import Runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.run_store import UnknownRunError
 from dsa.runtime.speech import each_text

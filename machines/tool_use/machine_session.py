@@ -15,8 +15,9 @@ from rich.text import Text
 
 from dsa.errors import DsaError
 from dsa.expr import Value
+from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
-from dsa.runs.runs import Resumption, Runs
+from dsa.runs.runs import Resumption
 from dsa.runs.setup import Options, document_of
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run import Run

@@ -25,8 +25,8 @@ from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.generators.substitutes import ScriptedGenerator
 from dsa.lang import loads
 from dsa.machine import Machine
+from dsa.runs.door import Runs
 from dsa.runs.place import MEMORY
-from dsa.runs.runs import Runs
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.ledger import EventEntry, MachineEntry
 from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step

@@ -414,6 +414,28 @@ def test_list_says_how_runs_stand_and_filters(door: Callable[[Test], None]) -> N
         assert [each.run for each in await desk.runs.list(waiting_for="approved")] == [waiting.id]
         assert [each.run for each in await desk.runs.list(status="finished")] == [over.id]
         assert await desk.runs.list(machine="other") == ()
+        assert [each.run for each in await desk.runs.list(newest=1)] == [over.id]
+        assert [each.run for each in await desk.runs.list(waiting_for="approved", newest=1)] == [waiting.id]
+        assert [each.run for each in await desk.runs.list(newest=9)] == [waiting.id, over.id]
+        assert await desk.runs.count() == 2
+
+    door(test)
+
+
+def test_look_says_what_is_new_of_a_run(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        run = await desk.drafted()
+        first = await desk.runs.look(run.id)
+        assert (first.text, first.entries) == (ORDER, tuple(desk.runs.entries(run.id)))
+        assert first.summary == desk.runs.summary(run.id)
+        assert (await desk.runs.look(run.id, after=len(first.entries))).entries == ()
+        await desk.runs.send(run.id, "approved")
+        await run.rest()
+        last = await desk.runs.look(run.id, after=len(first.entries))
+        assert last.entries == tuple(desk.runs.entries(run.id))[len(first.entries) :]
+        assert (last.summary.status, last.is_driven) == ("finished", False)
+        with pytest.raises(UnknownRunError):
+            await desk.runs.look("nothing")
 
     door(test)
 

@@ -1,7 +1,11 @@
 """Long payloads of runs on Temporal are in a store that clients and workers reach; and no secret leaves a process, to the server or to the store."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,16 @@ import pytest
 from temporal_server import MISSING, server, temporal_program
 
 import dsa
+from dsa.errors import BindingError, OccurrenceError
+from dsa.generators import FunctionGenerator
+from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.generation import GenerationError
 from dsa.runtime.run_store import StoreError
+
+if temporal_program() is None:
+    pytest.skip(MISSING, allow_module_level=True)
+
+from dsa.temporal.payload_stores import GitStore
 
 MAKES = """# makes
 
@@ -41,9 +54,7 @@ LONG = 1_500_000
 
 @pytest.fixture(scope="module")
 def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(3) as addresses:
+    with server(12) as addresses:
         yield iter(addresses)
 
 
@@ -75,11 +86,82 @@ async def make(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]
     return [dsa.event_step("make", "made", data={"text": text[::-1] + "m" * LONG})]
 
 
-def test_long_data_is_in_the_store_and_the_server_has_references(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    store, where = tmp_path / "store", next(namespaces)
+OWN_STORE = """class Bucket:
+    def __init__(self):
+        self.objects = {}
+
+    async def put(self, name, content):
+        self.objects[name] = content
+
+    async def get(self, name):
+        return self.objects[name]
+
+
+bucket = Bucket()
+nothing = {}
+"""
+
+
+class Shelf:
+    """A store of each kind: its address, what is in it, and a change of everything in it."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind, self.folder = kind, folder / "store"
+        self.address = {"folder": str(self.folder), "git": f"git+{self.folder}", "own": "python:payload_bucket:bucket"}[
+            kind
+        ]
+        if kind == "git":
+            subprocess.run(["git", "init", "--quiet", "--bare", str(self.folder)], check=True)
+
+    def git(self, *words: str, content: bytes = b"") -> bytes:
+        return subprocess.run(["git", "-C", self.folder, *words], input=content, capture_output=True, check=True).stdout
+
+    def contents(self) -> dict[str, bytes]:
+        if self.kind == "folder":
+            return {path.name: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        if self.kind == "own":
+            return dict(sys.modules["payload_bucket"].bucket.objects)
+        names = self.git("for-each-ref", "--format=%(refname)").decode().split()
+        return {name.rpartition("/")[2]: self.git("cat-file", "blob", name) for name in names}
+
+    def spoil(self) -> None:
+        for name, content in self.contents().items():
+            wrong = content[:-1] + b"?"
+            if self.kind == "folder":
+                (self.folder / name[:2] / name).write_bytes(wrong)
+            elif self.kind == "own":
+                sys.modules["payload_bucket"].bucket.objects[name] = wrong
+            else:
+                blob = self.git("hash-object", "-w", "--stdin", content=wrong).decode().strip()
+                self.git("update-ref", f"refs/dsa/payloads/{name}", blob)
+
+    def empty(self) -> None:
+        if self.kind == "own":
+            sys.modules["payload_bucket"].bucket.objects.clear()
+        for name in self.contents():
+            if self.kind == "folder":
+                (self.folder / name[:2] / name).unlink()
+            else:
+                self.git("update-ref", "-d", f"refs/dsa/payloads/{name}")
+
+
+@pytest.mark.parametrize("kind", ["folder", "git", "own"])
+def test_long_data_is_in_the_store_and_the_server_has_references(
+    kind: str, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "payload_bucket.py").write_text(OWN_STORE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "payload_bucket", raising=False)
+    shelf, where = Shelf(kind, tmp_path), next(namespaces)
+    address = f"{where}?store={shelf.address}"
+
+    async def fails(address: str, run_id: str, words: str) -> None:
+        async with dsa.open_runs(address) as readers:
+            with pytest.raises(StoreError, match=words):
+                readers.entries(run_id)
 
     async def test() -> None:
-        async with dsa.open_runs(f"{where}?store={store}") as runs:
+        async with dsa.open_runs(address) as runs:
             run = await runs.start(makes(tmp_path), {"text": "go" * LONG}, bindings=dsa.Bindings({"make": make}))
             rest = await run.rest()
             assert rest.run.configuration.state == "asked", rest.failure
@@ -88,19 +170,62 @@ def test_long_data_is_in_the_store_and_the_server_has_references(tmp_path: Path,
             assert isinstance(await runs.send(run.id, "approved", {"note": "n" * LONG}), dsa.Taken)
             assert (await run.rest()).outcome == "done"
             assert len(await history_bytes(runs, run.id)) < 30_000
-            assert any(len(content) > LONG for content in on_disk(store).values())
-            async with dsa.open_runs(f"{where}?store={store}") as readers:
+            assert any(len(content) > LONG for content in shelf.contents().values())
+            assert {name: sha256(content).hexdigest() for name, content in shelf.contents().items()} == {
+                name: name for name in shelf.contents()
+            }
+            async with dsa.open_runs(Path(address)) as readers:  # a path loses slashes
                 assert len(readers.entries(run.id)) == len(run.run.ledger)
-            async with dsa.open_runs(where) as readers:
-                with pytest.raises(StoreError, match=r"long payloads are in a store.*\?store="):
-                    readers.entries(run.id)
-            for path, content in on_disk(store).items():
-                path.write_bytes(content[:-1] + b"?")
-            async with dsa.open_runs(f"{where}?store={store}") as readers:
-                with pytest.raises(StoreError, match="was changed: its content is not what its name says"):
-                    readers.entries(run.id)
+            await fails(where, run.id, r"long payloads are in a store.*\?store=")
+            shelf.spoil()
+            await fails(address, run.id, "was changed: its content is not what its name says")
+            shelf.empty()
+            await fails(address, run.id, "is not there in .*Do all workers and clients name the same store")
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ("s3://bucket", "is not a store: write /FOLDER, git"),
+        ("git+--upload-pack=touch", "is not a store"),
+        ("git+ext::touch", "is not a store"),
+        ("python:no_such_module:bucket", "cannot be loaded: No module named"),
+        ("python:payload_bucket:other", "cannot be loaded: module 'payload_bucket' has no attribute"),
+        ("python:payload_bucket:nothing", "has no method `put`"),
+    ],
+)
+def test_store_that_is_none_is_said_in_words(
+    store: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "payload_bucket.py").write_text(OWN_STORE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "payload_bucket", raising=False)
+    with pytest.raises(BindingError, match=words):
+        dsa.open_runs(f"temporal://127.0.0.1:1/default?store={store}")
+
+
+def test_git_store_that_cannot_be_reached_is_said_in_words(tmp_path: Path) -> None:
+    store = GitStore(str(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match=r"payloads are in .*nowhere: .*does not appear to be a git repository"):
+        asyncio.run(store.put("a" * 64, b"content"))
+
+
+def test_processes_that_push_at_once_lose_nothing(tmp_path: Path) -> None:
+    shelf = Shelf("git", tmp_path)
+    contents = [bytes([number]) * 1000 for number in range(6)]
+
+    async def push_all() -> None:
+        stores = [GitStore(str(shelf.folder)) for _ in range(3)]  # as many as there are processes
+        names = [sha256(each).hexdigest() for each in contents]
+        await asyncio.gather(
+            *(store.put(name, each) for store in stores for name, each in zip(names, contents, strict=True))
+        )
+        assert [await GitStore(str(shelf.folder)).get(name) for name in names] == contents
+
+    asyncio.run(push_all())
+    assert sorted(shelf.contents().values()) == sorted(contents)
 
 
 SECRET = "kx8-4f5TTq-not-for-the-server"
@@ -114,6 +239,105 @@ async def leak(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]
 @dsa.answering("made")
 async def raise_it(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
     raise OSError(f"no access with {SECRET}")
+
+
+JUDGES = """# judges
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| generating | |
+| validating | |
+| asked | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| specification | outside |
+| artifact | query_llm |
+| verdict | execute_guard |
+| approved | outside |
+
+## Guards
+| guard | judges |
+| --- | --- |
+| picky | verdict |
+| wary | approved |
+
+## Transitions
+| source | event | if | effects | target |
+| --- | --- | --- | --- | --- |
+| idle | specification | | query_llm | generating |
+| generating | artifact | | execute_guard | validating |
+| generating | query_llm.failed | | | asked |
+| validating | verdict | picky.passed | | asked |
+| validating | verdict | else | | asked |
+| validating | execute_guard.failed | | | asked |
+| asked | approved | wary.passed | | end.done |
+| asked | approved | else | | end.done |
+"""
+
+
+def write_secret(_prompt: str) -> str:
+    return f"print('{SECRET}')"
+
+
+def fail_as_a_provider(_prompt: str) -> str:
+    raise GenerationError(f"401 from the provider: the key {SECRET} is not valid")
+
+
+class Picky(GuardInterface):
+    """A guard whose feedback, or whose error, has a secret."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+
+    def validate(self, artifact: Any, **_dependencies: Any) -> GuardResult:
+        if self._fails:
+            raise ValueError(f"cannot judge with {SECRET}")
+        return GuardResult(passed=False, feedback=f"I saw {SECRET}")
+
+
+@pytest.mark.parametrize(
+    ("generate", "guard"),
+    [(fail_as_a_provider, Picky(fails=False)), (write_secret, Picky(fails=False)), (write_secret, Picky(fails=True))],
+    ids=["error of a provider", "text and feedback", "error of a guard"],
+)
+def test_no_secret_of_a_provider_or_a_guard_is_in_any_event_of_the_server(
+    generate: Any, guard: Any, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", SECRET)
+    (tmp_path / "judges.md").write_text(JUDGES)
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            bindings = dsa.Bindings(
+                {}, {"picky": guard, "wary": guard}, generators={"llm": FunctionGenerator(generate)}
+            )
+            run = await runs.start(tmp_path / "judges.md", f"print {SECRET}", bindings=bindings)
+            rest = await run.rest()
+            assert rest.kind in {"waiting", "stopped"}, rest
+            with suppress(StoreError, OccurrenceError):  # a guard that fails refuses it
+                await runs.send(run.id, "approved", {"note": f"with {SECRET}"})
+            client = await runs.link.wait(runs.link.client())
+
+            async def everything() -> bytes:
+                parts = list[bytes]()
+                async for each in client.list_workflows():
+                    history = client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history_events()
+                    parts += [event.SerializeToString() async for event in history]
+                    parts.append(each.raw_info.SerializeToString())
+                return b"".join(parts)
+
+            events = bytes(await runs.link.wait(everything()))
+            assert (
+                events.count(b"SHOP_API_KEY") >= 3
+            )  # the markers say what was there: in the data, the error, the answer
+            assert SECRET.encode() not in events
+
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 @pytest.mark.parametrize("policy", [leak, raise_it])

@@ -77,6 +77,29 @@ def test_files_and_pictures_are_those_of_the_conversation(tmp_path):
     assert view.file("nothing.csv") is None
 
 
+def test_file_made_again_is_shown_once_and_named_by_the_calls_after(tmp_path):
+    plot = "df.to_csv('{name}.csv')\nprint({number})"
+    steps = [
+        sql(),
+        python(plot.format(name="hp", number=1)),
+        python(plot.format(name="again", number=2)),
+        python(plot.format(name="hp", number=3)),
+        python(plot.format(name="again", number=2)),
+        Said("There."),
+    ]
+    with conversation(tmp_path, scripted(*steps)) as (chat, _):
+        say(chat, "Save it, and again.")
+        page = Outline(page_of(chat, tmp_path / "runs").markup().html)
+        statuses = [call.status for call in chat.conversation.turn.calls]
+        assert [each.file_name for each in chat.conversation.inventory][1:] == ["hp.csv"]
+    assert statuses == ["done", "done", "done", "done", "duplicate_tool_call_skipped"]
+    assert page.text.count("kept once") == 2
+    assert "again.csv has the content of hp.csv" in page.text
+    assert "the same content again: hp.csv" in page.text
+    assert "Its file: hp.csv" in page.text
+    assert page.text.rindex(" bytes") < page.text.index("kept once"), "the call that made it has no badge"
+
+
 def test_call_without_a_result_says_why(tmp_path):
     with conversation(tmp_path, following(sql(), answer="There.")) as (chat, _):
         say(chat, "?")

@@ -40,6 +40,8 @@ def test_call_is_shown_whole_and_permitted(asking, tmp_path):
     assert (tmp_path / "work" / "made.txt").read_text() == "<b>made</b>"
     after = here.page(run)
     assert "needs permission" not in after.text
+    assert "subtask completed mark_subtask_complete" in after.text
+    assert "subtask_completed:" not in after.text, "a note that refuses nothing has no name of a refusal"
     assert "made.txt" in after.text
     assert "<b>made</b>" in here.page(f"{run}/changes").text
 
@@ -51,7 +53,8 @@ def test_call_is_refused_with_a_reason(asking, tmp_path):
     form = {"event": "denied", "place": keep.partition("@")[2], "data": "not <b>today</b>", "form": "text"}
     assert here.client.post(f"{run}/answer", data=form).status_code == 200
     news = here.until(f"{run}/live?have=", lambda news: "today" in Outline(news["replace"].get("talk", "")).text)
-    assert "not <b>today</b>" in Outline(news["replace"]["talk"]).text
+    assert "refused run_cmd" in Outline(news["replace"]["talk"]).text
+    assert "not_approved: not <b>today</b>" in Outline(news["replace"]["talk"]).text
     assert not (tmp_path / "work" / "made.txt").exists()
 
 

@@ -202,7 +202,7 @@ def test_calls_behind_a_completion_are_told(tmp_path, count, words):
     workspace_of(tmp_path)
     behind = [("write_file", {"path": f"{number}.txt", "content": "x"}) for number in range(count)]
     told, _ = shown(tmp_path, at_once(("list_dir", {}), then=behind))
-    assert f"[subtask_completed] done\n  {words}\n" in told
+    assert f"subtask completed: done\n  {words}\n" in told
     assert list((tmp_path / "workspace").glob("*.txt")) == []
 
 

@@ -396,6 +396,35 @@ def test_hook_is_a_command(hook: dict[str, str]):
     assert not re.search(hook["files"], "README.md")
 
 
+OPERATIONS_PAGE = DOCS / "how-to" / "temporal-operations.md"
+
+
+def lists_in(value: Any) -> Iterator[list[str]]:
+    """Yield the lists of words in a YAML document."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from lists_in(each)
+
+
+def test_files_for_containers_are_yaml_and_start_workers():
+    texts = [block.text for block in blocks_of(OPERATIONS_PAGE) if block.language == "yaml"]
+    compose, kubernetes = ([*yaml.safe_load_all(text)] for text in texts)
+    assert compose[0]["services"].keys() == {"postgres", "temporal", "worker"}
+    assert compose[0]["services"]["worker"]["deploy"] == {"replicas": 2}
+    assert {each["kind"] for each in kubernetes} == {"Secret", "PersistentVolumeClaim", "Deployment"}
+    (dockerfile,) = (block.text for block in blocks_of(OPERATIONS_PAGE) if block.language == "dockerfile")
+    commands = [words for words in lists_in(kubernetes) if words[0] == "work"]
+    commands += [json.loads(line.removeprefix("CMD ")) for line in dockerfile.splitlines() if line.startswith("CMD ")]
+    assert len(commands) == 2
+    found = program.get_command(click.Context(program), "work")
+    for _, *words in commands:
+        context = found.make_context("work", list(words))  # raises for an option that there is not
+        assert context.params["folders"] == ("/agents",)
+        assert re.fullmatch(r"temporal://[\w-]+:\d+/default\?store=/payloads", context.params["root"])
+
+
 def test_page_uses_hooks_that_exist():
     (repository,) = ci_file(".pre-commit-config.yaml")["repos"]
     assert {hook["id"] for hook in repository["hooks"]} == {hook["id"] for hook in HOOKS}

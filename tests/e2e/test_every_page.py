@@ -127,7 +127,7 @@ def test_static_page_can_be_read_by_everybody(tmp_path):
         for width, is_dark in TURNS:
             tab.show_at(width, is_dark=is_dark)
             tab.visit((tmp_path / "leave.html").as_uri())
-            tab.until_it_reads("1 VIOLATED")
+            tab.until_it_reads("1 of 2 properties is VIOLATED")
             assert faults_at(tab, width, is_dark=is_dark) == []
 
 

@@ -182,7 +182,7 @@ def test_a_run_that_never_ends_is_ended(dsa):
     ("arguments", "said"),
     [
         (("nowhere.md",), "nowhere.md: there is no such file"),
-        (("letter.md", "--param", "most=1"), "machine letter has no parameter 'most'; there are none"),
+        (("letter.md", "--param", "most=1"), "machine letter has no parameter 'most'; none are known here"),
         (("rounds.md", "--param", "most"), "--param most: write NAME=VALUE"),
         (("rounds.md", "--param", "most=99999", "--seeds", "1"), "rounds has more than 50000 configurations"),
         (("letter.md", "--seed", "1", "--coverage", "50"), "--coverage is about many seeds; add --seeds N"),

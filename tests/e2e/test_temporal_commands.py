@@ -1,15 +1,20 @@
 """Commands with `--runs temporal://..`: a worker in a process of its own, and people who run, look and answer from others."""
 
+import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from temporal_server import MISSING, server, temporal_program
+
+import dsa as dsa_library
 
 DOCUMENT = """# order
 
@@ -64,7 +69,7 @@ effects = {"look": look}
 def namespaces() -> Iterator[Iterator[str]]:
     if temporal_program() is None:
         pytest.skip(MISSING)
-    with server(4) as addresses:
+    with server(8) as addresses:
         yield iter(addresses)
 
 
@@ -160,3 +165,70 @@ def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(d
     assert nobody.returncode == 1
     assert "no Temporal server answers at 127.0.0.1:1" in nobody.stderr
     assert "Traceback" not in wrong.stderr + nobody.stderr
+
+
+def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    (desk / "order.md").write_text(
+        DOCUMENT.replace("| drafted | approved", "| drafted | after 24h | = | |\n| drafted | approved")
+    )
+    process = worker(desk, where)
+    try:
+        lines = dsa(desk, where, "run", "order.md", "--data", "{}").stdout.splitlines()
+    finally:
+        stop(process)
+    assert [line for line in lines if line.startswith("waiting")] == ["waiting in drafted for: approved"]
+    assert len([line for line in lines if re.fullmatch(r"due +\d{4}-\d\d-\d\d .* UTC", line)]) == 1
+
+
+def interrupted(folder: Path, where: str, *, once: Callable[[], bool]) -> "tuple[int, str]":
+    """Start a run, press Ctrl-C once something is so, and return the exit code and what was printed."""
+    words = [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--runs", where]
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline_s = time.monotonic() + 30
+    while not once():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    text = process.communicate(timeout=30)[0]
+    return process.returncode, text
+
+
+@pytest.mark.limit(100)
+def test_ctrl_c_without_a_worker_says_that_the_run_goes_on(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+
+    async def count() -> int:
+        async with dsa_library.open_runs(where) as runs:
+            return await runs.count()
+
+    code, text = interrupted(desk, where, once=lambda: asyncio.run(count()) == 1)
+    assert (code, "Traceback" in text) == (130, False), text
+    assert re.search(
+        r"^\S+-order-\S+ was not interrupted: no worker answers; the run goes on when one does$", text, re.MULTILINE
+    )
+    process = worker(desk, where)
+    try:
+        assert process.stdout is not None
+        assert "waiting in drafted" in process.stdout.readline()
+    finally:
+        stop(process)
+
+
+@pytest.mark.limit(100)
+def test_ctrl_c_interrupts_a_run_and_says_how_to_go_on(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    (desk / "bindings.py").write_text(
+        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
+    )
+    process = worker(desk, where)
+    try:
+        code, text = interrupted(desk, where, once=(desk / "begun").exists)
+        assert code == 130
+        assert re.search(
+            r"interrupted; what was done so far is kept in temporal://.*: `dsa resume \S+ --runs temporal://.*` goes on",
+            text,
+        )
+        assert "interrupted" in dsa(desk, where, "runs").stdout
+    finally:
+        stop(process)

@@ -104,19 +104,41 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
         coming = events(answer)
         (tmp_path / "leave.md").write_text(LEAVE.replace("always asks < days", "always asks <= days"))
         found = next(news for _, news in coming if "2 of 2 properties HOLD" in news["replace"].get("status", ""))
-    assert found["replace"].keys() <= {"status", "table", "diagram", "proofs", "mutants"}
+    assert found["replace"].keys() <= {"status", "words", "table", "diagram", "proofs", "mutants"}
 
 
 def test_list_of_machines_says_what_is_known_of_each(tmp_path):
-    for name, text in (("leave.md", LEAVE), ("broken.md", LEAVE.replace("asks < days", "asks <")), ("gone.md", LEAVE)):
+    faulty = LEAVE.replace("| asking | again    | asks < days |", "| asking | again    | asks <= days |")
+    broken = LEAVE.replace("asks < days", "asks <")
+    for name, text in (("leave.md", LEAVE), ("broken.md", broken), ("gone.md", LEAVE), ("faulty.md", faulty)):
         (tmp_path / name).write_text(text)
-    with web_server(tmp_path, "leave.md", "broken.md", "gone.md") as here:
+    with web_server(tmp_path, "leave.md", "broken.md", "gone.md", "faulty.md") as here:
         (tmp_path / "gone.md").unlink()
         here.client.get(here.address)
-        words = "leave.md not checked yet", "broken.md not a machine", "gone.md error"
-        assert [each in " ".join(here.page("/").text.split()) for each in words] == [True] * 3
-        here.until("/machines/0/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
-        assert "leave.md findings" in here.page("/").text
+        first = " ".join(here.page("/").text.split())
+        words = (
+            "leave.md not checked yet Open it to check it.",
+            "broken.md not a machine 2 errors (DSA108, DSA109), 0 warnings: nothing is drawn",
+            "gone.md error gone.md: there is no such file",
+        )
+        assert [each in first for each in words] == [True] * 3, first
+        for number in (0, 3):
+            here.page(f"/machines/{number}")
+            here.until(f"/machines/{number}/live?have=", lambda news: "VIOLATED" in news["replace"].get("status", ""))
+        second = here.page("/")
+        text = " ".join(second.text.split())
+        assert (
+            "leave.md violated 1 of 2 properties is VIOLATED; 1 of 2 properties HOLD at days = 3 and at days = 1."
+            in text
+        )
+        assert "The text itself has 0 errors, 1 warning (DSA309), 1 note.VIOLATED always asks < days" in text
+        assert "faulty.md violated 1 of 2 properties is VIOLATED; 1 of 2" in text
+        assert "The text itself has 1 error (DSA306), 0 warnings, 1 note.VIOLATED always asks < days" in text
+        links = [values.get("href") for tag, values in second.elements if tag == "a"]
+        line = faulty.splitlines().index("- always asks < days") + 1
+        assert f"/machines/3#line{line}" in links
+        ids = [values.get("id") for _, values in here.page("/machines/3").elements]
+        assert f"line{line}" in ids
 
 
 def test_mistake_in_the_document_is_shown_at_its_line(server, tmp_path):
@@ -254,7 +276,9 @@ def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
 
 
 def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
-    assert "the odds are not known" in server.page("/machines/1/odds").text
+    blank = server.page("/machines/1/odds").text
+    assert "the odds of success are not known" in blank
+    assert "no odds of guard g: write them in the column pass of Guards, or fill in 'g passes', for example" in blank
     query = "pass.g=0.5&target=0.9&p.rmax=2"
     page = server.page(f"/machines/1/odds?{query}")
     command = [
@@ -271,7 +295,14 @@ def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
         "rmax=2",
     ]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.strip() in page.text
+    numbers, _, assumptions = printed.partition("\n\nassumed: ")
+    assert numbers in page.text
+    sentences = assumptions.strip().split("\nassumed: ")
+    assert sentences[0] == "every effect is answered: none fails"
+    places = [
+        page.text.index(each) for each in ("These numbers assume:", *sentences, "probability of success", numbers)
+    ]
+    assert places == sorted(places), "what is assumed comes before the numbers, the most favourable first"
     assert "Success and cost at rmax = 0 to 10" in [values.get("aria-label") for _, values in page.elements]
     points = next(values["points"] for tag, values in page.elements if tag == "polyline").split()
     assert len(points) == 11
@@ -281,6 +312,35 @@ def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
     assert wrong.status_code == 409
     assert "'often' is not a number" in Outline(wrong.text).text
     assert Outline(wrong.text).fields("pass.g") == ["often"]
+
+
+def test_odds_ask_for_what_is_missing_in_the_words_of_the_form(server):
+    page = server.page("/machines/0/odds")
+    assert (
+        "no final state is called succeeded: choose the one that counts in 'The state that counts as success'"
+        in page.text
+    )
+    assert "No plot: the odds of success are not known. Choose 'The state that counts as success'." in page.text
+    assert "none is chosen" in page.text
+    assert [values.get("placeholder") for _, values in page.elements if values.get("name") == "vary"] == ["days"]
+    assert "none is chosen" not in server.page("/machines/1/odds").text
+    assert (
+        "probability of success"
+        in server.page("/machines/0/odds?success=granted&vary=days&event.approved=0.5&event.again=0.5").text
+    )
+
+
+def test_messages_about_a_file_name_it_once(server, tmp_path):
+    (tmp_path / "leave.md").write_text(LEAVE.replace("asks < days", "asks <", 1))
+    answer = server.client.get("/machines/0/explore")
+    assert answer.status_code == 409
+    message = next(tag for tag, values in Outline(answer.text).elements if values.get("role") == "alert")
+    assert message == "pre", "a caret points at a column"
+    (tmp_path / "leave.md").unlink()
+    text = Outline(server.client.get("/machines/0/odds").text).text
+    assert "leave.md: there is no such file" in text
+    assert "leave.md: leave.md" not in text
+    assert "Nothing is open at this address" in Outline(server.client.get("/machines/9").text).text
 
 
 def test_explorer_walks_by_addresses(server):
@@ -341,6 +401,7 @@ def test_run_is_started_answered_and_listed(server):
     path = server.start("Two days in May?", **{"p.days": "2"})
     page = server.page(path)
     assert "leave at days = 2" in page.text
+    assert "Nothing is under way in the run. It goes on with an event from outside" in page.text
     assert "Two days in May?" in page.text
     place = page.fields("place")[0]
     with server.client.stream("GET", f"{path}/live?have=&after=3") as answer:

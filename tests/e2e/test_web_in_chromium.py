@@ -22,11 +22,15 @@ def visit(tmp_path):
 def test_machine_is_edited_and_checked(visit):
     _server, tab, folder = visit
     tab.press("leave.md")
-    tab.until_it_reads("1 VIOLATED")
-    tab.press("Counterexample: 4 steps")
+    tab.until_it_reads("1 of 2 properties is VIOLATED")
+    is_open = "document.querySelector('#counterexample1').closest('details').open"
+    assert not tab.evaluate(is_open)
+    tab.press("Counterexample")
+    tab.until(is_open)  # the link at the row opens it
+    assert "the counterexample ends with this row" in tab.text
     assert "asks = 3" in tab.text
     (folder / "leave.md").write_text(LEAVE.replace("- possible granted", "- possible idle"))
-    tab.until_it_reads("possible idle", "1 VIOLATED")
+    tab.until_it_reads("possible idle", "1 of 2 properties is VIOLATED")
     assert "asks = 3" in tab.text, "what was opened stays open"
     tab.press("Walk through it in the explorer")
     tab.until_it_reads("The way here: 4 steps")

@@ -31,7 +31,7 @@ PICTURES = {
     "web-machine.png": Picture(
         "machine",
         (1100, 700),
-        ("1 VIOLATED", "Counterexample: 4 steps", "always asks < days"),
+        ("the counterexample ends with this row", "Counterexample: 4 steps", "always asks < days"),
         top="#line27",
         opens="Counterexample: 4 steps",
     ),

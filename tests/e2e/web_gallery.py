@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 from coding_typed import DONE, PLAN, block, calls
+from payments import payment
 from pipe_browser import CHROMIUM, Browser, browser
 from web_server import LEAVE, Outline, WebServer, web_server
 
@@ -23,32 +24,7 @@ AXE = Path(os.environ.get("AXE", PEERS / "node_modules" / "axe-core" / "axe.min.
 BROKEN = LEAVE.replace(
     "| asking | approved |             |           | granted |", "| asking | approved | asks > | | grant |"
 )
-PAY = """# pay
-
-## Events
-| event | from    |
-| ----- | ------- |
-| asked | outside |
-| paid  | pay     |
-
-## Effects
-| effect | kind     |
-| ------ | -------- |
-| pay    | actuator |
-
-## States
-| state  | kind    |
-| ------ | ------- |
-| idle   | initial |
-| paying |         |
-| done   | final   |
-
-## Transitions
-| source | event | effects | target |
-| ------ | ----- | ------- | ------ |
-| idle   | asked | pay     | paying |
-| paying | paid  |         | done   |
-"""
+CLAIMS = "# claims\n\nWhat `leave` must do.\n\nMachine: leave.md\n\n## Properties\n- always asks < days\n"
 DIES = "import os, dsa\n\n@dsa.answering('paid')\nasync def pay(action, context):\n    os._exit(9)\n\neffects = {'pay': pay}\n"
 SALES = "town,month,crates\n" + "".join(
     f"{town},{month},{number * month}\n"
@@ -70,10 +46,11 @@ REPLIES = ("def add(a, b): return a - b", "def add(a, b): return a + b")
 #: The pages and their states: an address in which the names of runs stand in braces, and what a person reads there first.
 PAGES = {
     "machines": ("/", "leave.md"),
-    "machine": ("/machines/0", "1 VIOLATED"),
+    "machine": ("/machines/0", "1 of 2 properties is VIOLATED"),
     "machine that is broken": ("/machines/1", "not a machine"),
     "machine that is gone": ("/machines/4", "there is no such file"),
     "machine of the chat": ("/machines/5", "What was explored"),
+    "spec": ("/machines/6", "leave.md:31"),
     "explorer": ("/machines/0/explore?do=asked&do=again", "The way here: 2 steps"),
     "explorer that cannot go on": ("/machines/0/explore?do=asked&do=asked", "asked"),
     "odds": ("/machines/2/odds?pass.g=0.4&vary=rmax", "probability of success"),
@@ -127,14 +104,14 @@ def typed(folder: Path, *arguments: str, runs: str | None = ".dsa") -> subproces
 
 def lived(folder: Path) -> None:
     """Live a run of each kind: one that dies in the middle of an effect, one with two attempts, a conversation, and work on code that asks."""
-    for name, text in (("leave.md", LEAVE), ("broken.md", BROKEN), ("sales.csv", SALES)):
+    for name, text in (("leave.md", LEAVE), ("broken.md", BROKEN), ("sales.csv", SALES), ("claims.md", CLAIMS)):
         (folder / name).write_text(text)
     for name, script in (("replies", REPLIES), ("chat", CHAT), ("code", CODE)):
         (folder / f"{name}.script.md").write_text("".join(map(block, script)))
     for name in ("work", "bank"):
         (folder / name).mkdir()
     (folder / "work" / "README.md").write_text("Sizes of crates.\n")
-    (folder / "bank" / "pay.md").write_text(PAY)
+    (folder / "bank" / "pay.md").write_text(payment())
     (folder / "bank" / "bindings.py").write_text(DIES)
     lives = (
         ("run", "bank/pay.md", "--data", "20"),
@@ -157,7 +134,7 @@ def gallery(folder: Path) -> Iterator[Gallery]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     lived(folder)
-    files = ("leave.md", "broken.md", "dual_state", "bank/pay.md", "gone.md", "chat")
+    files = ("leave.md", "broken.md", "dual_state", "bank/pay.md", "gone.md", "chat", "claims.md")
     (folder / "gone.md").write_text(LEAVE)
     with web_server(folder, *files) as server, browser(folder / "profile") as tab:
         (folder / "gone.md").unlink()

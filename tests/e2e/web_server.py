@@ -135,9 +135,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def web_server(folder, *files: str, port: int = 0, **more: str) -> Iterator[WebServer]:
-    """Run `dsa web` in a folder, on a free port, or on this one, with more variables in its environment."""
-    command = [sys.executable, "-m", "dsa", "web", *files, "--runs", str(folder / ".dsa"), "--port", str(port)]
+def web_server(folder, *files: str, port: int = 0, runs: str = "", **more: str) -> Iterator[WebServer]:
+    """Run `dsa web` in a folder, on a free port, or on this one, with more variables in its environment; `runs` is where its runs are kept."""
+    where = runs or str(folder / ".dsa")
+    command = [sys.executable, "-m", "dsa", "web", *files, "--runs", where, "--port", str(port)]
     surroundings = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), **more}
     with (folder / "stderr.txt").open("a") as errors:
         process = subprocess.Popen(

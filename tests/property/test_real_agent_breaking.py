@@ -15,7 +15,7 @@ from dsa.edge.stores.memory_store import MemoryStore
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.guard_kinds import AllOf
 from dsa.runs.place import RunPlace
-from dsa.runs.runs import Resumption, Runs
+from dsa.runs.runs import LocalRuns, Resumption
 from dsa.runs.setup import Options, document_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
@@ -86,7 +86,7 @@ class Lives:
     async def live(self):
         self.store.life = self.crashes.pop(0) if self.crashes else (0, False)
         options, word = Options(bindings=lambda *_: self.binding), None
-        async with Runs(RunPlace(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
+        async with LocalRuns(RunPlace(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
             if RUN in self.store.runs():
                 self.handle = runs.hold(RUN, options=options, resumption=Resumption(take=True))
             else:

@@ -22,7 +22,7 @@ def test_each_set_of_outstanding_effects_is_met_once(count):
     )
     assert [e.configurations for e in report.explorations] == [2**count + 1]
     assert [e.transitions for e in report.explorations] == [count * 2 ** (count - 1) + 1]
-    assert report.explorations[0].rests == {"idle", "work"}
+    assert report.rests == ("idle", "work")
     assert {diagnostic.code for diagnostic in report.diagnostics} == {"DSA314", "DSA315"}
     assert [p.verdict for p in report.properties] == ["HOLDS"] * 3
     assert report.properties[0].relies_on == tuple(f"e{n}" for n in range(count))
@@ -42,7 +42,7 @@ def test_few_effects_stay_in_the_locations():
 
 def outcome(machine: Machine) -> object:
     report = check(machine)
-    counts = [(e.configurations, e.transitions, e.states, e.rows, e.rests) for e in report.explorations]
+    counts = [(e.configurations, e.transitions, e.states, e.rows, e.idle_states) for e in report.explorations]
     return counts, sorted((d.code, str(d.span)) for d in report.diagnostics), [p.verdict for p in report.properties]
 
 

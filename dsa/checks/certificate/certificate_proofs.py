@@ -31,7 +31,6 @@ from dsa.semantics import Configuration, Occurrence, Refusal, step
 Names = dict[str, Any]
 #: Returns the meaning of a text, given that of its names.
 Interpretation = Callable[[str, Names], Any]
-Path = tuple[str, list[Any]]
 #: The facts of a path as a value, and the names that are true where it begins.
 Facts = tuple[tuple[Any, ...], frozenset[str]]
 #: The most paths that are followed.
@@ -79,37 +78,43 @@ class _ProofRecorder(Claim):
         super().arrive(node, may)
 
     def prove(self, assumptions: list[str], names: Names, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401  (the kernel's)
-        use: list[int] = []
+        moment = _true_names(names), arguments[1][0] if len(arguments) > 1 else ()
+        useful = self._solver.useful.setdefault(moment, set())
+        use = [number for number, text in enumerate(assumptions) if text in useful]
         known_nodes, known_keys = len(self.nodes), set(self.keys)
-        failures = list(self._failing_paths(use, assumptions, names, action, *arguments))
-        if failures:
-            if len(failures) > _MOST_FAILING:
-                raise UndecidedError(f"more than {_MOST_FAILING} paths to show impossible")
-            core_indices = set()
-            for why, facts in failures:
-                core = self._solver.core(facts, assumptions, names, self.value)
-                if core is None:
-                    raise UndecidedError(why)
-                core_indices |= core
-            use = sorted(core_indices)
-            del self.nodes[
-                known_nodes:
-            ]  # the kernel comes only where these facts lead, and needs the proofs in its order
-            self.keys = known_keys
-            failures = list(self._failing_paths(use, assumptions, names, action, *arguments))
-        self.proofs_found.append([use, *(self._solver.multipliers(why, facts) for why, facts in failures)])
+        while True:
+            closings: list[list[list[int]]] = []
+            new = self._missing(use, closings, assumptions, names, lambda: action(*arguments))
+            if not new:
+                self.proofs_found.append([use, *closings])
+                return
+            use = sorted({*use, *new})
+            useful.update(assumptions[number] for number in new)
+            # The kernel comes only where these facts lead, and needs the proofs in its order.
+            del self.nodes[known_nodes:]
+            self.keys = set(known_keys)
 
-    def _failing_paths(
+    def _missing(
         self,
         use: Sequence[int],
+        closings: list[list[list[int]]],
         assumptions: list[str],
         names: Names,
-        action: Callable[..., object],
-        *arguments: Any,  # noqa: ANN401
-    ) -> Iterator[Path]:
-        for failure, facts in paths(lambda: all(self.value(assumptions[n], names) for n in use) and action(*arguments)):
-            if failure:
-                yield failure, facts
+        action: Callable[[], object],
+    ) -> set[int]:
+        """Return the assumptions that the first failing path needs beside those in use; none if all are closed, with their multipliers in `closings`."""
+        for why, facts in paths(lambda: all(self.value(assumptions[n], names) for n in use) and action()):
+            if why is None:
+                continue
+            core = self._solver.core(facts, assumptions, names, self.value)
+            if core is None:
+                raise UndecidedError(why)
+            if not core <= set(use):
+                return core
+            if len(closings) == _MOST_FAILING:
+                raise UndecidedError(f"more than {_MOST_FAILING} paths to show impossible")
+            closings.append(self._solver.multipliers(why, facts))
+        return set()
 
 
 def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tuple[str | None, list[Any]]]:
@@ -138,6 +143,9 @@ class Solver:
 
         self._z3 = z3
         self._cores: dict[Facts, list[frozenset[str]]] = {}
+        #: The assumptions that a proof has needed, of any claim, by what is true where the move begins and in it.
+        self.useful: dict[object, set[str]] = {}
+        self._formulas: dict[tuple[str, frozenset[str]], Any] = {}
         self._multipliers: dict[Facts, list[list[int]]] = {}
 
     def core(
@@ -212,6 +220,12 @@ class Solver:
 
     def _formula(self, text: str, names: Names, value: Interpretation) -> Any:  # noqa: ANN401
         """Return a condition as the paths on which it is true."""
+        key = text, _true_names(names)
+        if key not in self._formulas:
+            self._formulas[key] = self._new_formula(text, names, value)
+        return self._formulas[key]
+
+    def _new_formula(self, text: str, names: Names, value: Interpretation) -> Any:  # noqa: ANN401
         z3 = self._z3
         results = []
 

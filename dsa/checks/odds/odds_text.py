@@ -16,17 +16,23 @@ _ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a 
 
 def answer_text(answer: OddsAnswer) -> str:
     """Return the answer as text: the numbers, the assumptions, and what is unknown."""
+    assumptions = "\n".join(f"assumed: {sentence}" for sentence in answer.odds.assumptions)
+    unknown = "\n".join(f"UNKNOWN: {sentence}" for sentence in unknown_sentences(answer))
+    return "\n\n".join(filter(None, (numbers_text(answer), assumptions, unknown)))
+
+
+def numbers_text(answer: OddsAnswer, *, has_notes: bool = True) -> str:
+    """Return the numbers of the answer as text; without `has_notes`, without the sentence of `success_note`."""
     run_odds, blocks = answer.odds, []
     at = f" at {show_values(run_odds.parameters)}" if run_odds.parameters else ""
     blocks.append([f"{run_odds.machine}{at}: {run_odds.configurations} configurations"])
     if run_odds.is_known:
-        blocks.append(_ends(run_odds) + _no_success(answer))
+        note = success_note(answer) if has_notes else ""
+        blocks.append(_ends(run_odds) + (["", note] if note else []))
     blocks.append(_effects(answer))
     if answer.estimate is not None:
         blocks.append(_estimate(answer.estimate))
     blocks.append(_target_lines(answer))
-    blocks.append([f"assumed: {sentence}" for sentence in run_odds.assumptions])
-    blocks.append([f"UNKNOWN: {sentence}" for sentence in unknown_sentences(answer)])
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -48,15 +54,15 @@ def _ends(run_odds: RunOdds) -> list[str]:
     return list(align_rows(rows))
 
 
-def _no_success(answer: OddsAnswer) -> list[str]:
-    """Return a line that no run succeeds, or that no state counts as success, if that is so."""
+def success_note(answer: OddsAnswer) -> str:
+    """Return a sentence that no run succeeds, or that no state counts as success; empty if some do."""
     success, machine = answer.odds.success, answer.question.system.machine
     if not answer.question.success:
         finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
-        return ["", f"no final state is called {SUCCESS_STATE}: --success names the one that counts, of: {finals}"]
+        return f"no final state is called {SUCCESS_STATE}: --success names the one that counts, of: {finals}"
     if success is None or success.high > 0:
-        return []
-    return ["", f"success 0: no run ends in {' or '.join(answer.question.success)}"]
+        return ""
+    return f"success 0: no run ends in {' or '.join(answer.question.success)}"
 
 
 def _effects(answer: OddsAnswer) -> list[str]:

@@ -148,7 +148,7 @@ def question(
     world = ChainAssumptions(assumed_odds.odds, dict(events or {}), outside)
     _require_prices(machine, prices or {})
     states = _success(machine, success)
-    sentences = (*assumed_odds.sentences, *_assumptions(machine, world))
+    sentences = (*_no_failures(machine, world), *assumed_odds.sentences, *_assumptions(machine, world))
     return Question(closed_system(machine), world, dict(prices or {}), states, sentences, SearchLimits(max_nodes))
 
 
@@ -183,6 +183,12 @@ def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
     return states
 
 
+def _no_failures(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
+    """Return the most favourable assumption, which is said first: that no effect fails, unless odds of a failure are given."""
+    has_failures = any(f"{effect}.failed" in world.events for effect in machine.answers)
+    return ("every effect is answered: none fails",) if machine.answers and not has_failures else ()
+
+
 def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
     sentences = ["each verdict is independent of everything before it but its guard's retry number"]
     memoryless = [
@@ -190,8 +196,6 @@ def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
     ]
     if memoryless:
         sentences.append(f"however often it has failed, the odds of {', '.join(memoryless)} are the same")
-    if machine.answers and not any(f"{effect}.failed" in world.events for effect in machine.answers):
-        sentences.append("every effect is answered: none fails")
     if any(row.is_timer for row in machine.transitions):
         sentences.append(f"a timer fires only where nothing outstanding is awaited{_beside_timer(machine, world)}")
     sentences += _remaining(machine, world)

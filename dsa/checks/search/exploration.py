@@ -305,7 +305,7 @@ class Exploration:
     result: SearchResult = attrs.field(eq=False, repr=False, kw_only=True)
     also: tuple[int | None, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
     #: The leaves of configurations reached at which no counted effect is outstanding, of those locations where it depends on the numbers.
-    states_at_rest: frozenset[str] = attrs.field(default=frozenset(), eq=False, repr=False, kw_only=True)
+    counted_idle_states: frozenset[str] = attrs.field(default=frozenset(), eq=False, repr=False, kw_only=True)
 
     @property
     def parameters(self) -> dict[str, Value]:
@@ -313,12 +313,12 @@ class Exploration:
         return self.machine.constants
 
     @property
-    def rests(self) -> frozenset[str]:
-        """The leaves that some configuration reached has with nothing outstanding and no timer armed, final ones apart."""
+    def idle_states(self) -> frozenset[str]:
+        """The leaves that some configuration reached has with nothing outstanding, final ones apart."""
         system = self.ground.system
         places = (place for place, count in enumerate(self.result.locations) if count)
-        always = (place for place in places if system.may_rest(place) == TRUE and not system.is_final(place))
-        return frozenset(system.locations[place].state for place in always) | self.states_at_rest
+        always = (place for place in places if system.is_idle(place) == TRUE and not system.is_final(place))
+        return frozenset(system.locations[place].state for place in always) | self.counted_idle_states
 
     def all_configurations(self) -> Iterator[Configuration]:
         """Return every configuration, nearest to the start first."""
@@ -434,20 +434,18 @@ class _Lookout:
             pairs = [(attrs.evolve(watch, ends=_is_wrong(thing)), thing) for watch, thing in pairs]
         self._things = tuple(thing for _, thing in pairs)
         extra_watches = ground.watches(also)
-        rests = [
-            (place, system.may_rest(place)) for place in range(len(system.locations)) if not system.is_final(place)
-        ]
-        self._rests = tuple(w for w in ground.watches(r for r in rests if r[1] not in (TRUE, FALSE)) if w is not None)
+        idle = [(place, system.is_idle(place)) for place in range(len(system.locations)) if not system.is_final(place)]
+        self._idle = tuple(w for w in ground.watches(r for r in idle if r[1] not in (TRUE, FALSE)) if w is not None)
         self.watches: tuple[GroundWatch, ...] = tuple(
-            w for w in (*(watch for watch, _ in pairs), *self._rests, *extra_watches) if w is not None
+            w for w in (*(watch for watch, _ in pairs), *self._idle, *extra_watches) if w is not None
         )
         self._is_asked = tuple(watch is not None for watch in extra_watches)
 
     def result(self, result: SearchResult) -> Exploration:
         system, machine = self.ground.system, self.ground.system.machine
         hits = self._nearest_first(result)
-        rest_hits = zip(self._rests, result.hits[len(self._things) :], strict=False)
-        extra_hits = iter(result.hits[len(self._things) + len(self._rests) :])
+        idle_hits = zip(self._idle, result.hits[len(self._things) :], strict=False)
+        extra_hits = iter(result.hits[len(self._things) + len(self._idle) :])
         return Exploration(
             machine,
             result.configurations,
@@ -461,7 +459,9 @@ class _Lookout:
             ground=self.ground,
             result=result,
             also=tuple(next(extra_hits) if is_asked else None for is_asked in self._is_asked),
-            states_at_rest=frozenset(system.locations[w.location].state for w, hit in rest_hits if hit is not None),
+            counted_idle_states=frozenset(
+                system.locations[w.location].state for w, hit in idle_hits if hit is not None
+            ),
         )
 
     def _nearest_first(self, result: SearchResult) -> list[tuple[SystemFault | None, Configuration]]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import attrs
 
-from dsa.declarations import Reference
+from dsa.declarations import Reference, index_in
 from dsa.expr import Outcome
 from dsa.immutable import immutable
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -131,6 +131,12 @@ class Action:
         repr=_text_of,
     )
     actions: frozenset[str] = frozenset()
+
+    @property
+    def index(self) -> str | int | None:
+        """The index of an effect of a family, such as 3 for `look[3]` and `north` for `look[north]`; None for any other policy."""
+        text = index_in(self.policy)
+        return int(text) if text is not None and text.isdecimal() else text
 
     @property
     def payload(self) -> dict[str, Any]:

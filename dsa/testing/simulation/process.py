@@ -13,7 +13,7 @@ import attrs
 from dsa.edge.binding import Bindings
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.place import RunPlace
-from dsa.runs.runs import Resumption, Runs
+from dsa.runs.runs import LocalRuns, Resumption
 from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit
@@ -113,7 +113,7 @@ class Process:
         store: Any = DiskStore(around.files, self, around.is_alive)  # it drives runs, and lists none
         place = RunPlace(lambda: store, lambda _run_id: around.artifacts)
         binder = lambda _machine, _options: around.bind(self)  # noqa: E731  (a function in an argument)
-        self._runs = Runs(place, bindings=binder, clock=VirtualClock(around.time))
+        self._runs = LocalRuns(place, bindings=binder, clock=VirtualClock(around.time))
         self._on_moment = self._show if around.is_shown else None
         self._handle: RunHandle | None = None
         self._task: asyncio.Task[Rest] | None = None

@@ -6,6 +6,7 @@ from example_machines import FALSE, assign, compare, failed, fatal, passed, plac
 from dsa.checks.table_faults import definition4, possible
 from dsa.declarations import Event, Guard, Revoke, Transition, Variable
 from dsa.expr import TRUE, And, BooleanDomain, Count, Integer, Member, Name, Not, Or
+from dsa.lang import loads
 from dsa.machine import Machine
 
 SET = (assign("sigma", TRUE),)
@@ -107,3 +108,70 @@ def test_many_guards_take_no_more_than_their_number():
         events=(Event("judged"),), guards=tuple(Guard(name, ("judged",)) for name in names),
     )  # fmt: skip
     assert definition4(machine) == ()
+
+
+CHAPTERS = """# chapters
+
+## Families
+| family | index |
+| ------ | ----- |
+| c      | 1..3  |
+
+## Variables
+| variable | scope       | domain | initial |
+| -------- | ----------- | ------ | ------- |
+| accepted | workflow    | bool   | false   |
+| ready[c] | workflow    | bool   | false   |
+| spoilt   | environment | bool   | false   |
+
+## Events
+| event    | from         |
+| -------- | ------------ |
+| go       | outside      |
+| seen[c]  | outside      |
+| done[c]  | translate[c] |
+
+## Guards
+| guard | judges  |
+| ----- | ------- |
+| whole | done[c] |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| working |         |
+| printed | final   |
+
+## Transitions
+| source  | event    | if                           | update          | effects             | target  |
+| ------- | -------- | ---------------------------- | --------------- | ------------------- | ------- |
+| idle    | go       |                              |                 | all c: translate[c] | working |
+| working | seen[c]  |                              | ready[c] = true |                     | =       |
+| working | done[c]  | whole.passed and not pending | accepted = true |                     | printed |
+| working | done[c]  | whole.passed and pending     |                 |                     | =       |
+| working | done[c]  | else                         | spoilt = true   |                     | printed |
+"""
+
+
+def notes(text):
+    return [(each.message, each.hint) for each in definition4(loads(text)) if each.code == "DSA211"]
+
+
+def test_notes_name_variables_and_events_as_written():
+    messages = {message for message, _ in notes(CHAPTERS)}
+    assert messages == {
+        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but no guard judges 'seen[c]'",
+        "the row for 'done[c]' in state 'working' sets 'accepted' by the verdicts of one answer among several",
+    }
+
+
+@each_row(("claims", "update", "hint"), [
+    ("", "spoilt = true", "add a property over 'accepted' and 'spoilt', which a row for a failed answer sets"),
+    ("- never spoilt", "spoilt = true", "add a property over 'accepted' and 'spoilt', which a row for a failed answer sets"),
+    ("- never accepted and spoilt", "spoilt = true", "'spoilt' remembers a failed answer, and 'never accepted and spoilt' is about both: nothing is missing, if that says what you mean"),
+    ("- never accepted and spoilt", "", "add a variable that remembers a failed answer, and a property over both"),
+])  # fmt: skip
+def test_hint_asks_only_for_what_is_missing(claims, update, hint):
+    text = CHAPTERS.replace("spoilt = true", update) + (f"\n## Properties\n{claims}\n" if claims else "")
+    assert {each for message, each in notes(text) if "among several" in message} == {hint}

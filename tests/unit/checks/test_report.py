@@ -35,7 +35,9 @@ def test_a_bound_that_is_off_by_one_leaves_the_domain(plant):
     assert "retries = 4 lies outside 0..3" in overflow.message
     assert "retries = 3, rmax = 3" in overflow.message
     assert "specification, artifact, verdict g.failed" in overflow.message
-    assert "failed cannot be reached" in found["DSA301"].message
+    assert (
+        "failed is not reached (explored with rmax = 3; and with rmax = 0; no other values)" in found["DSA301"].message
+    )
 
 
 def test_the_same_is_found_at_the_minima_when_the_defaults_hide_it(plant):
@@ -58,7 +60,7 @@ def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
 def test_every_missing_case_of_a_group_is_named(plant):
     _, found = plant((FATAL, ""), (ELSE, ""))
     assert "g.fatal" in found["DSA305"].message
-    assert "not handled either: verdict g.failed in state 'validating'" in found["DSA305"].message
+    assert "also not handled: verdict g.failed in state 'validating'" in found["DSA305"].message
 
 
 def test_workflow_state_set_without_a_pass(plant):
@@ -86,6 +88,8 @@ def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emi
 def test_an_unreachable_state_and_only_that(plant):
     text, found = plant(("| failed     | final   |", "| failed     | final   |\n| limbo      |         |"))
     assert found["DSA301"].span.line == line(text, "limbo")
+    assert found["DSA301"].message.startswith("limbo cannot be reached")
+    assert "other values of" not in found["DSA301"].hint, "no value leads there"
     assert "DSA303" not in found
     assert "DSA302" not in found
 
@@ -109,6 +113,51 @@ def test_a_dead_row(plant):
     text, found = plant((ELSE, ELSE + "| validating | verdict | else and retries > rmax | | | failed |\n"))
     assert found["DSA302"].span.line == line(text, "retries > rmax")
     assert found["DSA302"].severity == "error"
+
+
+ODD = """# odd
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| rmax      | {domain} | 3     |
+
+## Events
+| event | from    | otherwise |
+| ----- | ------- | --------- |
+| go    | outside | refused   |
+| two   | outside | refused   |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| here  | initial |
+| there | final   |
+
+## Transitions
+| source | event | if        | target |
+| ------ | ----- | --------- | ------ |
+| here   | go    |           | there  |
+| here   | two   | rmax == 2 | there  |
+"""
+
+
+@pytest.mark.parametrize(("domain", "way"), [("1..3", "--each-value"), ("1..", "--param NAME=VALUE")])
+def test_a_row_for_other_values_is_said_to_be_dead_for_those_explored_alone(domain, way):
+    machine = loads(ODD.format(domain=domain))
+    (dead,) = check(machine).diagnostics
+    assert dead.code == "DSA302"
+    assert dead.message.endswith("is not taken (explored with rmax = 3; and with rmax = 1; no other values)")
+    assert dead.hint.startswith("the row's condition is never true there")
+    assert way in dead.hint
+    assert not check(machine, parameters={"rmax": 2}).diagnostics
+
+
+def test_a_row_that_no_value_takes_can_never_be_taken():
+    machine = loads(ODD.format(domain="1..3").replace("rmax == 2", "rmax == 9 and rmax < 5"))
+    (dead,) = check(machine, each_value=True).diagnostics
+    assert "can never be taken (explored with rmax = 3; and with rmax = 1; and with rmax = 2)" in dead.message
+    assert "other values" not in dead.hint
 
 
 def test_with_parameters_given_what_they_leave_out_is_a_warning(plant):
@@ -201,6 +250,50 @@ def test_it_says_where_nothing_is_under_way():
     assert check(jugs()).rests == ("pouring",)
 
 
+def test_it_says_where_only_a_timer_saves_a_run_that_forgot_to_continue():
+    text = """# lost
+
+## Events
+| event  | from     |
+| ------ | -------- |
+| begin  | outside  |
+| item   | next_one |
+| none   | next_one |
+| result | work     |
+
+## Effects
+| effect   | kind    | at once |
+| -------- | ------- | ------- |
+| next_one | sensing |         |
+| work     | sensing | 1       |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| working |         |
+| done    | final   |
+
+## Transitions
+| source  | event     | if          | effects  | target  |
+| ------- | --------- | ----------- | -------- | ------- |
+| idle    | begin     |             | next_one | working |
+| working | item      |             | work     | =       |
+| working | none      | not pending |          | done    |
+| working | none      | pending     |          | =       |
+| working | result    |             | {then}   | =       |
+| working | after 15m |             |          | done    |
+
+## Properties
+- always not working or pending
+"""
+    forgets, goes_on = (check(loads(text.replace("{then}", then))) for then in ("        ", "next_one"))
+    assert (forgets.rests, forgets.timer_waits) == (("idle",), ("working",))
+    assert [each.verdict for each in forgets.properties] == ["VIOLATED"]
+    assert (goes_on.rests, goes_on.timer_waits) == (("idle",), ())
+    assert [each.verdict for each in goes_on.properties] == ["HOLDS"]
+
+
 def test_a_deadlock(plant):
     text, found = plant(
         ("| escalated  | final   |", "| escalated  |         |"),
@@ -246,7 +339,7 @@ def test_strictness_an_unknown_parameter_and_properties():
 
 def test_defaults_that_are_the_minima_are_explored_once(plant):
     _, found = plant(("| rmax      | 0..    | 3       |", "| rmax | 0.. | 0 |"))
-    assert "(explored with rmax = 0)" in found["DSA302"].message
+    assert "(explored with rmax = 0; no other values)" in found["DSA302"].message
 
 
 def test_diagnostics_are_sorted_causes_first_then_by_line():

@@ -77,7 +77,8 @@ def asking(sale):
     done = dsa("send", "last", "go")
     assert done.exit_code == 3
     lines = done.output.splitlines()
-    assert lines[0].startswith("waiting in asking for: approved, denied; after 10m is due ")
+    assert [line for line in lines if line.startswith("waiting")] == ["waiting in asking for: approved, denied"]
+    assert [line for line in lines if re.fullmatch(r"due +\d{4}-.* UTC", line)], done.output
     assert re.fullmatch(r"next +dsa send \S+@1 EVENT \[DATA\]", lines[-1])
 
 

@@ -65,7 +65,7 @@ def test_verdicts_name_every_property_and_what_it_relies_on():
     assert text.count("| HOLDS ") == len(machine.properties)
     assert "| HOLDS   | if query_llm, execute_guard answer and do not fail |" in text
     assert text.endswith(
-        "It may rest in: idle.\n\nChecked: 0 errors, 0 warnings, 9 of 9 scenarios pass, 24 of 24 properties HOLD at rmax = 3 and at rmax = 0."
+        "It rests in: idle.\n\nChecked: 0 errors, 0 warnings, 9 of 9 scenarios pass, 24 of 24 properties HOLD at rmax = 3 and at rmax = 0."
     )
     assert block("verdicts", "specs/dual_state", format="line") == text.split("\n")[-1]
 

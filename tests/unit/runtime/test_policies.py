@@ -46,6 +46,13 @@ def test_a_payload_that_is_not_json_is_refused(payload):
         Step("1", "a", "text", payload)
 
 
+@pytest.mark.parametrize(
+    ("policy", "index"), [("look[3]", 3), ("look[north]", "north"), ("look", None), ("look[a.b]", "a.b")]
+)
+def test_an_action_of_a_family_has_its_index(policy, index):
+    assert Action(policy).index == index
+
+
 def test_canonical_shapes():
     assert event_step("execute_guard", "verdict", verdicts={"g": "failed"}, data={"artifact_id": "1"}).to_json() == {
         "id": "",

@@ -114,7 +114,7 @@ def test_what_there_is_is_told_with_a_name_that_is_not_registered(registry):
         registry["serach"]
     with pytest.raises(BindingError, match=r"hint: known here: say, search$"):
         registry["xyz"]
-    with pytest.raises(BindingError, match=r"hint: there are none$"):
+    with pytest.raises(BindingError, match=r"hint: none are known here$"):
         Registry()["xyz"]
 
 

@@ -1,8 +1,10 @@
 """The graph of a machine's places: it has what the checker finds, and each step leads where `step` says."""
 
 import json
+import sys
 
 import pytest
+from payments import payment
 
 from dsa import check, explore
 from dsa.edge.document_files import load
@@ -57,41 +59,8 @@ def test_graph_has_every_configuration(name):
     json.dumps(graph)
 
 
-PAYMENT = """# payment
-
-## Events
-| event | from    |
-| ----- | ------- |
-| asked | outside |
-| paid  | pay     |
-
-## Effects
-| effect | kind     |
-| ------ | -------- |
-| pay    | actuator |
-| report | actuator |
-
-## States
-| state  | kind    |
-| ------ | ------- |
-| idle   | initial |
-| paying |         |
-| over   | final   |
-
-## Transitions
-| source | event      | effects | target |
-| ------ | ---------- | ------- | ------ |
-| idle   | asked      | pay     | paying |
-| paying | paid       |         | over   |
-| paying | pay.failed | pay     | =      |
-
-## Properties
-- asked leads to over
-"""
-
-
 def test_counterexample_with_a_failure_can_be_walked():
-    machine = loads(PAYMENT, "payment.md")
+    machine = loads(payment("asked leads to done", on_failure="pay"), "pay.md")
     names = [show_occurrence(taken.occurrence) for taken in check(machine).properties[0].trace.steps]
     assert "pay.failed" in names
     walked = walk(WalkPlace(machine, "/explore", "/"), names)
@@ -100,7 +69,7 @@ def test_counterexample_with_a_failure_can_be_walked():
 
 
 def test_failure_that_no_row_handles_is_not_offered():
-    machine = loads(PAYMENT.replace("| paying | pay.failed | pay     | =      |\n", ""), "payment.md")
+    machine = loads(payment(), "pay.md")
     assert [show_occurrence(each) for each in occurrences(machine, "paying")] == ["asked", "paid"]
 
 
@@ -108,3 +77,20 @@ def test_graph_has_a_bound():
     assert len(walk_graph(loads(COUNTER.format(most=MOST_PLACES - 1)), {})["places"]) == MOST_PLACES
     with pytest.raises(DsaError, match=r"counter has more than 5,000 configurations.*dsa web FILE"):
         walk_graph(loads(COUNTER.format(most=MOST_PLACES)), {})
+
+
+def test_machine_that_is_too_large_is_refused_before_any_place_is_worked_out():
+    steps = 0
+
+    def count(frame, event, _argument):
+        nonlocal steps
+        steps += event == "call" and frame.f_code is step.__code__
+
+    machine = load("chat")
+    sys.setprofile(count)
+    try:
+        with pytest.raises(DsaError, match="chat has more than 5,000 configurations"):
+            walk_graph(machine, {})
+    finally:
+        sys.setprofile(None)
+    assert steps == 0

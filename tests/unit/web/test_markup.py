@@ -69,7 +69,7 @@ def test_content_may_be_nested():
 
 
 def test_badge_takes_the_rest_of_a_text_behind_it():
-    assert badge("finished", "finished: granted").html == '<span class="badge finished">finished</span> granted'
+    assert badge("granted", "granted: 3 days").html == '<span class="badge granted">granted</span> 3 days'
 
 
 def test_fragments_send_what_differs_alone():

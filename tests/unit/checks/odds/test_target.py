@@ -115,7 +115,7 @@ def test_nothing_is_searched_for_what_is_not_known():
 def test_what_is_varied_must_be_a_number():
     assert varied_parameter(chain("a", "b")).parameters == ("rmax.a", "rmax.b")
     assert varied_parameter(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
-    with pytest.raises(OddsError, match=r"has no number 'rmax' to vary \(--vary\); there are none"):
+    with pytest.raises(OddsError, match=r"has no number 'rmax' to vary \(--vary\); none are known here"):
         varied_parameter(loads(TOOLS))
     with pytest.raises(OddsError, match="must be above 0"):
         wanted(ordered(1, 1), 0.0, passes={"g": [0.5]})
