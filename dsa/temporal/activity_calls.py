@@ -35,6 +35,8 @@ SILENCE = timedelta(seconds=15)
 _GRACE = timedelta(seconds=60)
 _NO_LIMIT = timedelta(days=365)
 _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
+#: How often a guard may be lost with its worker, one time after the other, before its event is refused or the run stops.
+_MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)
 
 
@@ -81,6 +83,17 @@ def is_lost(error: ActivityError) -> bool:
     """Return whether nobody knows how an activity ended: its worker fell silent, or ended with it."""
     cause = error.cause
     return not isinstance(cause, ApplicationError) or cause.type == WORKER_SHUTDOWN
+
+
+async def ask_activity(name: str, request: Json, *, queue: str) -> Json:
+    """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""
+    for _ in range(_MOST_LOSSES - 1):
+        try:
+            return await call_activity(name, request, queue=queue)
+        except ActivityError as error:
+            if not is_lost(error):
+                raise
+    return await call_activity(name, request, queue=queue)
 
 
 @attrs.frozen
@@ -161,10 +174,14 @@ class ActivityPerformer(Performer):
 
 def _step_of(effect: str, error: ActivityError) -> Step:
     """Return the error step of an activity that failed before its policy was called: the worker could not bind the document, say."""
+    return error_step(effect, *_name_and_message(error))
+
+
+def _name_and_message(error: ActivityError) -> tuple[str, str]:
+    """Return the name and the message of the error in an activity, or of the reason why nobody knows how it ended."""
     cause = error.cause
-    return error_step(
-        effect, getattr(cause, "type", None) or type(cause).__name__, getattr(cause, "message", str(cause))
-    )
+    name = cause.type if isinstance(cause, ApplicationError) else None
+    return name or type(cause).__name__, getattr(cause, "message", str(cause))
 
 
 @attrs.frozen
@@ -191,11 +208,10 @@ class ActivityGuard(GuardInterface):
         }
         try:
             with self._gate.at_work():
-                return GuardResult(**await call_activity(payloads.JUDGE, request, queue=self._queue()))
+                return GuardResult(**await ask_activity(payloads.JUDGE, request, queue=self._queue()))
         except ActivityError as error:
-            cause = error.cause  # a run that stops names the class of the guard's own error
-            name = getattr(cause, "type", None) or type(cause).__name__
-            raise type(name, (RuntimeError,), {})(getattr(cause, "message", str(cause))) from error
+            name, message = _name_and_message(error)  # a run that stops names the class of the guard's own error
+            raise type(name, (RuntimeError,), {})(message) from error
 
 
 class StoredArtifacts(MemoryArtifacts):

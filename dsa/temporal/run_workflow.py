@@ -36,7 +36,7 @@ from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import continuation, payloads, search_attributes
-from dsa.temporal.activity_calls import ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock, call_activity
+from dsa.temporal.activity_calls import ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock, ask_activity
 from dsa.temporal.continuation import Continuation, WorkGate
 from dsa.temporal.part_links import BEGIN_PART, PART_GOES_ON, PartNews, begin_child, tell_whole, whole_of
 from dsa.temporal.payloads import Json, StartPayload
@@ -487,7 +487,7 @@ class RunWorkflow:
         }
         try:
             with self._execution.gate.at_work():
-                return (await call_activity(payloads.READ, request, queue=self._execution.queue))["data"]
+                return (await ask_activity(payloads.READ, request, queue=self._execution.queue))["data"]
         except ActivityError as error:
             raise OccurrenceError(getattr(error.cause, "message", str(error.cause))) from error
 

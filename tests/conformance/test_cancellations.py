@@ -1,7 +1,8 @@
 """Cancelled effects and interrupted runs: an effect hears of it, wherever it is performed, and the moments on Temporal are those in a folder."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,90 @@ def test_run_that_is_cancelled_at_rest_still_waits(tmp_path: Path, namespaces: I
             assert (await run.rest()).kind == "finished"
 
     asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+JUDGED = """# judged
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| asked | |
+| end.done | final |
+| end.refused | final |
+
+## Events
+| event | from |
+| --- | --- |
+| question | outside |
+| approved | outside |
+
+## Guards
+| guard | judges |
+| --- | --- |
+| fine | approved |
+
+## Transitions
+| source | event | if | target |
+| --- | --- | --- | --- |
+| idle | question | | asked |
+| asked | approved | fine.passed | end.done |
+| asked | approved | else | end.refused |
+"""
+SLOW_GUARD = """import asyncio
+from pathlib import Path
+
+from dsa.runtime.content import GuardInterface, GuardResult
+
+MARK = Path(__file__).with_name("asked")
+
+
+class Fine(GuardInterface):
+    blocks = False
+
+    async def validate(self, artifact, **dependencies):
+        if not MARK.exists():
+            MARK.touch()
+            await asyncio.sleep(60)
+        return GuardResult(True)
+
+
+effects = {}
+guards = {"fine": Fine()}
+"""
+
+
+@asynccontextmanager
+async def worker(where: str) -> AsyncIterator[None]:
+    """Work in an entry point of its own, which finds bindings by their names."""
+    async with dsa.open_runs(where) as runs:
+
+        async def work() -> None:
+            async for _ in runs.worker().take_up(once=False):
+                pass
+
+        working = asyncio.create_task(work())
+        try:
+            yield
+        finally:
+            working.cancel()
+
+
+def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    (tmp_path / "judged.md").write_text(JUDGED)
+    (tmp_path / "bindings.py").write_text(SLOW_GUARD)
+
+    async def whole() -> None:
+        async with dsa.open_runs(where) as runs:
+            async with worker(where):
+                run = await runs.start(tmp_path / "judged.md", "go", run_id="judged")
+                assert (await run.rest()).kind == "waiting"
+                sending = asyncio.create_task(runs.send("judged", "approved"))
+                while not (tmp_path / "asked").exists():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            async with worker(where):
+                assert isinstance(await sending, dsa.Taken)
+                assert (await run.rest()).run.configuration.state == "end.done"
+
+    asyncio.run(asyncio.wait_for(whole(), 40))

@@ -19,9 +19,12 @@ from temporal_server import MISSING, server, temporal_program
 import dsa
 from dsa.edge.binding import effect_names
 from dsa.edge.document_files import shipped_documents
+from dsa.lang import digest
 from dsa.machine import read_guards
-from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.ledger import Intents, ResultEntry
+from dsa.runs.child_runs import MachineGenerator
+from dsa.runs.setup import document_of
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface, GuardInterface, GuardResult
+from dsa.runtime.ledger import EventEntry, Intents, ResultEntry
 from dsa.runtime.status import person_effects
 
 HEAD = """# {name}
@@ -272,6 +275,8 @@ def any_event(rest: dsa.Rest, number: int) -> str | None:
     return names[zlib.crc32(f"{number}".encode()) % len(names)] if names else None
 
 
+#: Pages beside the documents that describe the language.
+PROSE = ("README.md", "semantics.md", "table.md")
 #: Those that are compared in every run of the tests; the others take longer, or are specs of the same machines.
 QUICK = ("dual_state", "examples/two_phase_commit", "katas/exhausted", "policy")
 SHIPPED = [
@@ -326,3 +331,90 @@ def test_agent_with_a_model_and_a_guard_has_the_same_moments(
     here, there = asyncio.run(asyncio.wait_for(both(), 60))
     assert there == here
     assert here[1] == ["Order A17 is on its way.\n"]
+
+
+CHAPTER = """# chapter
+
+## Guards
+| guard | judges | is | options |
+| --- | --- | --- | --- |
+| kind | draft | regex | pattern = please |
+
+## Steps
+| step | guard | rmax | task |
+| --- | --- | --- | --- |
+| draft | kind | 2 | Answer {specification} |
+"""
+
+
+class Polite(GeneratorInterface):
+    """A model whose second answer is polite."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def generate(self, context: Context, template: Any = None) -> Artifact:
+        self._count += 1
+        return Artifact(f"{'wait, please' if self._count > 1 else 'wait'} ({self._count})")
+
+
+@pytest.mark.parametrize("most_events", MOST_EVENTS)
+def test_child_run_has_the_same_moments(most_events: int | None, tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The policy of an effect runs another machine. Bindings are objects, so whole and part are worked on by this process."""
+    rows, _ = DOCUMENTS["two_effects_at_once"]
+    origins = "".join(f"| {event} | {origin} |\n" for event, origin in EVENTS.items() if f"| {event} |" in rows)
+    document, chapter = tmp_path / "tale.md", tmp_path / "chapter.md"
+    events = f"## Events\n| event | from |\n| --- | --- |\n{origins}\n## Transitions{rows}"
+    document.write_text(HEAD.format(name="tale", asked="| asked | |\n") + events)
+    chapter.write_text(CHAPTER)
+
+    async def one(where: str | Path) -> dict[str, list[Any]]:
+        async with dsa.open_runs(where) as runs:
+            runs.most_events = most_events  # type: ignore[attr-defined]  # of runs on Temporal
+            options = dsa.Options(bindings=dsa.Bindings({}, generators={"llm": Polite()}))
+            generator = MachineGenerator(runs, runs.setup(document_of(chapter), options))
+            turns = {"price": asyncio.Event(), "send": asyncio.Event()}
+
+            @dsa.answering("found")
+            async def look(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+                key = "/".join(context.key.split("/")[:3])
+                artifact = await generator.agenerate(Context(AmbientEnvironment(), "where is it?", key=key))
+                return [dsa.event_step("look", "found", data={"text": artifact.content})]
+
+            def later(effect: str, event: str) -> Any:
+                @dsa.answering(event)
+                async def perform(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+                    await turns[effect].wait()
+                    return [dsa.event_step(effect, event)]
+
+                return perform
+
+            effects = {"look": look, "price": later("price", "priced"), "send": later("send", "sent")}
+            run = await runs.start(document, "go", bindings=dsa.Bindings(effects), run_id="tale")
+            for event, effect in (("found", "price"), ("priced", "send")):
+                while event not in [each.event for each in run.run.ledger if isinstance(each, EventEntry)]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                turns[effect].set()
+            while (rest := await run.rest()).run.keys:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            assert rest.run.configuration.state == "asked"
+            await runs.send("tale", "approved")
+            assert (await run.rest()).kind == "finished"
+            return {each: [*comparable("tale", list(runs.get(each).run.ledger))] for each in ("tale", "tale+1.1")}
+
+    async def both() -> tuple[Any, Any]:
+        return await one(tmp_path / "runs"), await one(next(namespaces))
+
+    here, there = asyncio.run(asyncio.wait_for(both(), 60))
+    assert there == here
+    assert [each["kind"] for each in here["tale+1.1"]].count("verdict") == 2
+
+
+def test_no_machine_is_left_out() -> None:
+    """Every document in `machines/` and `specs/` that can run is a shipped one, or is about one that is."""
+    root = Path(__file__).parents[2]
+    compared = {digest(document_of(name).machine) for name in shipped_documents()}
+    files = [*(root / "machines").glob("*/*.md"), *(root / "machines").glob("*/*/*.md"), *(root / "specs").glob("*.md")]
+    documents = [path for path in files if "\n## " in path.read_text() and path.name not in PROSE]
+    assert len(documents) >= len(compared)
+    assert {path.name for path in documents if digest(document_of(path).machine) not in compared} == set()

@@ -5,15 +5,13 @@ each that is gone. Runs go side by side, so what one kills is in doubt for other
 """
 
 import asyncio
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
+from temporal_crew import crew
 from temporal_server import MISSING, DurableServer, temporal_program
 
 import dsa
@@ -105,49 +103,6 @@ HANDLINGS = ("retry", "ask", "fail")
 SAMPLE = (("before", "retry"), ("after", "ask"), ("after", "fail"), ("later", "retry"))
 
 
-@attrs.define
-class Crew:
-    """Two workers, and one more for each that ends."""
-
-    folder: Path
-    where: str
-    processes: list["subprocess.Popen[bytes]"] = attrs.field(factory=list)
-    loss_count: int = 0
-
-    def hire(self) -> None:
-        command = [sys.executable, "-m", "dsa", "work", str(self.folder), "--runs", self.where]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.processes.append(subprocess.Popen(command, cwd=self.folder, **quiet))  # type: ignore[call-overload]
-
-    async def replace(self) -> None:
-        """Start a worker for each that has ended, for ever."""
-        while True:
-            for process in [each for each in self.processes if each.poll() is not None]:
-                assert process.returncode == -9, "only a kill ends a worker"
-                self.processes.remove(process)
-                self.loss_count += 1
-                self.hire()
-            await asyncio.sleep(0.2)
-
-    def dismiss(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-
-@asynccontextmanager
-async def crew(folder: Path, where: str) -> AsyncIterator[Crew]:
-    workers = Crew(folder, where)
-    workers.hire()
-    workers.hire()
-    replacing = asyncio.create_task(workers.replace())
-    try:
-        yield workers
-    finally:
-        replacing.cancel()
-        workers.dismiss()
-
-
 @pytest.fixture
 def durable(tmp_path: Path) -> Iterator[DurableServer]:
     if temporal_program() is None:
@@ -193,7 +148,8 @@ async def whole(folder: Path, server: DurableServer, cases: list[tuple[str, str]
     texts = {handling: ORDER.format(name=f"order_{handling}", handling=handling) for handling in HANDLINGS}
     for handling, text in texts.items():
         (folder / f"{handling}.md").write_text(text)
-    async with dsa.open_runs(server.where) as runs, crew(folder, server.where) as workers:
+    command = [sys.executable, "-m", "dsa", "work", str(folder), "--runs", server.where]
+    async with dsa.open_runs(server.where) as runs, crew(folder, command) as workers:
         started = []
         for number, (boundary, handling) in enumerate(cases):
             name = f"{handling}{number}"
