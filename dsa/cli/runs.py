@@ -108,9 +108,12 @@ def command(
         return
     folder = Path(root)
     with _open_archive(folder) as runs:
-        every = asyncio.run(runs.list(now_ms=now_ms()))
-        summaries = tuple(each for each in every if each.matches(None, waiting_for, machine))
-        hint = "" if summaries else _hint(every, waiting_for, machine)
+        listing = runs.list(
+            status=None if verify else status, waiting_for=waiting_for, machine=machine, now_ms=now_ms()
+        )
+        summaries = asyncio.run(listing)
+        every = () if summaries or not (waiting_for or machine) else asyncio.run(runs.list(now_ms=now_ms()))
+        hint = _hint(every, waiting_for, machine)
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
         lines = [line_of_ledger(runs, each) if verify else line_of_summary(each) for each in summaries]

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,13 +92,19 @@ def test_list_with_a_filter_asks_only_runs_that_may_match(tmp_path: Path, namesp
 
     async def test() -> None:
         (tmp_path / "waits.md").write_text(WAITS)
-        async with dsa.open_runs(next(namespaces)) as runs:
+        where = next(namespaces)
+        async with dsa.open_runs(where) as runs:
             run = await runs.start(tmp_path / "waits.md", "go", bindings=dsa.Bindings({"make": none}))
             await run.rest()
             await listed(runs, "DsaStatus = 'waiting'", [run.id])
             await runs.link.wait(runs.link._stop_workers())  # type: ignore[attr-defined]  # noqa: SLF001
             for how in ({"machine": "other"}, {"waiting_for": "paid"}, {"status": "finished"}, {"status": "stopped"}):
                 assert await asyncio.wait_for(runs.list(**how), 5) == ()
+            command = [sys.executable, "-m", "dsa", "runs", "--status", "finished", "--runs", where]
+            done = await asyncio.to_thread(
+                subprocess.run, command, capture_output=True, text=True, timeout=15, check=True
+            )
+            assert "no run here matches" in done.stdout
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
