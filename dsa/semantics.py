@@ -235,9 +235,9 @@ def too_many_text(machine: Machine, effect: str) -> str:
     """Return why one more of an effect cannot be emitted."""
     limit = machine.most_outstanding[effect]
     return (
-        f"{effect} is still outstanding"
+        f"the effect '{effect}' is still outstanding"
         if limit == 1
-        else f"{limit} of {effect} (the most allowed) are still outstanding"
+        else f"{limit} of the effect '{effect}' (the most allowed) are still outstanding"
     )
 
 

@@ -104,7 +104,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
             message = (
                 f"{witness.refusal.message} after this row{at_instance(rows[0])}: in state '{state}' on '{what}'{where}"
             )
-            hint = "bound it in the row's condition, or widen the domain"
+            hint = "add a condition to the row that keeps the value inside the domain, or make the domain larger"
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
             message = f"{witness.refusal.message} when this row{at_instance(rows[0])} emits it again: in state '{state}' on '{what}'{where}"
@@ -122,8 +122,8 @@ def _rivals(rows: tuple[Transition, ...], where: str) -> Diagnostic:
         name for (name, index), (_, index2) in zip(one.instance, other.instance, strict=True) if index != index2
     ]
     family = families[0]
-    message = f"this row stands for one row per {family}, and those {show_instance(one.instance)} and {show_instance(other.instance)} are enabled at once: {where}"
-    hint = f"{family} is free here and not in the event; write 'any {family}: ..' if one is enough, 'all {family}: ..' if all must be, or a condition that is true for one {family} alone"
+    message = f"this row stands for one row for each {family}, and two of these, {show_instance(one.instance)} and {show_instance(other.instance)}, can be taken at the same time: {where}"
+    hint = f"if the row is meant for all of them together, write 'any {family}: P' (P for one of them is enough) or 'all {family}: P' (P for each of them); otherwise use {family} in the event, or write a condition that is true for one {family} only"
     return Diagnostic("DSA304", "error", message, cell(one, "if"), hint)
 
 
@@ -167,7 +167,11 @@ def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
     outer = list(machine.ancestry(state))
     outer = outer[outer.index(row.source) + 1 :]
     sources = [source for source in outer if (source, row.event) in machine.rows_from]
-    return f"; the rows of {sources[0]} do not step in, since {row.source} has rows for {row.event}" if sources else ""
+    return (
+        f"; the rows of '{sources[0]}' for '{row.event}' do not apply, because '{row.source}' has rows of its own for it"
+        if sources
+        else ""
+    )
 
 
 def _others(witnesses: list[Witness], what: str) -> str:
@@ -192,10 +196,10 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     machine, state = exploration.machine, configuration.state
     pairs = zip((variable.name for variable in machine.variables), configuration.values, strict=True)
     at = show_values(pairs)
-    where = f"{state} at {at}" if at else state
+    where = f", where {at}" if at else ""
     reach = _reach(exploration, configuration)
-    message = f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; {reach}"
-    hint = "add a row for what can happen here; or let a row that leads here emit an effect that has answers; or make the state final; or write 'end when CONDITION' if the work is done under that condition"
+    message = f"deadlock: a run gets stuck in state '{state}'{where}: the state is not final, nothing is under way there, and no event is accepted; {reach}"
+    hint = "add a row for an event from outside; or emit an effect that has answers in a row that leads here; or give the state the kind 'final' or 'end when CONDITION'"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 
 
@@ -233,8 +237,8 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             is_target = state.name in targets
-            message = f"{state.name} {'is not' if others and is_target else 'cannot be'} reached{where}"
-            hint = f"{first}give some reachable row this target, or delete the state{others if is_target else ''}"
+            message = f"state '{state.name}' {'is not' if others and is_target else 'cannot be'} reached{where}"
+            hint = f"{first}write a row that leads here from a state that is reached, or delete the state{others if is_target else ''}"
             yield Diagnostic("DSA301", severity, message, place(state.span), hint)
     taken = frozenset[int]().union(*(exploration.rows for exploration in explorations))
     alive: set[Span | None] = {
@@ -289,7 +293,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
         return f"the row's condition is never true{where}{inner}: fix the condition, or delete the row"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
-    return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"
+    return f"the timer '{names}' always fires earlier, and then '{row.event}' is stopped or begins again: give this row a shorter time, or delete it"
 
 
 def _impossible_rows(exploration: Exploration) -> Iterator[Transition]:

@@ -232,8 +232,8 @@ def _silent(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Dia
         dependent_result = next((result for result in results if effect in result.relies_on), None)
         declaration = machine.effect_named[effect]
         if dependent_result is not None and declaration.time_limit_ms is None:
-            message = f"{effect} has no time limit, and '{dependent_result.text}' holds only if it answers"
-            hint = f"give {effect} a time limit in Effects, or give a timer to the states that wait for it; to check the worst case, end the property with 'even if {effect} never answers'"
+            message = f"the effect '{effect}' has no time limit, and may never answer; the property '{dependent_result.text}' holds only if '{effect}' answers"
+            hint = f"fill in the column 'time limit' for '{effect}', or add a row 'after ..' to the states that wait for it. To see what happens without an answer, end the property with 'even if {effect} never answers'"
             yield Diagnostic("DSA314", "warning", message, place(declaration.span), hint)
 
 
@@ -242,7 +242,7 @@ def _failing_effects(machine: Machine, results: Sequence[PropertyResult]) -> Ite
         dependent_result = next((result for result in results if effect in result.must_not_fail), None)
         declaration = machine.effect_named[effect]
         if dependent_result is not None and not declaration.on_failure:
-            message = f"no row handles {effect}.failed, which stops the run when it occurs; '{dependent_result.text}' holds only if {effect} never fails"
+            message = f"no row handles '{effect}.failed', so the run stops if '{effect}' fails; the property '{dependent_result.text}' holds only if '{effect}' never fails"
             yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
 
 
@@ -255,14 +255,13 @@ def _ignored_failures(
         for number, result in enumerate(results):
             if declaration.on_failure or not any(effect in at.judgements[number].ignored_failures for at in reports):
                 continue
-            why = "nothing is left to answer and no timer is armed"
-            message = f"a row ignores {effect}.failed where {why}, so the run stays there while '{result.text}' is owed"
+            message = f"a row takes '{effect}.failed' where nothing else is under way, and stays in its state; so the property '{result.text}' is not kept if '{effect}' fails"
             yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
             break
 
 
 def _hint(effect: str) -> str:
-    return f"add a row for {effect}.failed that leads to another state; if stopping is intended, write 'stop' in the column 'on failure' of Effects"
+    return f"add a row for '{effect}.failed' that leads to another state; if stopping is intended, write 'stop' in the column 'on failure' of Effects"
 
 
 def missing_data(system: System, limits: SearchLimits, engine: Engine | None = None) -> dict[Use, Diagnostic]:
@@ -297,7 +296,7 @@ def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
     way = show_events([step.occurrence for step in trace.steps])
     is_guard = use.reader.startswith("guard ")
     reader = f"the guard '{use.reader.removeprefix('guard ')}'" if is_guard else use.reader
-    message = f"{reader} uses '{use.reference}', data of an event, but '{event}' may not have occurred{moment}; for example after: {way}"
+    message = f"{reader} uses the data '{use.reference}', but the event '{event}' may not have occurred{moment}; an example of such a run: {way}"
     optional = attrs.evolve(use.reference, is_optional=True)
     hint = f"make sure that '{event}' occurs on every path to '{use.at}', or write '{optional}' if it may be missing"
     return Diagnostic("DSA316", "warning", message, place(use.span), hint)

@@ -64,7 +64,7 @@ from dsa.expr import (
 )
 from dsa.machine import Machine, read_guards, sleeping_effects
 from dsa.semantics import accepted_events
-from dsa.text import closest, nearest
+from dsa.text import closest, nearest, some_of
 from dsa.trace import show_values
 
 Decisions = Mapping[Expr | str, object]
@@ -91,19 +91,23 @@ def _row_verdict(
         span = place(update.span, cell(row, "update"))
         variable = _as_written(update.variable, span)
         if isinstance(update, Revoke):
-            yield Diagnostic("DSA211", "info", f"the row for '{event}' in {row.source} takes back '{variable}'", span)
+            yield Diagnostic(
+                "DSA211", "info", f"the row for '{event}' in state '{row.source}' revokes '{variable}'", span
+            )
         elif is_judged and _is_of_several(machine, row, update.variable):
-            message = f"the row for '{event}' in state '{row.source}' sets '{variable}' by the verdicts of one answer among several"
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}' after the verdicts on one answer, although other answers may have failed"
             yield Diagnostic("DSA211", "info", message, span, _failed_answer_hint(machine, rows, update.variable))
         elif not is_judged:
             message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but no guard judges '{event}'"
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
-    why = _unguarded_reason(machine, row, rows) if is_judged and assignments else ""
+    why, guard = _unguarded_reason(machine, row, rows) if is_judged and assignments else ("", "")
     if why:
+        kind = "the workflow variable" if len(assignments) == 1 else "the workflow variables"
         names_here = [_as_written(update.variable, place(update.span, cell(row, "update"))) for update in assignments]
-        message = f"workflow state ({', '.join(names_here)}) is set although {why} (Definition 4)"
-        judges = sorted(guards_read(row.condition)) or [g.name for g in machine.guards if row.event in g.judges]
+        quoted_names = ", ".join(f"'{name}'" for name in names_here)
+        message = f"this row sets {kind} {quoted_names}, but {why} (Definition 4)"
+        judges = [guard] if guard else [g.name for g in machine.guards if row.event in g.judges]
         passed = f"write {judges[0]}.passed in the condition" if judges else "ask for a verdict in the condition"
         hint = f"{passed}; or give '{names_here[0]}' the scope environment; or write 'revoke {names_here[0]}', if the row is to unset it"
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
@@ -121,7 +125,7 @@ def _as_written(name: str, span: Span) -> str:
 
 def _failed_answer_hint(machine: Machine, rows: tuple[Transition, ...], variable: str) -> str:
     """Return what is missing for a variable that one answer among several sets: one that remembers a failed answer, a property over both, or nothing."""
-    failure_rows = [row for row in rows if _unguarded_reason(machine, row, rows)]
+    failure_rows = [row for row in rows if _unguarded_reason(machine, row, rows)[0]]
     others = {
         without_index(update.variable): _as_written(update.variable, place(update.span, cell(row, "update")))
         for row in failure_rows
@@ -129,14 +133,14 @@ def _failed_answer_hint(machine: Machine, rows: tuple[Transition, ...], variable
         if without_index(update.variable) != without_index(variable)
     }
     if not others:
-        return "add a variable that remembers a failed answer, and a property over both"
+        return "add a variable that is set when an answer fails, and a property that says that the two are never true together"
     for claim in machine.properties:
         claim_names = {without_index(name) for expr in expressions(claim.form) for name in names(expr)}
         both = claim_names & others.keys() if without_index(variable) in claim_names else set()
         for other in sorted(both):
             return f"'{others[other]}' remembers a failed answer, and '{show(claim.form)}' is about both: nothing is missing, if that says what you mean"
     remembers = " or ".join(f"'{name}'" for name in others.values())
-    return f"add a property over '{without_index(variable)}' and {remembers}, which a row for a failed answer sets"
+    return f"a row for a failed answer sets {remembers}: add a property that says that it and '{without_index(variable)}' are never true together"
 
 
 def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
@@ -146,20 +150,20 @@ def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
     return origin in machine.numbered_effects or (index is not None and index != index_in(variable))
 
 
-def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition, ...]) -> str:
-    """Return how the row can be taken without every guard it reads having passed; empty when it cannot."""
+def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition, ...]) -> tuple[str, str]:
+    """Return how the row can be taken without every guard it reads having passed, and that guard; empty when it cannot."""
     condition, guards = row.condition, tuple(sorted(guards_read(row.condition)))
     if row.is_else:
         plain = [other.condition for other in rows if not other.is_else]
         condition, guards = conjunction([condition, Not(disjunction(plain))]), read_guards(rows)
     if not guards:
-        return f"the row reads no verdict, and {row.event} is judged"
+        return f"its condition reads no verdict, although a guard judges '{row.event}'", ""
     outcomes = {guard.name: guard.outcomes for guard in machine.guards}
     for guard in guards:
         for outcome in outcomes[guard]:
             if outcome != "passed" and possible(condition, outcomes, {guard: outcome}):
-                return f"the row can be taken on {guard}.{outcome}"
-    return ""
+                return f"it can also be taken when the verdict is {guard}.{outcome}", guard
+    return "", ""
 
 
 def possible(condition: Expr, outcomes: Mapping[str, tuple[Outcome, ...]], decisions: Decisions) -> bool:
@@ -224,17 +228,9 @@ def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
         if leaf in machine.ends:
             continue  # a run that gets there may be finished; where it is not, it is stuck, which exploring shows
         if leaf not in machine.final_states and not accepted_events(machine, leaf):
-            message = f"{leaf} is not final, and no row leaves it: a run that gets there stays for ever"
-            span = place(machine.state_named[leaf].span)
-            diagnostics.append(
-                Diagnostic(
-                    "DSA303",
-                    "error",
-                    message,
-                    span,
-                    "add a row that leaves this state, or give it the kind 'final' or 'end when CONDITION' in the States table",
-                )
-            )
+            message = f"state '{leaf}' is not final, and no row leaves it: a run that gets there stays for ever"
+            hint = "add a row that leaves this state, or give it the kind 'final' or 'end when CONDITION' in the States table"
+            diagnostics.append(Diagnostic("DSA303", "error", message, place(machine.state_named[leaf].span), hint))
     return tuple(diagnostics)
 
 
@@ -277,8 +273,8 @@ def counts_of_one(machine: Machine) -> tuple[Diagnostic, ...]:
         for node in walk(condition):
             match node:
                 case Count((Name(effect, "pending"),)) if effect in machine.numbered_effects:
-                    message = f"'count(pending {effect})' is 0 or 1, however many of '{effect}' are outstanding: it counts conditions that are true"
-                    hint = f"the column 'at once' limits how many of '{effect}' may be outstanding; to read a number, keep it in a variable"
+                    message = f"'count(pending {effect})' does not count how many '{effect}' are outstanding: 'pending {effect}' is one condition, so this is 0 or 1"
+                    hint = "the column 'at once' of Effects limits how many may be outstanding; to know how many are, count them in a variable"
                     warnings[span, effect] = Diagnostic("DSA213", "warning", message, span, hint)
                 case _:
                     pass
@@ -290,19 +286,19 @@ def _cancelled_in_vain(machine: Machine, row: Transition, emitted_effects: set[s
         if not isinstance(item, Cancel) or item.effect is None:
             continue
         if item.effect not in machine.answers:
-            message = f"{item.effect} has no answers, so it is never outstanding and cannot be cancelled"
-            yield _effect_error(row, item, message, "declare an event that answers it, or delete this")
+            message = f"the effect '{item.effect}' has no answers, so a run never waits for it, and 'cancel {item.effect}' has no meaning"
+            hint = f"declare an event with '{item.effect}' in the column 'from', or delete 'cancel {item.effect}'"
+            yield _effect_error(row, item, message, hint)
         elif item.effect not in emitted_effects:
-            yield _effect_error(
-                row, item, f"no row emits {item.effect}, so it cannot be cancelled", "emit it, or delete this"
-            )
+            message = f"no row emits the effect '{item.effect}', so 'cancel {item.effect}' has no meaning"
+            yield _effect_error(row, item, message, f"emit it in some row, or delete 'cancel {item.effect}'")
 
 
 def _limits_in_vain(machine: Machine) -> Iterator[Diagnostic]:
     """Yield the numbers in the column `at once` of effects that are never outstanding."""
     for effect in machine.effects:
         if effect.at_once is not None and effect.name not in machine.answers:
-            message = f"'{effect.name}' has no answers, so it is never outstanding, and 'at once' says nothing"
+            message = f"the effect '{effect.name}' has no answers, so the column 'at once' has no meaning for it"
             yield Diagnostic(
                 "DSA213", "error", message, place(effect.span), "declare an event that answers it, or empty the cell"
             )
@@ -314,13 +310,13 @@ def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
     for name in sleeping_effects(machine):
         events, span = machine.answers.get(name, ()), place(machine.effect_named[name].span)
         if not events:
-            message, hint = f"no event answers the sleep '{name}'", f"declare one in Events, with {name} in 'from'"
+            message = f"no event answers the sleep '{name}'"
+            hint = f"declare an event in Events, with '{name}' in its column 'from'"
             diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
         elif len(events) > 1:
             message = f"the effect '{name}' is of the kind sleep, which can have only one answer, but Events declares several: {', '.join(events)}"
-            diagnostics.append(
-                Diagnostic("DSA215", "error", message, span, "keep one: a sleep can end in only one way")
-            )
+            hint = "keep one: a sleep can end in only one way"
+            diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
     for row in machine.transitions:
         if machine.is_failure(row.event) and (name := row.event.removesuffix(".failed")) in sleeping_effects(machine):
             message = f"this row can never be taken: the sleep '{name}' never fails"
@@ -336,10 +332,8 @@ def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic
             continue
         cancelled_effects = sorted(fresh & set(machine.answers) if item.effect is None else fresh & {item.effect})
         if cancelled_effects:
-            hint = "to start it anew, write the cancel first"
-            yield _effect_error(
-                row, item, f"{', '.join(cancelled_effects)} is emitted and cancelled by the same row", hint
-            )
+            message = f"this row emits {some_of(cancelled_effects)}, and then cancels that again"
+            yield _effect_error(row, item, message, "to restart an effect, write its 'cancel' first")
 
 
 def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
@@ -347,7 +341,7 @@ def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnosti
         return
     for item in row.effects:
         if isinstance(item, Emit) and item.effect in machine.answers:
-            message = f"{item.effect} has answers, but {row.target} is final: nobody waits for them"
+            message = f"this row emits '{item.effect}' and ends the run, since state '{row.target}' is final: nothing can receive its answers"
             hint = "emit an effect without answers, or wait in a state that is not final"
             yield _effect_error(row, item, message, hint)
 
@@ -387,7 +381,7 @@ def _of_all_members(machine: Machine, diagnostics: Iterable[Diagnostic]) -> Iter
 
 
 def _unused_warning(kind: str, name: str, why: str, span: Span | None) -> Diagnostic:
-    return Diagnostic("DSA212", "warning", f"{kind} {name} is never used: {why}", place(span), "use it, or delete it")
+    return Diagnostic("DSA212", "warning", f"{kind} '{name}' is never used: {why}", place(span), "use it, or delete it")
 
 
 def _unused_warnings(
@@ -424,7 +418,7 @@ def _events(machine: Machine) -> Iterator[Diagnostic]:
     taken = {row.event for row in machine.transitions}
     for event in machine.events:
         if event.name not in taken:
-            yield _unused_warning("event", event.name, "no row is for it", event.span)
+            yield _unused_warning("event", event.name, "no row handles it", event.span)
 
 
 def _effects(machine: Machine) -> Iterator[Diagnostic]:
@@ -464,7 +458,7 @@ def _generators(machine: Machine) -> Iterator[Diagnostic]:
         generator for generator in machine.generators if generator.name not in used_generators
     ]
     for generator in unused_generators:
-        why = "no step names it" if machine.steps else "nothing asks it"
+        why = "no step names it" if machine.steps else "nothing calls it"
         yield _unused_warning("generator", generator.name, why, generator.span)
 
 
@@ -522,6 +516,7 @@ GENERATORS: Mapping[str, Options] = {
 _FORMS = {
     "text": "a text", "number": "a number", "whole": "a whole number", "flag": "true or false", "names": "names separated by commas",
 }  # fmt: skip
+_PLACES = {"text": "TEXT", "number": "NUMBER", "whole": "NUMBER", "flag": "true", "names": "NAME, NAME"}
 _FLAGS = frozenset({"true", "false", "yes", "no"})
 _CASES, _DEFAULT_GENERATOR = "cases", "llm"
 
@@ -535,13 +530,13 @@ def _of_guards(machine: Machine) -> Iterator[Diagnostic]:
     steps = {step.name for step in machine.steps}
     for row in machine.guards:
         if row.name not in steps:
-            yield from _row(f"guard {row.name}", row, GUARDS, {*machine.guard_named}, row.name)
+            yield from _row(f"guard '{row.name}'", row, GUARDS, {*machine.guard_named}, row.name)
 
 
 def _of_generators(machine: Machine) -> Iterator[Diagnostic]:
     for row in machine.generators:
         kind = row.name if row.name in GENERATORS else _DEFAULT_GENERATOR
-        yield from _row(f"generator {row.name}", row, GENERATORS, set(), kind)
+        yield from _row(f"generator '{row.name}'", row, GENERATORS, set(), kind)
 
 
 def _row(
@@ -551,7 +546,7 @@ def _row(
     if kind in kind_options:
         yield from _options(owner, kind, row.options, kind_options[kind], row.span)
     elif row.kind and row.kind not in own:
-        yield from _misspelt(f"{owner} is of kind '{row.kind}', which", row.kind, kind_options, row.span)
+        yield from _misspelt(f"{owner}: '{row.kind}'", row.kind, kind_options, row.span)
 
 
 def _of_steps(machine: Machine) -> Iterator[Diagnostic]:
@@ -559,7 +554,7 @@ def _of_steps(machine: Machine) -> Iterator[Diagnostic]:
     for step in machine.steps:
         for name in step.guards:
             if name not in GUARDS and name not in machine.guard_named:
-                yield from _misspelt(f"guard {name} of step {step.name}", name, GUARDS, step.span)
+                yield from _misspelt(f"guard '{name}' of step '{step.name}'", name, GUARDS, step.span)
 
 
 def _misspelt(what: str, name: str, kind_options: Mapping[str, Options], span: Span | None) -> Iterator[Diagnostic]:
@@ -573,14 +568,18 @@ def _options(
     for name, text in settings:
         form = forms.get(name, "").removesuffix("!")
         if not form:
-            yield _kind_warning(f"{owner} is of kind {kind}, which has no option '{name}'", span, closest(name, forms))
+            yield _kind_warning(
+                f"{owner}: the kind '{kind}' has no option '{name}'",
+                span,
+                closest(name, forms, f"the kind '{kind}' has no options"),
+            )
         elif not _fits(text.strip(), form):
-            yield _kind_warning(f"option '{name}' of {owner} is '{text}', not {_FORMS[form]}", span, "")
+            yield _kind_warning(f"{owner}: the option '{name}' must be {_FORMS[form]}, but is '{text}'", span, "")
     strangers = [name for name, _ in settings if name not in forms]
     for name, form in forms.items():
         if form.endswith("!") and name not in dict(settings) and nearest(name, strangers) is None:
-            hint = f"in the column 'options', write: {name} = {_FORMS[form.removesuffix('!')]}"
-            yield _kind_warning(f"{owner} is of kind {kind}, which needs the option '{name}'", span, hint)
+            hint = f"in the column 'options', write: {name} = {_PLACES[form.removesuffix('!')]}"
+            yield _kind_warning(f"{owner}: the kind '{kind}' needs the option '{name}'", span, hint)
 
 
 def _fits(text: str, form: str) -> bool:
@@ -603,10 +602,10 @@ def _without_cases(machine: Machine) -> Iterator[Diagnostic]:
     for step in machine.steps:
         for name in step.guards:
             if name in rows and not sections & {step.name, name}:
-                yield _needs_cases(f"guard {name} of step {step.name}", step.name, step.span)
+                yield _needs_cases(f"guard '{name}' of step '{step.name}'", step.name, step.span)
     for row in machine.guards if not machine.steps else ():
         if row.name in rows and row.name not in sections and not _inner_part(machine, row.name):
-            yield _needs_cases(f"guard {row.name}", row.name, row.span)
+            yield _needs_cases(f"guard '{row.name}'", row.name, row.span)
 
 
 def _inner_part(machine: Machine, name: str) -> bool:
@@ -615,7 +614,11 @@ def _inner_part(machine: Machine, name: str) -> bool:
 
 
 def _needs_cases(owner: str, section: str, span: Span | None) -> Diagnostic:
-    return _kind_warning(f"{owner} tries cases, and there are none", span, f"write a section '## Cases: {section}'")
+    return _kind_warning(
+        f"{owner} is of kind 'cases', but the document has no cases for it",
+        span,
+        f"write a section '## Cases: {section}'",
+    )
 
 
 def _kind_warning(message: str, span: Span | None, hint: str) -> Diagnostic:
@@ -670,7 +673,7 @@ def spec_differences(machine: Machine) -> tuple[Diagnostic, ...]:
                         f"'{_FIELD_WRITERS.get(field, str)(value)}'" if value not in {None, ""} else "empty"
                         for value in (own_value, spec_value)
                     ]
-                    message = f"{kind} '{own.name}': the column '{column}' is {texts[0]} in {machine.name}, but {texts[1]} in its spec"
+                    message = f"{kind} '{own.name}': the column '{column}' is {texts[1]} in this spec, but {texts[0]} in the machine '{machine.name}'"
                     hint = "decide which is right, and change the other"
                     diagnostics.append(Diagnostic("DSA317", "error", message, place(statement.span), hint))
     return tuple(diagnostics)
@@ -683,7 +686,9 @@ def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:
         values = machine.values_of[variable.name]
         if not values.contains(value):
             at = show_values(machine.constants.items())
-            message = f"{variable.name} starts as {show_value(value)}, outside {values}" + (f", at {at}" if at else "")
+            message = f"variable '{variable.name}' starts as {show_value(value)}, outside {values}" + (
+                f", at {at}" if at else ""
+            )
             hint = "give it an initial value and bounds that fit all values of the parameters"
             diagnostics.append(Diagnostic("DSA205", "error", message, place(variable.span), hint))
     return tuple(diagnostics)

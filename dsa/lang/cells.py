@@ -58,7 +58,7 @@ class WrittenName:
 
 
 #: A hint about two names in one cell, as for parallel regions.
-_BESIDE = "names are separated by ','; a run is in one state: parallel work is an outstanding effect, or the value of a variable"
+_BESIDE = "names are separated by ','. A run is always in one state; for parallel work, emit several effects, or remember in variables what is done"
 
 
 def parse_cell(
@@ -90,7 +90,7 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
     if "[" in name and INDEXED_NAME.fullmatch(name):
         return _declared_member(cell, what, findings)
     if not NAME.fullmatch(name):
-        hint = "letters, digits and '_', not starting with a digit; parts joined by dots"
+        hint = "a name has letters, digits and '_', and does not start with a digit; it may have several such parts, joined by dots: a.b"
         findings.error("DSA203", f"'{name}' cannot name {what}", cell.span(), hint)
         return None
     if len(name) > MAX_NAME:
@@ -109,7 +109,12 @@ def _declared_member(cell: Cell, what: str, findings: Findings) -> WrittenName |
     """Read the name of a member of a family that a row declares: `x[f]`, which stands for `x[2]`."""
     if what not in _WITH_INDEX:
         message = f"'{cell.plain}' cannot name {what}: only variables, events and effects have an index"
-        findings.error("DSA203", message, cell.span(), "remember the index in a variable x[f]")
+        findings.error(
+            "DSA203",
+            message,
+            cell.span(),
+            "for a value that differs from index to index, declare a variable such as x[f]",
+        )
         return None
     name = parse_cell(cell, lambda parser: parser.name(what).text, findings, "DSA203")
     index = "" if name is None else name.partition("[")[2].removesuffix("]")
@@ -117,7 +122,7 @@ def _declared_member(cell: Cell, what: str, findings: Findings) -> WrittenName |
         choices = {str(index) for indices in cell.families.values() for index in indices}
         if name is None or not cell.families or index in choices:
             return None if name is None else WrittenName(name, cell.span())
-        message = f"'{index}' in '{cell.plain}' is neither a family nor an index of one"
+        message = f"'{index}' in '{cell.plain}' is not a family, and no family has this index"
         findings.error("DSA201", message, cell.span(), closest(index, [*cell.families, *choices]))
         return None
     findings.error("DSA203", f"'{cell.plain}' cannot name {what}", cell.span(), "the index comes last")
@@ -625,9 +630,14 @@ def _is_declared_once(record: TableRecord, kind: str, free: Sequence[str], findi
     strangers = [name for name in free if match is None or match[1] != name]
     if strangers:
         name = cell.text.strip("` ")
-        message = f"family '{strangers[0]}' is free in this row, and is not the index of {word} '{name}'"
+        message = f"this row uses the family '{strangers[0]}', which is not the index of {word} '{name}'"
         base = name.partition("[")[0]
-        findings.error("DSA107", message, record.span, f"declare {base}[{strangers[0]}], or leave the family out")
+        findings.error(
+            "DSA107",
+            message,
+            record.span,
+            f"declare {base}[{strangers[0]}], or do not use '{strangers[0]}' in this row",
+        )
         findings.doubt(record.span.text)
     return not strangers
 

@@ -183,11 +183,11 @@ def _infix(parser: ExpressionParser) -> declarations.Form:
     left = parser.expression()
     if parser.accept("leads", "to"):
         form = _leads_to(parser, left)
-        parser.require_closed("around 'leads to'")
+        parser.require_closed("beside 'leads to'")
         return form
     if parser.accept("only", "after"):
         later = parser.expression()
-        parser.require_closed("around 'only after'")
+        parser.require_closed("beside 'only after'")
         return declarations.OnlyAfter(left, later)
     if parser.accept("with", "probability"):
         is_ceiling = parser.accept("<=")

@@ -41,7 +41,7 @@ _ROUNDING = 1e-9
 
 #: The most indices of a family.
 MOST_INDICES = 64
-_FORMS = "an index is low..high in numbers, or {a, b}"
+_FORMS = "write the column as 1..3, or as {a, b}"
 
 
 def families(
@@ -99,9 +99,14 @@ def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
     if indices is None:
         return None
     if not indices:
-        findings.error("DSA205", f"the index {cell.plain} is empty", cell.span(), "the lower bound comes first")
+        findings.error(
+            "DSA205",
+            f"the index {cell.plain} is empty",
+            cell.span(),
+            "the lower bound, which comes first, must not be greater than the upper one",
+        )
     elif len(indices) > MOST_INDICES:
-        hint = "an index is a name for each of a few things; count the many in a variable"
+        hint = "a family is for a few things; to count many, use a variable"
         findings.error("DSA205", f"a family has at most {MOST_INDICES} indices", cell.span(), hint)
     elif len(set(indices)) < len(indices):
         findings.error("DSA202", "a value occurs twice in this index", cell.span())
@@ -113,7 +118,9 @@ def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
 def _value(parser: ExpressionParser) -> str:
     token = parser.name("a value")
     if "." in token.text or "[" in token.text:
-        raise parser.fault(token, "an index has no dots and no index of its own", _FORMS)
+        raise parser.fault(
+            token, "this cannot be an index: an index is a whole number, or a name without dots and brackets", _FORMS
+        )
     return token.text
 
 
@@ -190,7 +197,7 @@ def _domain(record: TableRecord, scope: namespace.Scope, findings: Findings) -> 
 
 def _require_finite(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
     if isinstance(domain, expr.RangeDomain) and domain.high is None:
-        hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
+        hint = "give it an upper bound; a variable cannot hold what grows without limit"
         findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
         return False
     return True
@@ -201,7 +208,12 @@ def _not_empty(record: TableRecord, domain: expr.Domain, values: Mapping[str, ex
     if not isinstance(span, expr.Interval) or span.high is None or span.low <= span.high:
         return True
     message = f"the domain {expr.unparse_domain(domain)} is empty" + _at(values)
-    findings.error("DSA205", message, record["domain"].span(), "the lower bound comes first")
+    findings.error(
+        "DSA205",
+        message,
+        record["domain"].span(),
+        "the lower bound, which comes first, must not be greater than the upper one",
+    )
     return False
 
 
@@ -274,7 +286,7 @@ def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
         origin = cells.one_name(record["from"], "'outside' or an effect", findings)
         otherwise = cells.one_of(record["otherwise"], ("refused",), "", findings)
         if otherwise and origin not in {None, declarations.OUTSIDE}:
-            hint = "an answer must be handled wherever it can arrive"
+            hint = "empty this cell: rows must handle an answer wherever it can arrive"
             findings.error("DSA107", "only an event from outside may be refused", record["otherwise"].span(), hint)
         if name is not None and origin is not None:
             events.append(declarations.Event(name.name, origin, otherwise, span=name.span))
@@ -301,7 +313,7 @@ def guards(
         events_judged = _judged_events(record["judges"], families, findings)
         event_names += events_judged
         judges = tuple(event.name for event in events_judged)
-        kind = _word(record, "is", "a registered kind of guard", findings)
+        kind = _word(record, "is", "a kind of guard", findings)
         options = cells.pairs(record["options"], ";", findings)
         odds = _odds(record, findings)
         outcomes = outcomes or expr.OUTCOMES
@@ -325,7 +337,9 @@ def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], t
     for retry in range(max(len(passes), len(fatals))):
         together = sum(odds[min(retry, len(odds) - 1)] for odds in (passes, fatals) if odds)
         if together > 1 + _ROUNDING:
-            message = f"pass and fatal add up to {together:g} at retry {retry}, more than 1"
+            message = (
+                f"the columns 'pass' and 'fatal' add up to {together:g} for attempt {retry + 1}; at most 1 is possible"
+            )
             findings.error("DSA205", message, record["fatal"].span())
             break
     return passes, fatals
@@ -339,7 +353,7 @@ def generators(records: list[TableRecord], findings: Findings) -> tuple[declarat
         if name is not None:
             if any(name.name == other.name for other in generators):
                 findings.error("DSA202", f"'{name.name}' is already a generator", name.span)
-            kind = _word(record, "is", "a registered kind of generator", findings)
+            kind = _word(record, "is", "a kind of generator", findings)
             options = cells.pairs(record["options"], ";", findings)
             generators.append(declarations.Generator(name.name, kind, options, span=name.span))
     return tuple(generators)
@@ -378,11 +392,11 @@ def _sleep_ms(record: TableRecord, findings: Findings) -> int | None:
     if not is_sleep:
         if options.text and not kind.text:
             hint = "write 'sleep' in the column 'is', or empty this cell"
-            findings.error("DSA107", "only an effect with a cell in the column 'is' has options", options.span(), hint)
+            findings.error("DSA107", "an effect whose column 'is' is empty cannot have options", options.span(), hint)
         return None
     for column in _OF_POLICIES:
         if record[column].text and record[column].text != "internal":
-            message = f"a sleep needs no '{column}': it does nothing outside, and always answers"
+            message = f"the column '{column}' must be empty for a sleep, which does nothing but wait"
             findings.error("DSA107", message, record[column].span(), "empty this cell")
     before, durations = findings.count, dict(cells.pair_cells(options, ";", findings))
     for name, value in durations.items():
@@ -538,7 +552,7 @@ def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collect
             for line in following.body:
                 require_placeholders(line, (*placeholders, *also), events, findings)
     if not any(parts.values()) and findings.count == before:
-        hint = "### System, ### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
+        hint = "write at least one of the headings ### System, ### Role, ### Constraints, ### Task, ### Feedback, and below each of them one block between ``` and ```"
         findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
     return Prompt(section.name, **parts, span=section.heading.span())
 
@@ -559,7 +573,11 @@ def require_placeholders(
             message = f"nothing fills in the placeholder '{{{name}}}'"
             span = cell.span(match.start(), match.end())
             findings.error(
-                "DSA112", message, span, f"{suggestion}; a brace is written '{{{{' or '}}}}'", about=fault.about
+                "DSA112",
+                message,
+                span,
+                f"{suggestion}; for a brace in the text, write '{{{{' or '}}}}'",
+                about=fault.about,
             )
 
 

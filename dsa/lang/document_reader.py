@@ -46,7 +46,7 @@ _FIRST_LINE = 200  # characters of the first line that are shown
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
-_SEVERAL_STARTS = "to start in different places, declare a parameter, and write one row from the initial state to each place, with a condition on the parameter"
+_SEVERAL_STARTS = "for runs that start in different states, declare a parameter, and write a row from the initial state to each of these, with a condition on the parameter"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 #: The sections whose rows may name families, with those whose rows stand for others.
 _WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
@@ -294,7 +294,12 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
     for kind in _WITH_TRANSITIONS:
         for section in parts.of(kind):
             message = f"a document with the section 'Steps' must not have the section '{kind.capitalize()}', which follows from the steps"
-            findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
+            findings.error(
+                "DSA111",
+                message,
+                section.heading.span(),
+                "delete this section; 'dsa expand' prints what the steps stand for",
+            )
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
     with_cases = frozenset(section.name for section in parts.of("cases"))
     records_of_steps, before = _records(parts, "steps", findings), findings.count
@@ -389,10 +394,15 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
         for section in parts.of(kind):
             span = section.heading.span()
             if section.name not in names:
-                message = f"the section '{kind.capitalize()}' is of '{section.name}', which is not {words}"
+                message = f"'{section.name}' in the heading '{kind.capitalize()}: {section.name}' is not {words}"
                 findings.error("DSA201", message, span, closest(section.name, names), about=section.name)
             elif section.name in names_so_far:
-                findings.error("DSA202", f"a second section '{kind.capitalize()}' of '{section.name}'", span)
+                findings.error(
+                    "DSA202",
+                    f"the section '{kind.capitalize()}: {section.name}' occurs twice",
+                    span,
+                    "delete one of them",
+                )
             names_so_far.add(section.name)
 
 
@@ -516,9 +526,9 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
     for state in initials:
         twins = [other for other in initials if other.parent == state.parent]
         if len(twins) > 1 and state is not twins[0]:
-            where = f"of {state.parent}" if state.parent else "of the machine"
-            message = f"{twins[0].name} and {state.name} are both the initial state {where}"
-            hint = "mark one of them" if state.parent else f"mark one of them; {_SEVERAL_STARTS}"
+            where = f"of '{state.parent}'" if state.parent else "of the machine"
+            message = f"'{twins[0].name}' and '{state.name}' are both marked as the initial state {where}"
+            hint = "leave the kind 'initial' on one of them only" + ("" if state.parent else f"; {_SEVERAL_STARTS}")
             findings.error("DSA206", message, state.span or at, hint)
     top = [state for state in initials if state.parent is None] or initials
     if not initials:
@@ -556,7 +566,7 @@ def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None
                 "DSA206",
                 message,
                 state.span,
-                f"mark as final those of its children in which a run may end, and not '{state.name}' itself",
+                f"remove 'final' from '{state.name}', and give it to those of its children in which a run may end",
             )
 
 
@@ -569,8 +579,10 @@ def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Spa
         while inner in parents and inner in entries:
             inner = entries[inner]
         if inner in parents:
-            hint = "mark one of its children with kind 'initial' in the States table, or name the child"
-            message = f"{inner} has children and none is initial, so it cannot be entered"
+            hint = (
+                "give one of its children the kind 'initial' in the States table, or write a child as the target here"
+            )
+            message = f"'{inner}' cannot be a target: it has child states, and none of them is initial"
             children = (state for state in states if state.parent == inner)
             findings.error("DSA206", message, span, hint, about=_all_names(children))
 

@@ -52,7 +52,7 @@ _HINTS = {
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
     "?": "there is no choice inside an expression: write a row for each case",
-    "%": "there is no remainder; count in a variable with a domain",
+    "%": "there is no operator for remainders; keep a variable that goes 0, 1, 0, 1 and so on",
 }
 #: Hints for words of other languages after an expression.
 _WORDS = {
@@ -68,7 +68,7 @@ _QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some"})
 QUANTIFIERS = frozenset({"all", "any", "count"})
 #: It also begins a count directly before a parenthesis.
 _COUNT = "count"
-_COUNT_HINT = "write (count f: P) >= 2 with a family f, or count(P, Q) >= 2 without a space"
+_COUNT_HINT = "write (count f: P) >= 2, where f is a family, or count(P, Q) >= 2, with no space before '('; P and Q are conditions"
 MAX_NAME = 200
 MAX_TERMS = 100
 #: A family has no more values either.
@@ -236,7 +236,7 @@ class TokenReader:
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
             return "write 'all f: P' or 'any f: P', with a family f that a section '## Families' declares"
         if before.kind == "name" and token.text == "(" and before.end == token.start:
-            return f"there are no functions: write a row for each case that '{before.text}' tells apart"
+            return f"'{before.text}' is not known, and count(..) is the only function; write one row for each case"
         return _WORDS.get(token.text, "")
 
     def name(self, what: str) -> Token:
@@ -280,7 +280,10 @@ class TokenReader:
             return [read()]
         if self.next.text != "all":
             what = "numbers" if self.next.text == _COUNT else "conditions"
-            self.reject(f"'{self.next.text}' is for {what}", "write: all f: ..")
+            self.reject(
+                f"'{self.next.text}' cannot stand in an update: it is for {what}",
+                "to assign for each index f, write: all f: x[f] = VALUE",
+            )
         self.take()
         return self._each_body(read)
 
@@ -311,7 +314,9 @@ class TokenReader:
         """Report a quantified part without parentheses around it: it goes as far right as it can."""
         if self._open_quantifier is not None:
             hint = f"write: ({self._open_quantifier.text} f: ..)"
-            raise self.fault(self._open_quantifier, f"a quantified part needs parentheses {where}", hint)
+            raise self.fault(
+                self._open_quantifier, f"'{self._open_quantifier.text} f: ..' must be in parentheses {where}", hint
+            )
 
     def take(self) -> Token:
         """Read any token."""

@@ -264,7 +264,7 @@ class Resolver:
             members = {each.partition("[")[0]: each for each in reversed([*scope.names()]) if each.endswith("]")}
             has_members = name in members
             hint = (
-                f"it has an index: write {name}[f] with a family f, or one of them, such as {members[name]}"
+                f"'{name}' needs an index: write {name}[f], where f is its family, or one member, such as {members[name]}"
                 if has_members
                 else closest(name, scope.names())
             )
@@ -278,7 +278,7 @@ class Resolver:
             message = f"'{name}' is a verdict, which {scope.place} cannot read"
             self._report("DSA209", message, node, "write one row for each verdict")
         elif guard and (scope.others.get(guard) == "an event" or guard in _DATA):
-            hint = "rows read no data that events bring: let a guard judge it (column 'uses' of Guards), or an effect answer with an event for each case"
+            hint = "a condition cannot read the data of an event: let a guard read it (column 'uses' of Guards), or let the effect answer with a different event for each case"
             self._report("DSA201", f"'{name}' is not declared", node, hint)
         else:
             hint = closest(name, scope.names(), f"{scope.place} can read no names")
@@ -446,7 +446,7 @@ def index_hint(name: str, members: Mapping[str, Collection[str]], families: Fami
     if index in families:
         return f"family '{index}' is not free here: write all {index}: .. or any {index}: .., or an index of it"
     indices = [each.partition("[")[2].removesuffix("]") for each in members[base]]
-    return f"'{index}' is neither a family nor an index of {base}; {closest(index, [*families, *indices])}"
+    return f"'{index}' is not a family, and '{base}' has no such index; {closest(index, [*families, *indices])}"
 
 
 @attrs.frozen
@@ -494,7 +494,9 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
         if name in first_uses and span is not None:
             before, line = first_uses[name]
             message = f"'{name}' is already {before}" + (f" (line {line})" if line else "")
-            findings.error("DSA202", message, span, "names are unique over the whole document")
+            findings.error(
+                "DSA202", message, span, "rename one of them: every name may be declared only once in a document"
+            )
         first_uses.setdefault(name, (what, span.line if span else 0))
     _require_index(declarations, findings)
     for name, what, span in _implicit_names(
@@ -510,9 +512,14 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
             kind, line = first_uses[name]
             where = f" (line {line})" if line else ""
             message = f"'{name}' is used as {what}, but '{name}' is already {kind}{where}"
-            hint = "a value may have the name of a state, event or effect, and of nothing else"
+            hint = "rename one of them: a value may share its name only with a state, an event or an effect"
             is_value = what.startswith("a value")
-            findings.error("DSA202", message, span, hint if is_value else "names are unique over the whole document")
+            findings.error(
+                "DSA202",
+                message,
+                span,
+                hint if is_value else "rename one of them: every name may be declared only once in a document",
+            )
 
 
 def _require_index(declarations: Declarations, findings: Findings) -> None:
@@ -523,7 +530,9 @@ def _require_index(declarations: Declarations, findings: Findings) -> None:
         before = members.get(name)
         if before is not None and span is not None:
             message = f"'{name}' is declared with an index, too (line {before.line})"
-            findings.error("DSA202", message, span, "names are unique over the whole document")
+            findings.error(
+                "DSA202", message, span, "rename one of them: every name may be declared only once in a document"
+            )
 
 
 def _is_moment(what: str) -> bool:

@@ -117,7 +117,7 @@ def _step(
         guards = ("cases",)
     if not guards and not record["guard"].text:
         hint = f"name one, or write a section '## Cases: {name.name}'"
-        findings.error("DSA106", f"step {name.name} has no guard", record["guard"].span(), hint)
+        findings.error("DSA106", f"step '{name.name}' has no guard", record["guard"].span(), hint)
     generators = cells.name_list(record["generator"], "a generator", findings)
     if len(generators) > 1:
         findings.error("DSA107", "a step has one generator", generators[1].span, "write one name")
@@ -155,7 +155,7 @@ def _read_requirement(step: str, cell: Cell, step_names: list[str], findings: Fi
     if isinstance(requirement, Name):
         return (requirement.name,)
     if not isinstance(requirement, tuple) and step in names(requirement):
-        findings.error("DSA214", f"step {step} requires itself", cell.span())
+        findings.error("DSA214", f"step '{step}' requires itself", cell.span(), f"delete '{step}' here")
     return requirement
 
 
@@ -164,7 +164,7 @@ def _require_step(step: str, name: cells.WrittenName, step_names: list[str], fin
         hint = closest(name.name, step_names)
         findings.error("DSA214", f"'{name.name}' is not a step", name.span, hint, about=name.name)
     elif name.name == step:
-        findings.error("DSA214", f"step {step} requires itself", name.span)
+        findings.error("DSA214", f"step '{step}' requires itself", name.span, f"delete '{step}' here")
 
 
 def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Findings, place: str) -> Expr:
@@ -226,7 +226,9 @@ def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: 
     others = {step.name for step in plan.steps} - {name}
     for _, source in cells.pair_cells(record["uses"], ";,", Findings()):
         if passed is not None and source.text in others - passed:
-            hint = f"put '{source.text}' into the column 'requires'" + ("" if is_chain(plan) else ", as a list")
+            hint = f"put '{source.text}' into the column 'requires'" + (
+                "" if is_chain(plan) else " (several steps are separated by ',')"
+            )
             message = f"step '{name}' uses what '{source.text}' made, but '{source.text}' may not have passed by then"
             findings.error("DSA214", message, source.span(), hint, about=name)
 

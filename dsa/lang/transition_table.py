@@ -125,7 +125,7 @@ def _sources(record: TableRecord, findings: Findings) -> tuple[cells.WrittenName
     cell = record["source"]
     if cell.plain in {STAR, r"\*", STAY}:
         return (cells.WrittenName(STAY if cell.plain == STAY else STAR, cell.span()),)
-    return cells.name_list(cell, "a state ('*' stands alone)", findings)
+    return cells.name_list(cell, "a state ('*' must be alone in its cell)", findings)
 
 
 def _target(record: TableRecord, findings: Findings) -> cells.WrittenName | None:
@@ -252,8 +252,10 @@ def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findi
     variables = set()
     for update in updates:
         if update.variable in variables and update.span is not None:
-            message = f"{update.variable} is assigned twice in this row"
-            findings.error("DSA208", message, update.span, "updates are simultaneous; write one assignment")
+            message = f"'{update.variable}' is assigned twice in this row"
+            findings.error(
+                "DSA208", message, update.span, "all updates of a row happen at once: keep one of these assignments"
+            )
         variables.add(update.variable)
 
 
