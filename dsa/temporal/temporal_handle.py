@@ -194,7 +194,9 @@ class TemporalHandle(RunHandle):
         elif self._how is not None:
             how, self._how = {**self._how, "occurrences": payload}, None
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
-        else:
+        elif occurrences and not (
+            whole_of(self.id) and (await self.look()).rest is None
+        ):  # such a part has its first event
             for occurrence in occurrences:
                 await self._send(occurrence, None)
         await self._send_offers()

@@ -16,7 +16,7 @@ from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, ResumedEntry
-from dsa.runtime.run_store import UnknownRunError
+from dsa.runtime.run_store import StoreError, UnknownRunError
 
 TALE = """# tale
 
@@ -341,27 +341,71 @@ def dsa_says(folder: Path, where: str, *words: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
+def begin_work(folder: Path, where: str) -> "subprocess.Popen[bytes]":
+    """Start a worker with one place for effects."""
+    command = [sys.executable, "-m", "dsa", "work", ".", "--runs", where, "--limit", "1"]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 @pytest.mark.limit(100)
 def test_question_of_a_part_is_answered_from_another_process(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """The worker that asked is killed before the answer comes: nothing is under way, so nothing is lost."""
     where = next(namespaces)
     tale(tmp_path, "asks", chapter=CHAPTER.replace("after 1s", "after 24h"))
 
-    def begin_work() -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "dsa", "work", ".", "--runs", where, "--limit", "1"]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    worker = begin_work()
+    worker = begin_work(tmp_path, where)
     try:
         told = json.loads(dsa_says(tmp_path, where, "run", "tale.md", "cats", "--json"))
         part = f"{told['run']}+1.1"
         assert told["waits_for"] == {"approved": f"{part}@3", "given_up": "1", "looked": f"{part}@3"}
         worker.kill()
         worker.wait()
-        worker = begin_work()
+        worker = begin_work(tmp_path, where)
         sent = json.loads(dsa_says(tmp_path, where, "send", f"{part}@3", "approved", "--json"))
         assert (sent["run"], sent["waits_for"]["approved"]) == (told["run"], f"{told['run']}+3.1@3")
         assert "finished" in dsa_says(tmp_path, where, "show", part) + dsa_says(tmp_path, where, "runs")
     finally:
         worker.kill()
         worker.wait()
+
+
+@pytest.mark.full
+@pytest.mark.limit(100)
+def test_worker_that_is_killed_while_a_part_is_at_work_leaves_it_to_the_next(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """The effects of whole and part are both in doubt; the one of the whole finds the part that it had begun."""
+    where, document = next(namespaces), tale(tmp_path, "passes")
+    (tmp_path / "holds").touch()
+
+    async def whole() -> dict[str, list[Any]]:
+        worker = begin_work(tmp_path, where)
+        try:
+            async with dsa.open_runs(where) as runs:
+                run = await runs.start(document, "cats", run_id="tale")
+                while not (tmp_path / "called").read_text():  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                worker.kill()
+                worker.wait()
+                worker = begin_work(tmp_path, where)
+                await is_told(run)
+                assert {each for each in runs.ids() if each.startswith("tale+1.1.")} == set()
+                return {each: [type(entry) for entry in runs.get(each).run.ledger] for each in ("tale", "tale+1.1")}
+        finally:
+            worker.kill()
+            worker.wait()
+
+    kinds = asyncio.run(asyncio.wait_for(whole(), 90))
+    assert {run: types.count(ResumedEntry) for run, types in kinds.items()} == {"tale": 1, "tale+1.1": 1}
+    assert (tmp_path / "called").read_text().split()[:2] == ["tale+1.1/1/1", "tale+1.1/1/1"]
+
+
+async def is_told(run: dsa.RunHandle) -> None:
+    """Wait until a tale is told; look again when no worker was there to answer for a while."""
+    while True:
+        try:
+            rest = await run.rest()
+        except StoreError:
+            continue
+        assert (rest.kind, rest.run.configuration.state) == ("finished", "told_it")
+        return
