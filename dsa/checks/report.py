@@ -22,10 +22,11 @@ from dsa.checks.search.engine import Engine, Progress, SearchLimits
 from dsa.checks.search.exploration import MAX_STATES, Clock, Exploration, explore_system, limits_until
 from dsa.checks.table_faults import row_findings, start_outside
 from dsa.data_use import Use, uses
-from dsa.declarations import AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show, show_instance
+from dsa.declarations import OUTSIDE, AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show, show_instance
 from dsa.errors import Diagnostic, ParameterError, Span
 from dsa.expr import Integer, Name, Value, show_value
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
+from dsa.semantics import accepted_events
 from dsa.system import System, closed_system
 from dsa.text import plural
 from dsa.trace import Trace, show_events, show_values
@@ -410,7 +411,9 @@ def _idle_leaves(machine: Machine, explorations: Sequence[Exploration]) -> tuple
     idle = {leaf for exploration in explorations for leaf in exploration.idle_states}
     leaves = [leaf for leaf in machine.leaves if leaf in idle]
     with_timer = [leaf for leaf in leaves if machine.armed_timers(leaf)]
-    return tuple(leaf for leaf in leaves if leaf not in with_timer), tuple(with_timer)
+    outside = {event.name for event in machine.events if event.origin == OUTSIDE}
+    alone = tuple(leaf for leaf in with_timer if outside.isdisjoint(accepted_events(machine, leaf)))
+    return tuple(leaf for leaf in leaves if leaf not in with_timer), alone
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:

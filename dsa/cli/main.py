@@ -128,7 +128,20 @@ def program() -> None:
 
 
 def main() -> None:
-    """Run the program. Errors that this package raises on purpose become a message and exit code 2."""
+    """Run the program, and end the process with its exit code."""
+    code = run_program()
+    is_abandoned = any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate())
+    if is_abandoned or "temporalio" in sys.modules:
+        # An abandoned call goes on in native code (a model, for example), which would crash the interpreter at its end. So do the threads of Temporal's client.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def run_program() -> int:
+    """Run the program, and return its exit code. Errors that this package raises on purpose become a message and exit code 2."""
     # Until the command is loaded there is no garbage, and what is loaded stays. To collect again and again would take a
     # seventh of the time of a small check.
     gc.disable()
@@ -143,14 +156,7 @@ def main() -> None:
     if (reason := lost_output()) is not None:
         say(f"standard output: {reason}", err=True)
         code = code or EXIT_UNREADABLE
-    is_abandoned = any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate())
-    if is_abandoned or "temporalio" in sys.modules:
-        # An abandoned call goes on in native code (a model, for example), which would crash the interpreter at its end. So do the threads of Temporal's client.
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    return code
 
 
 def _exit_code() -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import click
@@ -18,6 +18,7 @@ from dsa.cli.run_options import (
     SAME_MODEL,
     RunOptions,
     duration_s,
+    exit_on_faults,
     open_run_folder,
     recorded_run,
     replay_record,
@@ -26,20 +27,21 @@ from dsa.cli.run_options import (
     shell_command,
     watching_options,
 )
-from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, exit_code, print_result, recorded_report
+from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, RunReport, exit_code, print_result, recorded_report
 from dsa.declarations import OUTSIDE
+from dsa.edge.event_loop import run_to_end
 from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
 from dsa.runs.place import SERVER
-from dsa.runs.runs import calls_in_doubt
+from dsa.runs.runs import calls_in_doubt, open_runs
 from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run, place_in_part
 from dsa.runtime.ledger_story import question_of, refusal_text
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
-from dsa.runtime.run_store import Delivery
+from dsa.runtime.run_store import Delivery, outcome_text, read_delivery
 from dsa.runtime.status import answerable_questions, person_effects, places
 from dsa.runtime.timeline import RefusedEvent
-from dsa.semantics import Occurrence
+from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import closest, shorten
 
 #: The place of a question: the number of an event, or the key of an effect.
@@ -92,17 +94,17 @@ def command(
     folder, (run, place) = Path(root), _split_place(run)
     record, at, whole = _target_records(folder, run, event, place)
     run_input = _read_input(record, Occurrence(event, data=_data(text, data)), at, key)
-    if record.status.kind == "finished":
-        raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
+    _require_unfinished(record)
     is_part = whole is not record and not key
     is_posted = is_part or (record.status.kind == "under way" and not (take or key))
-    if is_posted and str(folder).startswith(SERVER):
-        is_posted, (run_input, is_part) = False, _through_whole(run_input, record, is_part=is_part)
+    if str(folder).startswith(SERVER):
+        is_posted = record.status.kind == "under way" and not (is_part or key)
+        run_input, is_part = _through_whole(run_input, record, is_part=is_part)
     message, code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else ("", None)
     if code is not None:
         sys.exit(code)
-    rest_of_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
-    finished_run = go_on(whole if is_part else record, folder, rest_of_input, Manner(options, take))
+    rest = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
+    finished_run = go_on(whole if is_part else record, folder, rest, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
     refusals = _refusals_in(_delivery(folder, message), run_input) if is_posted else finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
@@ -110,6 +112,11 @@ def command(
         say(f"{event} was not sent: first decide what is in doubt", err=True)
     print_result(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
     sys.exit(exit_code(finished_run.rest, refusals))
+
+
+def _require_unfinished(record: RunRecord) -> None:
+    if record.status.kind == "finished":
+        raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
 
 
 def _read_input(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> RunInput:
@@ -175,14 +182,34 @@ def _post(
     Return the id of the message and the exit code; None if no process drives the run now.
     """
     run_id, (occurrence,) = record.run.run_id, run_input.occurrences
+    if str(root).startswith(SERVER):
+        with exit_on_faults(root, lambda: root / run_id):
+            taken_or_refused = run_to_end(_server_outcome(run_id, root, run_input))
+        with open_run_folder(root) as runs:
+            return "", _print_outcome(taken_or_refused, run_input, recorded_report(runs, runs.get(run_id)), options)
     with open_run_folder(root) as runs:
         message, deadline_s = runs.post(run_id, occurrence, run_input.at, options.changes), time.monotonic() + timeout_s
         while (outcome := runs.delivery(message)) is None and time.monotonic() < deadline_s:
             if runs.summary(whole.run.run_id).holder is None:
                 return message, None
             time.sleep(POLL_S)
-        run = runs.get(run_id)
-        report = recorded_report(runs, run)
+        report = recorded_report(runs, runs.get(run_id))
+    return message, _print_outcome(outcome, run_input, report, options, message)
+
+
+async def _server_outcome(run_id: str, root: Path, run_input: RunInput) -> Delivery:
+    """Send an event to a run that goes on at a server, which takes or refuses it at once, and return the outcome."""
+    (occurrence,) = run_input.occurrences
+    async with open_runs(root) as runs:
+        result = await runs.send(run_id, occurrence.event, occurrence.data, at=run_input.at)
+        return read_delivery(outcome_text(cast(Taken | Refusal, result)))
+
+
+def _print_outcome(
+    outcome: Delivery | None, run_input: RunInput, report: RunReport, options: RunOptions, message: str = ""
+) -> int:
+    """Print whether an event was taken by a run that goes on elsewhere; None while it waits as `message`. Return the exit code."""
+    (occurrence,) = run_input.occurrences
     refusals = _refusals_in(outcome, run_input)
     code = EXIT_WAITING if outcome is None else int(bool(refusals))
     if options.json_wanted:
@@ -192,8 +219,9 @@ def _post(
         say(f"{occurrence.event} is posted, not taken yet: {report.holder} holds the run")
     elif not refusals:
         say(f"{occurrence.event} was taken: the run is in {outcome.state}")
-    _say_refused(refusals, run.run, root / run_id)
-    return message, code
+    if report.run is not None and report.folder is not None:
+        _say_refused(refusals, report.run, report.folder)
+    return code
 
 
 def _delivery(root: Path, message: str) -> Delivery | None:

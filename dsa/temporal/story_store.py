@@ -175,7 +175,9 @@ async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise unknown_run(handle.id) from None
-        raise StoreError(f"run {handle.id} gives no answer: {error.message}. Is there a worker?") from error
+        raise StoreError(
+            f"run {handle.id} gives no answer: {error.message}. Is there a worker? The server keeps the run, which goes on when there is one"
+        ) from error
     except WorkflowQueryFailedError as error:
         raise StoreError(f"run {handle.id}: {error}") from error
     return answer

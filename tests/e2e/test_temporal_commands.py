@@ -232,3 +232,30 @@ def test_ctrl_c_interrupts_a_run_and_says_how_to_go_on(desk: Path, namespaces: I
         assert "interrupted" in dsa(desk, where, "runs").stdout
     finally:
         stop(process)
+
+
+@pytest.mark.limit(100)
+def test_event_sent_while_an_effect_is_under_way_is_taken_or_refused_at_once(
+    desk: Path, namespaces: Iterator[str]
+) -> None:
+    where = next(namespaces)
+    text = DOCUMENT.replace("| end.sent | final |", "| end.sent | final |\n| end.stopped | final |")
+    text = text.replace("| approved | outside |", "| approved | outside |\n| stopped | outside |")
+    (desk / "order.md").write_text(text + "| looking | stopped | end.stopped | |\n")
+    (desk / "bindings.py").write_text(
+        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
+    )
+    process = worker(desk, where)
+    try:
+        words = [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--runs", where]
+        run = subprocess.Popen(words, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        deadline_s = time.monotonic() + 30
+        while not (desk / "begun").exists():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        refused, sent = dsa(desk, where, "send", "last", "approved"), dsa(desk, where, "send", "last", "stopped")
+        assert (refused.returncode, "approved in looking was refused" in refused.stderr) == (1, True), refused.stderr
+        assert (sent.returncode, sent.stdout) == (0, "stopped was taken: the run is in end.stopped\n"), sent.stderr
+        assert (run.wait(30), "stopped" in run.communicate()[0]) == (0, True)
+    finally:
+        stop(process)

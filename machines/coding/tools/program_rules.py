@@ -29,6 +29,8 @@ MODULES = (
     "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "tabnanny", "coverage", "mypy", "black", "isort",
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+#: What is a device or a descriptor; a file in /dev/shm is not.
+_INPUTS = re.compile(r"/dev/[^/]+|/dev/fd/.*|/proc/.*", re.DOTALL)
 _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 #: Modules that run code in their arguments, like `python -c`.
 _RUNS_CODE = frozenset({"timeit"})
@@ -237,7 +239,7 @@ def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) 
 def _is_input(path: str, place: WorkingFolder) -> bool:
     """Return whether a script is a device or a descriptor, which is not a file with code."""
     plain = _normal(path)
-    return plain.startswith(("/dev/", "/proc/")) and not _is_in(plain, os.path.normpath(place.root))
+    return _INPUTS.fullmatch(plain) is not None and not _is_in(plain, os.path.normpath(place.root))
 
 
 def _normal(path: str) -> str:

@@ -162,16 +162,16 @@ def test_notes_name_variables_and_events_as_written():
     messages = {message for message, _ in notes(CHAPTERS)}
     assert messages == {
         "the row for 'seen[c]' in state 'working' sets 'ready[c]', but no guard judges 'seen[c]'",
-        "the row for 'done[c]' in state 'working' sets 'accepted' by the verdicts of one answer among several",
+        "the row for 'done[c]' in state 'working' sets 'accepted' after the verdicts on one answer, although other answers may have failed",
     }
 
 
 @each_row(("claims", "update", "hint"), [
-    ("", "spoilt = true", "add a property over 'accepted' and 'spoilt', which a row for a failed answer sets"),
-    ("- never spoilt", "spoilt = true", "add a property over 'accepted' and 'spoilt', which a row for a failed answer sets"),
+    ("", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that it and 'accepted' are never true together"),
+    ("- never spoilt", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that it and 'accepted' are never true together"),
     ("- never accepted and spoilt", "spoilt = true", "'spoilt' remembers a failed answer, and 'never accepted and spoilt' is about both: nothing is missing, if that says what you mean"),
-    ("- never accepted and spoilt", "", "add a variable that remembers a failed answer, and a property over both"),
+    ("- never accepted and spoilt", "", "add a variable that is set when an answer fails, and a property that says that the two are never true together"),
 ])  # fmt: skip
 def test_hint_asks_only_for_what_is_missing(claims, update, hint):
     text = CHAPTERS.replace("spoilt = true", update) + (f"\n## Properties\n{claims}\n" if claims else "")
-    assert {each for message, each in notes(text) if "among several" in message} == {hint}
+    assert {each for message, each in notes(text) if "other answers may have failed" in message} == {hint}

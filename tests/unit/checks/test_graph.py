@@ -18,14 +18,14 @@ def test_a_state_that_only_inherits_rows_is_no_dead_end():
     assert not dead_ends(machine(Transition("*", "e", "z"), tree=tree))
     (found,) = dead_ends(machine(Transition("a", "e", "z"), tree=tree))
     assert found.code == "DSA303"
-    assert found.message.startswith("c is not final")
+    assert found.message.startswith("state 'c' is not final")
 
 
 @pytest.mark.parametrize(("effects", "target", "message"), [
-    (emits("ask", "cancel ask"), "a", "ask is emitted and cancelled by the same row"),
-    (emits("ask", "cancel"), "a", "ask is emitted and cancelled by the same row"),
-    (emits("log", "cancel log"), "a", "log has no answers"),
-    (emits("ask"), "z", "ask has answers, but z is final"),
+    (emits("ask", "cancel ask"), "a", "this row emits 'ask', and then cancels"),
+    (emits("ask", "cancel"), "a", "this row emits 'ask', and then cancels"),
+    (emits("log", "cancel log"), "a", "the effect 'log' has no answers"),
+    (emits("ask"), "z", "this row emits 'ask' and ends the run, since state 'z' is final"),
 ])  # fmt: skip
 def test_effects_in_vain(effects, target, message):
     found = vain_effects(machine(Transition("a", "e", target, effects=effects)))
@@ -37,7 +37,7 @@ def test_effects_in_vain(effects, target, message):
 
 def test_an_effect_that_nothing_emits_cannot_be_cancelled():
     (found,) = vain_effects(machine(Transition("a", "e", "a", effects=emits("cancel ask"))))
-    assert "no row emits ask" in found.message
+    assert "no row emits the effect 'ask'" in found.message
 
 
 @pytest.mark.parametrize("effects", [emits("cancel ask", "ask"), emits("log", "cancel"), emits("cancel", "ask")])

@@ -63,12 +63,12 @@ def test_a_second_turn_that_skips_the_search_is_found_by_since_alone():
     skipped = with_row("| idle | chat | | | chatting |\n| chatting | question | | answer | answering |")
     skipped = skipped.replace("| answering |         |", "| answering |         |\n| chatting | |")
     assert warned(skipped) == [
-        "the guard 'grounded' uses 'found since question', data of an event, but 'found' may not have occurred yet; for example after: chat, question",
-        "the prompt of answer uses 'found.text', data of an event, but 'found' may not have occurred yet; for example after: chat, question",
+        "the guard 'grounded' uses the data 'found since question', but the event 'found' may not have occurred yet; an example of such a run: chat, question",
+        "the prompt of answer uses the data 'found.text', but the event 'found' may not have occurred yet; an example of such a run: chat, question",
     ]
     only_later = skipped.replace("| idle | chat | | | chatting |", "| answering | chat | | cancel | chatting |")
     assert warned(only_later) == [
-        "the guard 'grounded' uses 'found since question', data of an event, but 'found' may not have occurred since 'question'; for example after: question, found, chat, question",
+        "the guard 'grounded' uses the data 'found since question', but the event 'found' may not have occurred since 'question'; an example of such a run: question, found, chat, question",
     ]
     assert warned(only_later.replace("found since question", "found")) == []
     assert warned(only_later.replace("found since question", "found? since question")) == []
@@ -85,7 +85,7 @@ def test_the_trace_is_a_shortest_one_and_the_line_that_of_the_reader():
 def test_a_prompt_is_read_by_its_own_effect(effect):
     text = TABLE.replace("Prompt: answer", f"Prompt: {effect}")
     missing = [
-        f"the prompt of {effect} uses 'found.text', data of an event, but 'found' may not have occurred yet; for example after: question"
+        f"the prompt of {effect} uses the data 'found.text', but the event 'found' may not have occurred yet; an example of such a run: question"
     ]
     assert warned(text) == (missing if effect == "retrieve" else [])
 
@@ -98,7 +98,7 @@ def test_a_guard_that_judges_from_outside_sees_that_event_itself():
         "\n\n## Prompt", "\n| idle | chat | polite.passed | | = |\n| idle | chat | else | | = |\n\n## Prompt"
     )
     assert warned(text) == [
-        "the guard 'polite' uses 'question', data of an event, but 'question' may not have occurred yet; for example after: chat polite.passed"
+        "the guard 'polite' uses the data 'question', but the event 'question' may not have occurred yet; an example of such a run: chat polite.passed"
     ]
 
 
@@ -119,10 +119,10 @@ def test_steps_are_asked_each_for_its_own():
 """
     (approved, amended) = sorted(warned(steps))[::-1]
     assert approved.startswith(
-        "the prompt of query_llm uses 'approved', data of an event, but 'approved' may not have occurred yet; for example after: specification, artifact"
+        "the prompt of query_llm uses the data 'approved', but the event 'approved' may not have occurred yet; an example of such a run: specification, artifact"
     )
     assert amended.startswith(
-        "the guard 'short' uses 'amended', data of an event, but 'amended' may not have occurred yet; for example after: specification, artifact"
+        "the guard 'short' uses the data 'amended', but the event 'amended' may not have occurred yet; an example of such a run: specification, artifact"
     )
 
 
@@ -162,7 +162,7 @@ def test_a_guard_asked_in_a_later_state_than_the_effect_was_asked_for_is_looked_
 | c      | done  | else     |         | z      |
 """
     assert warned(table.replace("EFFECT", "")) == [
-        "the guard 'g' uses 'info', data of an event, but 'info' may not have occurred yet; for example after: go"
+        "the guard 'g' uses the data 'info', but the event 'info' may not have occurred yet; an example of such a run: go"
     ]
     assert (
         warned(
@@ -194,6 +194,6 @@ def test_braces_over_two_lines_are_no_placeholder(words):
 def test_an_event_called_feedback_is_a_reference_but_in_feedback():
     text = TABLE.replace("chat     |", "feedback |").replace("{found.text}", "{feedback}")
     assert warned(text) == [
-        "the prompt of answer uses 'feedback', data of an event, but 'feedback' may not have occurred yet; for example after: question, found"
+        "the prompt of answer uses the data 'feedback', but the event 'feedback' may not have occurred yet; an example of such a run: question, found"
     ]
     assert warned(text.replace("{feedback}\n```", "x\n```\n### Feedback\n```\n{feedback}\n```")) == []

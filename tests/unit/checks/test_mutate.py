@@ -155,7 +155,7 @@ def test_declarations_are_mutated_and_counted_apart() -> None:
         "effect judge": ["time limit dropped"],
     }
     assert declared["variable pace", "initial fast instead of slow"].by == "DSA308"
-    assert declared["effect judge", "time limit dropped"].by.startswith("DSA314 (judge ")
+    assert declared["effect judge", "time limit dropped"].by.startswith("DSA314 (the effect 'judge' ")
     assert declared["effect make", "in doubt ask instead of retry"].kind == "survived"
     assert strength.share("Effects") == 0.25
     assert strength.score == strength.share("rows")

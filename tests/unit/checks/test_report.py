@@ -36,7 +36,8 @@ def test_a_bound_that_is_off_by_one_leaves_the_domain(plant):
     assert "retries = 3, rmax = 3" in overflow.message
     assert "specification, artifact, verdict g.failed" in overflow.message
     assert (
-        "failed is not reached (explored with rmax = 3; and with rmax = 0; no other values)" in found["DSA301"].message
+        "state 'failed' is not reached (explored with rmax = 3; and with rmax = 0; no other values)"
+        in found["DSA301"].message
     )
 
 
@@ -88,7 +89,7 @@ def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emi
 def test_an_unreachable_state_and_only_that(plant):
     text, found = plant(("| failed     | final   |", "| failed     | final   |\n| limbo      |         |"))
     assert found["DSA301"].span.line == line(text, "limbo")
-    assert found["DSA301"].message.startswith("limbo cannot be reached")
+    assert found["DSA301"].message.startswith("state 'limbo' cannot be reached")
     assert "other values of" not in found["DSA301"].hint, "no value leads there"
     assert "DSA303" not in found
     assert "DSA302" not in found
@@ -100,7 +101,7 @@ def test_an_unreachable_parent_is_reported_once(plant):
         (ARTIFACT, ARTIFACT + "\n| review | specification |  |  |  | review.b |"),
     )
     assert found["DSA301"].span.line == line(text, "| review | |")
-    assert found["DSA301"].message.startswith("review cannot be reached")
+    assert found["DSA301"].message.startswith("state 'review' cannot be reached")
 
 
 def test_a_dead_end(plant):
@@ -179,7 +180,7 @@ def test_an_effect_emitted_twice(plant):
     twice = found["DSA307"]
     assert twice.span.line == line(text, "execute_guard, execute_guard")
     assert (
-        "execute_guard is still outstanding when this row emits it again: in state 'generating' on 'artifact'"
+        "the effect 'execute_guard' is still outstanding when this row emits it again: in state 'generating' on 'artifact'"
         in twice.message
     )
 
@@ -193,7 +194,7 @@ def test_an_inner_row_does_not_fall_through_to_its_parent(plant):
     unhandled = found["DSA305"]
     assert unhandled.span.line == line(text, "| generating.fast | artifact |")
     assert "retries = 0" in unhandled.message
-    assert "the rows of generating do not step in" in unhandled.hint
+    assert "the rows of 'generating' for 'artifact' do not apply" in unhandled.hint
 
 
 def test_an_unhandled_timer(plant):
@@ -300,7 +301,7 @@ def test_a_deadlock(plant):
         (ELSE, ELSE + "| escalated | specification | retries > rmax | | | failed |\n"),
     )
     assert found["DSA308"].span.line == line(text, "| escalated  |         |")
-    assert "deadlock in escalated at satisfied = false, retries = 0" in found["DSA308"].message
+    assert "stuck in state 'escalated', where satisfied = false, retries = 0" in found["DSA308"].message
 
 
 def test_a_start_outside_its_domain_is_reported_and_not_explored():
@@ -311,7 +312,7 @@ def test_a_start_outside_its_domain_is_reported_and_not_explored():
     report = check(loads(text), parameters={"p": 7})
     assert report.explorations == ()
     assert [finding.code for finding in report.diagnostics] == ["DSA205"]
-    assert "x starts as 7, outside 7..5, at p = 7" in report.diagnostics[0].message
+    assert "variable 'x' starts as 7, outside 7..5, at p = 7" in report.diagnostics[0].message
 
 
 def test_a_limit_leaves_the_rest_unknown(plant):

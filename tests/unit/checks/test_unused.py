@@ -21,7 +21,7 @@ def names(machine):
     found = unused_names(machine)
     assert {finding.code for finding in found} <= {"DSA212"}
     assert {finding.severity for finding in found} <= {"warning"}
-    return [finding.message.split(" is never used")[0] for finding in found]
+    return [finding.message.split(" is never used")[0].replace("'", "") for finding in found]
 
 
 def grown(**more):

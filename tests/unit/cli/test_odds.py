@@ -12,7 +12,7 @@ from dsa.checks.odds.odds_report import OddsAnswer
 from dsa.checks.odds.odds_text import answer_text
 from dsa.checks.odds.retry_target import smallest, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
-from dsa.cli.main import main, program
+from dsa.cli.main import program, run_program
 from dsa.edge.document_files import load
 from dsa.lang import dumps, loads
 
@@ -218,12 +218,7 @@ def test_a_plot_is_written(call, tmp_path, suffix):
 )
 def test_bad_usage_is_one_sentence_and_exit_code_2(call, capsys, monkeypatch, arguments, message):
     monkeypatch.setattr("sys.argv", ["dsa", "odds", "dual_state", *arguments])
-    monkeypatch.setattr(
-        "dsa.cli.main.threading.enumerate", list
-    )  # another test's thread would have it end this process
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
+    assert run_program() == 2
     assert message in capsys.readouterr().err
 
 

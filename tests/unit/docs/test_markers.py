@@ -69,7 +69,7 @@ END = "\n<!-- /dsa -->\n"
         ("<!-- dsa:table m -->\n<!-- dsa:diagram m -->" + END, 1, "the block table is not closed before the next one in line 2", "write <!-- /dsa -->"),
         ("a\n\n<!-- /dsa -->\n", 3, "this marker closes nothing", "or delete it"),
         ("<!-- dsa:diagramm m -->" + END, 1, "there is no block 'diagramm'", "did you mean 'diagram'?"),
-        ("<!-- dsa: -->" + END, 1, "there is no block ''", "diagram, scenarios, table, verdicts"),
+        ("<!-- dsa: -->" + END, 1, "there is no block ''", "'diagram', 'scenarios', 'table', 'verdicts'"),
         ("<!-- dsa:diagram -->" + END, 1, "the block diagram names no document", "dsa:diagram PATH"),
         ("<!-- dsa:diagram m formt=svg -->" + END, 1, "the block diagram has no option 'formt'", "did you mean 'format'?"),
         ("<!-- dsa:scenarios m rows -->" + END, 1, "the block scenarios has no option 'rows'", "it has no options"),

@@ -242,8 +242,8 @@ def test_verdicts_may_be_narrowed(machine, faults):
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ("| idle | |\n| work.reading | initial |", "both the initial state of work"),
-        ("| idle         | initial |\n| other | initial |", "both the initial state"),
+        ("| idle | |\n| work.reading | initial |", "both marked as the initial state of 'work'"),
+        ("| idle         | initial |\n| other | initial |", "both marked as the initial state"),
         ("| idle         | initial |\n| over.x | |", "state 'over' is final, but has child states"),
     ],
 )

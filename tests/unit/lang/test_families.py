@@ -102,7 +102,10 @@ def test_what_a_family_stands_for_is_a_document_of_its_own():
 @each_row(
     ("index", "message"),
     [
-        ("2..1", "p=2..1: the index 2..1 is empty; the lower bound comes first"),
+        (
+            "2..1",
+            "p=2..1: the index 2..1 is empty; the lower bound, which comes first, must not be greater than the upper one",
+        ),
         ("many", "p=many: expected a whole number, 0 or greater, but found 'many'"),
         ("", "p=: expected a whole number, 0 or greater, but nothing follows"),
     ],

@@ -55,11 +55,10 @@ def said_by_us(chain, path):
     return any(is_named(chain, parts[:depth], is_folder=depth < len(parts)) for depth in range(1, len(parts) + 1))
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ignored")
-    subprocess.run(["git", "init", "-q", folder], check=True)
-    return folder
+@pytest.fixture
+def repository(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
