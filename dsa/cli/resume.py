@@ -227,7 +227,7 @@ def command(
     """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
-    of each effect that is in doubt, for --retry, --done and --fail. A call of a function that was given with `dsa run --policy` has a KEY of its own. The exit codes are those of `dsa run`. Without --json,
+    of each effect that is in doubt, for --retry, --done and --fail. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)

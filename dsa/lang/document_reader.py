@@ -313,7 +313,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
-            message = f"step '{step.name}' can never start: a step that it requires either requires '{step.name}' in turn, or can never pass"
+            message = f"step '{step.name}' can never start, because of the steps that it requires: one of them can never pass, or waits for '{step.name}' in turn"
             findings.error("DSA214", message, step.span)
     return plan
 

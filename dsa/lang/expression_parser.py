@@ -48,7 +48,7 @@ _HINTS = {
     "/": "there is no division; multiply the other side",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "a name has at most one index: x[f], x[f+1] or x[f-1] for a family f, or a fixed one such as x[2]",
+    "[": "a name has one index at most, and this is f, f+1 or f-1 for a family f, or a fixed one: x[f], x[f+1], x[f-1], x[2]",
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
     "?": "there is no choice inside an expression: write a row for each case",
@@ -279,9 +279,9 @@ class TokenReader:
         if not self._at_quantifier():
             return [read()]
         if self.next.text != "all":
-            what = "numbers" if self.next.text == _COUNT else "conditions"
+            what = "comparisons of numbers" if self.next.text == _COUNT else "conditions"
             self.reject(
-                f"'{self.next.text}' cannot stand in an update: it is for {what}",
+                f"'{self.next.text}' cannot stand in an update, only in {what}",
                 "to assign for each index f, write: all f: x[f] = VALUE",
             )
         self.take()

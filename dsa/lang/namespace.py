@@ -302,7 +302,7 @@ def _advice(node: expr.Expr, kind: Type) -> str:
         return "write true or false" if node.value in {0, 1} else ""
     if isinstance(node, expr.Count):
         return "compare it outside of the parentheses: (count f: P) >= 2, count(P, Q) >= 2"
-    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""
+    return f"compare it, for example: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""
 
 
 #: What a name is called that is declared with an index, where it stands without.

@@ -45,6 +45,7 @@ def left_processes(text: str) -> list[str]:
     return [each for each in commands if port in each]
 
 
+@pytest.mark.full
 @pytest.mark.model
 @pytest.mark.limit(200)
 def test_demo_shows_a_run_with_an_approval_and_leaves_nothing(demo, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -166,8 +166,8 @@ def test_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(desk: Pa
                 alert = beside.submit(
                     lambda: next(n for _, n in coming if "Is there a worker?" in n["replace"].get("status", ""))
                 )
-                while not alert.done():  # other pages do not wait for a worker
-                    with httpx.Client(base_url=page.base, cookies=page.client.cookies, timeout=5) as other:
+                with httpx.Client(base_url=page.base, cookies=page.client.cookies, timeout=5) as other:
+                    while wait([alert], timeout=0.25).not_done:  # other pages do not wait for a worker
                         assert other.get("/").status_code == 200
                 alert.result()
             with worker(desk, where):
