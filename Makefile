@@ -22,12 +22,12 @@ demo-temporal: $(READY)
 # Temporary files of tests are kept in memory, if it has room and lets programs run: then no test waits for a disk.
 MEMORY := $(shell test "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 2>/dev/null && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 
-# Five workers on two cores: tests wait for processes more than half of their time.
+# Four workers on two cores: tests wait for processes nearly half of their time. Five took no less time.
 test: export PYTEST_DEBUG_TEMPROOT = $(MEMORY)
 test: $(READY)
 	$(BIN)/python -m compileall -q dsa machines
 	$(BIN)/python tests/rewritten_assertions.py
-	$(BIN)/python -m pytest -n 5 --dist worksteal tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal tests
 
 test-full: $(PEERS)
 	$(BIN)/python -m compileall -q dsa machines

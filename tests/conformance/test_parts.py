@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, server, temporal_program
+from temporal_server import MISSING, at_work, server, temporal_program
 
 import dsa
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, ResumedEntry
@@ -178,16 +178,8 @@ async def working(where: str | Path, at_once: int = 1) -> AsyncIterator[Any]:
         if not str(where).startswith("temporal:"):
             yield runs
             return
-
-        async def work() -> None:
-            async for _ in runs.worker(at_once=at_once).take_up(once=False):
-                pass
-
-        task = asyncio.create_task(work())
-        try:
+        async with at_work(runs, at_once=at_once):
             yield runs
-        finally:
-            task.cancel()
 
 
 Test = Callable[[Any, dsa.RunHandle], Awaitable[None]]

@@ -1,13 +1,12 @@
 """Two people who answer one question of a run on Temporal, from clients of their own: one is taken, the other is refused, and no history has that."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import MISSING, server, temporal_program
+from temporal_server import MISSING, server, temporal_program, worker
 
 import dsa
 from dsa.lang import loads
@@ -44,22 +43,6 @@ def namespaces() -> Iterator[Iterator[str]]:
         pytest.skip(MISSING)
     with server(4) as addresses:
         yield iter(addresses)
-
-
-@asynccontextmanager
-async def worker(where: str) -> AsyncIterator[None]:
-    """Drive runs, in an entry point that nobody sends anything through."""
-    async with dsa.open_runs(where) as runs:
-
-        async def work() -> None:
-            async for _ in runs.worker().take_up(once=False):
-                pass
-
-        task = asyncio.create_task(work())
-        try:
-            yield
-        finally:
-            task.cancel()
 
 
 async def history(runs: Any) -> list[int]:

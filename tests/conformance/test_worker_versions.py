@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import MISSING, server, temporal_program
+from temporal_server import MISSING, at_work, server, temporal_program
 
 import dsa
 
@@ -49,17 +49,9 @@ async def worker(where: str, build: str, monkeypatch: pytest.MonkeyPatch) -> Asy
     """Work as a process does whose environment names a version."""
     async with dsa.open_runs(where) as runs:
         monkeypatch.setenv("DSA_TEMPORAL_BUILD", build)
-
-        async def work() -> None:
-            async for _ in runs.worker().take_up(once=False):
-                pass
-
-        task = asyncio.create_task(work())
-        await asyncio.sleep(0.5)  # it is known to the server, and the next one reads another environment
-        try:
+        async with at_work(runs):
+            await asyncio.sleep(0.5)  # it is known to the server, and the next one reads another environment
             yield
-        finally:
-            task.cancel()
 
 
 async def make_current(runs: Any, build: str) -> None:
