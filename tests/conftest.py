@@ -7,12 +7,13 @@ import gc
 import os
 import signal
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from operator import itemgetter
 
 import pytest
 import sample_sizes
+import temporal_server
 from hypothesis import HealthCheck, settings
 
 # Beside other work drawing is slow at times, which says nothing of the tested code. Each test has a limit of its own.
@@ -115,6 +116,15 @@ def told(record_property):
 def figures(record_property):
     """Have figures added to a line of a table: `figures(table, line, column=number, ..)`."""
     return lambda table, line, **numbers: record_property("figures", [table, line, numbers])
+
+
+@pytest.fixture(scope="session")
+def namespaces():
+    """Give addresses of namespaces of a Temporal server, for one test each: all tests of a process share the server."""
+    if temporal_server.temporal_program() is None:
+        pytest.skip(temporal_server.MISSING)
+    with closing(temporal_server.fresh_namespaces()) as addresses:
+        yield addresses
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def server(count: int = 60) -> Iterator[list[str]]:
+def server(count: int) -> Iterator[list[str]]:
     """Start a server with some namespaces; yield their addresses for `dsa.open_runs`."""
     names = [f"test{number}" for number in range(count)]
     options = [option for name in names for option in ("--namespace", name)]
@@ -56,10 +57,15 @@ def server(count: int = 60) -> Iterator[list[str]]:
         process.wait()
 
 
+def fresh_namespaces() -> Iterator[str]:
+    """Yield addresses that nobody has used, of as many servers as it takes; the servers end with the iterator."""
+    while True:
+        with server(80) as addresses:
+            yield from addresses
+
+
 def wait_for(port: int, namespace: str) -> None:
     """Wait until a namespace can be used."""
-    import asyncio
-
     from temporalio.client import Client
     from temporalio.service import RPCError
 
@@ -68,13 +74,14 @@ def wait_for(port: int, namespace: str) -> None:
         async for _ in client.list_workflows("WorkflowType = 'dsa'"):
             pass
 
-    for _ in range(200):
-        try:
-            asyncio.run(ask())
-        except (RuntimeError, RPCError):
-            time.sleep(0.1)
-        else:
-            return
+    with ThreadPoolExecutor(1) as thread:  # whoever waits may be in an event loop
+        for _ in range(200):
+            try:
+                thread.submit(lambda: asyncio.run(ask())).result()
+            except (RuntimeError, RPCError):
+                time.sleep(0.1)
+            else:
+                return
     raise AssertionError("the server does not answer")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, server, temporal_program, worker
+from temporal_server import worker
 
 import dsa
 from dsa.runs.runs import Resumption
@@ -88,14 +88,6 @@ class Desk:
     async def hears(self, *effects: str) -> None:
         while sorted(self.heard) != sorted(effects):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(20) as addresses:
-        yield iter(addresses)
 
 
 Test = Callable[[Any, dsa.RunHandle, Desk], Awaitable[None]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, server, temporal_program, worker
+from temporal_server import worker
 
 import dsa
 from dsa.cli.command_line import CommandExit
@@ -86,14 +86,6 @@ async def price(action, context):
 
 effects = {"look": look, "price": price}
 """
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(12) as addresses:
-        yield iter(addresses)
 
 
 def change_to(folder: Path, text: str) -> Callable[[Any], ChangeEntry | None]:
@@ -177,9 +169,11 @@ CASES = {
     "twice": changes_twice,
 }
 
+#: Those that go on in a new execution at the first chance.
+CONTINUED = [pytest.param(case, 1, marks=[] if case == "twice" else [pytest.mark.full]) for case in CASES]
 
-@pytest.mark.parametrize("most_events", [None, 1])
-@pytest.mark.parametrize("case", CASES)
+
+@pytest.mark.parametrize(("case", "most_events"), [(case, None) for case in CASES] + CONTINUED)
 def test_changed_run_has_the_same_moments(
     case: str, most_events: int | None, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:

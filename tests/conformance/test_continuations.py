@@ -13,7 +13,6 @@ from typing import Any
 
 import attrs
 import pytest
-from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.errors import DsaError
@@ -161,14 +160,6 @@ async def _count(client: Any, run_id: str) -> int:
         if not execution:
             return count
         count += 1
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(24) as addresses:
-        yield iter(addresses)
 
 
 @asynccontextmanager

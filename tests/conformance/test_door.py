@@ -1,7 +1,7 @@
 """The door's conformance suite: what every implementation of `Runs` promises, through its public names alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import pytest
-from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.errors import BindingError, MachineError, OccurrenceError
@@ -115,15 +114,6 @@ class Desk:
         run = await self.start()
         assert (await run.rest()).kind == "waiting"
         return run
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    """The addresses of namespaces of a Temporal server, one for each test."""
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server() as addresses:
-        yield iter(addresses)
 
 
 @pytest.fixture(params=["folder", "memory:", "temporal"])

@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, at_work, server, temporal_program
+from temporal_server import at_work
 
 import dsa
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, ResumedEntry
@@ -152,14 +153,6 @@ guards = {"good": Good(), "any": Any()}
 """
 
 
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(20) as addresses:
-        yield iter(addresses)
-
-
 def tale(folder: Path, how: str, *, chapter: str = CHAPTER) -> Path:
     """Write the documents and the code, and return the document of the whole."""
     folder.mkdir(exist_ok=True)
@@ -244,9 +237,11 @@ CASES: dict[str, tuple[str, Test]] = {
     "it fails": ("fails", stops),
 }
 
+#: Those that go on in a new execution at the first chance.
+CONTINUED = [pytest.param(case, 1, marks=[] if case == "a person approves" else [pytest.mark.full]) for case in CASES]
 
-@pytest.mark.parametrize("most_events", [None, 1])
-@pytest.mark.parametrize("case", CASES)
+
+@pytest.mark.parametrize(("case", "most_events"), [(case, None) for case in CASES] + CONTINUED)
 def test_whole_and_parts_have_the_same_moments(
     case: str, most_events: int | None, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
@@ -329,7 +324,8 @@ def test_what_a_part_took_is_counted_once(tmp_path: Path, namespaces: Iterator[s
 
 
 def dsa_says(folder: Path, where: str, *words: str) -> str:
-    command = [sys.executable, "-m", "dsa", *words, "--runs", where]
+    forked.start()
+    command = [*forked.DSA, *words, "--runs", where]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False).stdout
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import MISSING, server, temporal_program
+from temporal_server import MISSING, temporal_program
 
 import dsa
 from dsa.errors import BindingError, OccurrenceError
@@ -50,12 +50,6 @@ MAKES = """# makes
 | asked | approved | | end.done |
 """
 LONG = 1_500_000
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    with server(12) as addresses:
-        yield iter(addresses)
 
 
 def makes(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import MISSING, server, temporal_program, worker
+from temporal_server import worker
 
 import dsa
 from dsa.lang import loads
@@ -35,14 +35,6 @@ ORDER = """# order
 | asked | approved | asked_again |
 | asked_again | approved | end.sent |
 """
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(4) as addresses:
-        yield iter(addresses)
 
 
 async def history(runs: Any) -> list[int]:

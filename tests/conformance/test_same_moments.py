@@ -14,7 +14,6 @@ from typing import Any
 import attrs
 import pytest
 from same_moments import comparable
-from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.edge.binding import effect_names
@@ -219,14 +218,6 @@ async def replay_history(where: str, run_id: str) -> None:
         await replayer.replay_workflow(history)
 
 
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(120) as addresses:
-        yield iter(addresses)
-
-
 def on_both(
     document: str | Path,
     world: Callable[[], World],
@@ -284,8 +275,8 @@ SHIPPED = [
 ]
 
 
-@pytest.mark.parametrize("most_events", MOST_EVENTS)
 @pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("most_events", [None, pytest.param(1, marks=pytest.mark.full)])
 def test_shipped_machine_has_the_same_moments(name: str, most_events: int | None, namespaces: Iterator[str]) -> None:
     on_both(name, World, any_event, namespaces, most_events)
 

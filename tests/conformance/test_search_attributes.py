@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import MISSING, server, temporal_program
 
 import dsa
 
@@ -40,14 +39,6 @@ WAITS = """# waits
 | asked | after 1h | | end.done |
 | working | made | | end.done |
 """
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(3) as addresses:
-        yield iter(addresses)
 
 
 async def listed(runs: Any, condition: str, expected: list[str]) -> None:

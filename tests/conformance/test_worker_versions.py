@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import MISSING, at_work, server, temporal_program
+from temporal_server import at_work
 
 import dsa
 
@@ -34,14 +34,6 @@ ORDER = """# order
 | asked | noted | = |
 | asked | approved | end.sent |
 """
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(2) as addresses:
-        yield iter(addresses)
 
 
 @asynccontextmanager

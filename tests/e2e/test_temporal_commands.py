@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from temporal_server import MISSING, server, temporal_program
+from forked import DSA
+from temporal_server import MISSING, temporal_program
 
 import dsa as dsa_library
 
@@ -65,14 +65,6 @@ effects = {"look": look}
 """
 
 
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(8) as addresses:
-        yield iter(addresses)
-
-
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
     (tmp_path / "order.md").write_text(DOCUMENT)
@@ -81,12 +73,12 @@ def desk(tmp_path: Path) -> Path:
 
 
 def dsa(folder: Path, where: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "dsa", *words, "--runs", where]
+    command = [*DSA, *words, "--runs", where]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 def worker(folder: Path, where: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "dsa", "work", ".", "--runs", where]
+    command = [*DSA, "work", ".", "--runs", where]
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": {**os.environ, "PYTHONUNBUFFERED": "1"}}
     return subprocess.Popen(command, cwd=folder, text=True, **how)
 
@@ -136,7 +128,7 @@ def test_effect_whose_worker_was_killed_is_performed_by_the_next_one(desk: Path,
     (desk / "dies").touch()
     first = worker(desk, where)
     starting = subprocess.Popen(
-        [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--json", "--runs", where],
+        [*DSA, "run", "order.md", "--data", "{}", "--json", "--runs", where],
         cwd=desk,
         stdout=subprocess.PIPE,
         text=True,
@@ -183,7 +175,7 @@ def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iter
 
 def interrupted(folder: Path, where: str, *, once: Callable[[], bool]) -> "tuple[int, str]":
     """Start a run, press Ctrl-C once something is so, and return the exit code and what was printed."""
-    words = [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--runs", where]
+    words = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
     process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline_s = time.monotonic() + 30
     while not once():
@@ -247,7 +239,7 @@ def test_event_sent_while_an_effect_is_under_way_is_taken_or_refused_at_once(
     )
     process = worker(desk, where)
     try:
-        words = [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--runs", where]
+        words = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
         run = subprocess.Popen(words, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         deadline_s = time.monotonic() + 30
         while not (desk / "begun").exists():

@@ -1,7 +1,6 @@
 """The web page on runs of a Temporal namespace: `dsa web` and `dsa work` in processes of their own, over real HTTP and in Chromium."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -9,8 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from forked import DSA
 from pipe_browser import CHROMIUM, browser
-from temporal_server import MISSING, server, temporal_program
 from web_server import Outline, WebServer, events, web_server
 
 DOCUMENT = """# order
@@ -63,14 +62,6 @@ effects = {"look": look}
 """
 
 
-@pytest.fixture(scope="module")
-def namespaces() -> Iterator[Iterator[str]]:
-    if temporal_program() is None:
-        pytest.skip(MISSING)
-    with server(4) as addresses:
-        yield iter(addresses)
-
-
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
     (tmp_path / "order.md").write_text(DOCUMENT)
@@ -80,7 +71,7 @@ def desk(tmp_path: Path) -> Path:
 
 @contextmanager
 def worker(folder: Path, where: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "dsa", "work", ".", "--runs", where, "--quiet"]
+    command = [*DSA, "work", ".", "--runs", where, "--quiet"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield

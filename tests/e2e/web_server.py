@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 
 import attrs
 import httpx
+from forked import DSA
 
 LEAVE = """# leave
 
@@ -138,7 +139,10 @@ def free_port() -> int:
 def web_server(folder, *files: str, port: int = 0, runs: str = "", **more: str) -> Iterator[WebServer]:
     """Run `dsa web` in a folder, on a free port, or on this one, with more variables in its environment; `runs` is where its runs are kept."""
     where = runs or str(folder / ".dsa")
-    command = [sys.executable, "-m", "dsa", "web", *files, "--runs", where, "--port", str(port)]
+    program = (
+        [sys.executable, "-m", "dsa"] if port else DSA
+    )  # who names a port kills the server, and starts it there again
+    command = [*program, "web", *files, "--runs", where, "--port", str(port)]
     surroundings = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), **more}
     with (folder / "stderr.txt").open("a") as errors:
         process = subprocess.Popen(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 #: What runs of the shipped machines import as they begin.
 LATER = (
-    "idna", "machines.chat.policies", "machines.coding.policies", "machines.coding.subtask_runs", "machines.coding.work_session",
+    "dsa.web.server", "idna", "machines.chat.policies", "machines.coding.policies", "machines.coding.subtask_runs", "machines.coding.work_session",
     "machines.search.bindings", "machines.workflow.bindings",
 )  # fmt: skip
 

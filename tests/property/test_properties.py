@@ -39,7 +39,7 @@ from dsa.system import closed_system
 from dsa.testing import strategies
 from dsa.testing.strategies import label, one_in, skeletons
 
-MANY = settings(max_examples=60, deadline=None)
+MANY = settings(max_examples=sample_size(30, full=60), deadline=None)
 LIMITS = SearchLimits(100_000)
 
 

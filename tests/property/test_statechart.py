@@ -103,7 +103,7 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_machine_agrees_on_random_walks(name):
     count = (
-        100 if name in LARGE_HERE else sample_size(600, full=2_000)
+        100 if name in LARGE_HERE else sample_size(300, full=2_000)
     )  # a chart that has ended is built anew, which takes 30 ms there
     assert walk(SHIPPED[name], seed=1, count=count) > count // 4
 
@@ -118,7 +118,7 @@ def test_a_shipped_machine_agrees_on_100_000_random_occurrences(name):
     "name", [pytest.param(name, marks=[pytest.mark.full] if name in WHOLE_IN_FULL else []) for name in ALL]
 )
 def test_every_machine_here_agrees_wherever_it_can_be(name):
-    agree_everywhere(ALL[name], max_states=2_000)
+    agree_everywhere(ALL[name], max_states=sample_size(300, full=2_000))
 
 
 def agree_everywhere(machine, max_states):

@@ -31,7 +31,7 @@ def test_the_first_arrow_that_is_enabled_is_the_row_that_step_takes(machine: Mac
 @settings(max_examples=sample_size(25, full=200), deadline=None)
 @given(crowded_machines())
 def test_arrows_agree_where_several_of_an_effect_are_outstanding(machine: Machine) -> None:
-    arrows_agree(machine, sample_size(80, full=200))
+    arrows_agree(machine, sample_size(30, full=200))
 
 
 def arrows_agree(machine: Machine, most: int = 200) -> None:

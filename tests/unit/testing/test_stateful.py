@@ -39,7 +39,11 @@ def failing(machine, make, count=200):
 
 @pytest.mark.parametrize(
     ("fault", "rmax", "steps"),
-    [(OFF_BY_ONE, 1, 5), (NO_RESET, 2, 5), pytest.param(BREACH, 2, 5, marks=pytest.mark.full)],
+    [
+        pytest.param(OFF_BY_ONE, 1, 5, marks=pytest.mark.full),
+        (NO_RESET, 2, 5),
+        pytest.param(BREACH, 2, 5, marks=pytest.mark.full),
+    ],
 )
 def test_a_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps, monkeypatch):
     monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 600.0)  # on a busy machine, too, it is shrunk to its end
