@@ -13,7 +13,6 @@ from operator import itemgetter
 
 import pytest
 import sample_sizes
-import temporal_server
 from hypothesis import HealthCheck, settings
 
 # Beside other work drawing is slow at times, which says nothing of the tested code. Each test has a limit of its own.
@@ -121,6 +120,8 @@ def figures(record_property):
 @pytest.fixture(scope="session")
 def namespaces():
     """Give addresses of namespaces of a Temporal server, for one test each: all tests of a process share the server."""
+    import temporal_server
+
     if temporal_server.temporal_program() is None:
         pytest.skip(temporal_server.MISSING)
     with closing(temporal_server.fresh_namespaces()) as addresses:

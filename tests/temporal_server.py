@@ -58,9 +58,12 @@ def server(count: int) -> Iterator[list[str]]:
 
 
 def fresh_namespaces() -> Iterator[str]:
-    """Yield addresses that nobody has used, of as many servers as it takes; the servers end with the iterator."""
+    """Yield addresses that nobody has used, of one server after the other: one that has nothing to do still works for each of its namespaces.
+
+    The server of an address ends when a later address is asked for, or with the iterator.
+    """
     while True:
-        with server(80) as addresses:
+        with server(24) as addresses:
             yield from addresses
 
 
