@@ -206,7 +206,7 @@ def status_and_text(run_summary: RunSummary) -> tuple[str, str]:
     summary, status = run_summary.summary, run_summary.status
     match status:
         case "damaged":
-            return status, f"damaged: run {run_summary.run}: {run_summary.damage}"
+            return status, f"damaged: {run_summary.damage}"
         case "under way":
             return status, f"under way, held by {run_summary.holder}"
         case "finished":

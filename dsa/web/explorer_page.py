@@ -24,7 +24,7 @@ from dsa.web.document_markup import own_path
 from dsa.web.machine_drawing import diagram, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
-from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag, words_explained
+from dsa.web.markup import Markup, alert, badge, hidden_field, join, message, message_page, page, tag, words_explained
 from dsa.web.run_feed import RunFeed, run_address
 from dsa.web.run_pages import whole_number
 from dsa.web.watched_document import WatchedDocument
@@ -48,7 +48,7 @@ async def _show(request: Request, document: WatchedDocument) -> Response:
         parameters = {name: read_value(value.strip()) for name, value in values.items()}
         machine = document.required_machine().at(parameters)
     except (DsaError, ValueError) as fault:
-        return _refusal(str(fault), document.address)
+        return _refusal(str(fault), document.file, tag("a", "The machine", href=document.address))
     pairs = tuple((f"p.{name}", show_value(value)) for name, value in parameters.items())
     home = document.address
     has_rows = machine.span is not None and own_path(machine) == machine.span.path  # those of a spec are elsewhere
@@ -61,10 +61,12 @@ async def _show_run(request: Request) -> Response:
     """Answer with the explorer at a place of a run: after `at` rows, or where the run is now."""
     feed = await RunFeed.for_run(request.app.state.runs, request.path_params["run"])
     home = run_address(feed.id)
+    the_run = tag("a", "The run", href=home)
     if feed.machine is None:
-        return _refusal("This run's document is not a machine for this release of dsa.", home)
+        return _refusal("This run's document is not a machine for this release of dsa.", feed.id, the_run)
     if any(isinstance(entry, ChangeEntry) for entry in feed.entries):
-        return _refusal("The table of this run was changed on the way, so no one machine walks all of it.", home)
+        fault = "The table of this run was changed on the way, so no one machine walks all of it."
+        return _refusal(fault, feed.id, the_run)
     records = event_records(feed.entries)
     run_occurrences = tuple(each.occurrence for each in records if isinstance(each.outcome, RowEntry))
     at = request.query_params.get("at", "")
@@ -74,9 +76,8 @@ async def _show_run(request: Request) -> Response:
     return HTMLResponse((await asyncio.to_thread(_page, path)).html)
 
 
-def _refusal(fault: str, home: str) -> Response:
-    back = tag("p", tag("a", "Back", href=home))
-    return HTMLResponse(message_page("Explorer", fault, back).html, 409)
+def _refusal(fault: str, name: str, home: Markup) -> Response:
+    return HTMLResponse(message_page(f"Explore {name}", fault, tag("p", home)).html, 409)
 
 
 def _page(path: MachineWalk) -> Markup:
@@ -96,7 +97,7 @@ def _page(path: MachineWalk) -> Markup:
         f"{machine.name}: {here.state}",
         tag("h1", f"Explore {machine.name}"),
         _moves(path),
-        tag("p", path.fault, class_="message", role="alert") if path.fault else None,
+        alert(path.fault) if path.fault else None,
         tag("div", now, picture, way, class_="columns"),
         here="/" if path.place.occurrences is None else "/runs",
     )
@@ -139,7 +140,7 @@ def _choices(path: MachineWalk) -> Markup:
             refused_items.append(
                 tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, path.place.lines))
             )
-    empty = tag("p", "Nothing is accepted here.", class_="message") if not taken else None
+    empty = message("Nothing is accepted here.") if not taken else None
     refusals = (
         tag("details", tag("summary", f"Refused: {len(refused_items)}"), tag("ul", refused_items, class_="plain"))
         if refused_items

@@ -32,13 +32,17 @@ from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord, Piece
 from dsa.text import plural, shorten
 from dsa.web.machine_drawing import MachineDrawing, diagram, picture_marks
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, meaning_of, post_form, tag
+from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, hidden_field, join, meaning_of, post_form, tag
 
 #: The time after a read that failed, in seconds.
 _AFTER_FAULT_S = 2.0
 #: The most characters of an entry as JSON, and of what a model is saying.
 _MOST_JSON, _MOST_SPEECH = 20_000, 20_000
 _SECOND_MS = 1_000
+_OTHER_RELEASE = (
+    "This run's document is not a machine for this release of dsa. What was recorded can be read here; "
+    "the release that began the run can go on with it."
+)
 
 
 def run_address(run_id: str, more: str = "") -> str:
@@ -255,13 +259,13 @@ def _status(feed: RunFeed) -> Markup:
         ("about", summary.about),
         ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
-    fault = tag("p", feed.fault, class_="message", role="alert") if feed.fault else None
+    alerts = (alert(feed.fault) if feed.fault else None, None if feed.machine else alert(_OTHER_RELEASE))
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
     meaning = meaning_of(whole.status)
     words = join(
         tag("p", badge(whole.status, status_text(whole))),
         tag("p", meaning[:1].upper() + meaning[1:], class_="hint") if meaning else None,
-        fault,
+        alerts,
     )
     stop = (
         post_form(run_address(feed.id, "/interrupt"), hidden_field("run", feed.id), label="Interrupt")

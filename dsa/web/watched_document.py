@@ -21,7 +21,7 @@ from dsa.machine import Machine
 from dsa.text import plural
 from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import MachineDrawing
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag, words_explained
+from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, join, post_form, prose, tag, words_explained
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
@@ -29,6 +29,8 @@ _LOOK_S = 0.25
 NO_LIMIT_S = 1e9
 #: The most properties that a list of documents names of one.
 _MOST_NAMES = 5
+#: What a page says of a file that cannot be read.
+_WAITS = "This page goes on by itself once the file is there and can be read. For another file, start `dsa web` with its name."
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -227,13 +229,13 @@ class WatchedDocument:
         """Return what the check is doing or has found; each finding leads to its line."""
         again = self._button("check", "Check again")
         if self.fault:
-            return join(tag("p", self.fault, class_="message", role="alert"), again)
+            return join(alert(self.fault), tag("p", prose(_WAITS), class_="hint"), again)
         links = _links(self.address) if self.machine is not None else None
         if self.check.activity:
             activity = tag("p", self.check.activity, class_="activity")
             return join(links, activity, self._button("check", "Stop the check", "stop"))
         if self.check.fault:
-            return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
+            return join(links, alert(self.check.fault), again)
         report = self.report
         if report is None:
             words = tag("p", badge("not a machine"), " ", _mistakes_text(self.document_reading))
@@ -251,7 +253,7 @@ class WatchedDocument:
             return EMPTY
         if work.activity:
             return join(heading, tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
-        fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
+        fault = alert(work.fault) if work.fault else None
         summary = work.result.summary if isinstance(work.result, WorkFindings) else None
         return join(heading, fault, summary, self._button(name, labels[summary is not None]))
 
