@@ -70,10 +70,17 @@ async def _show_run(request: Request) -> Response:
     records = event_records(feed.entries)
     run_occurrences = tuple(each.occurrence for each in records if isinstance(each.outcome, RowEntry))
     at = request.query_params.get("at", "")
-    place = WalkPlace(feed.machine, run_address(feed.id, "/explore"), home, occurrences=run_occurrences)
+    lines = await asyncio.to_thread(_address_of, feed.text, request.app.state.documents)
+    address = run_address(feed.id, "/explore")
+    place = WalkPlace(feed.machine, address, home, lines=lines, occurrences=run_occurrences)
     rows = whole_number(at, len(run_occurrences))
     path = await asyncio.to_thread(walk, place, request.query_params.getlist("do"), rows)
     return HTMLResponse((await asyncio.to_thread(_page, path)).html)
+
+
+def _address_of(text: str, documents: Sequence[WatchedDocument]) -> str | None:
+    """Return the address of the open document that has this text; None if no file has it now."""
+    return next((each.address for each in documents if each.has(text)), None)
 
 
 def _refusal(fault: str, name: str, home: Markup) -> Response:
@@ -135,10 +142,10 @@ def _choices(path: MachineWalk) -> Markup:
         if isinstance(outcome, Taken):
             link = tag("a", name, href=path.place.at((*path.names, name), path.rows), class_="choice")
             effects = f", asks for {', '.join(outcome.effects)}" if outcome.effects else ""
-            taken.append(tag("li", link, f" → {outcome.configuration.state}{effects}", _rows(views, path.place.lines)))
+            taken.append(tag("li", link, f" → {outcome.configuration.state}{effects}", _rows(views, path.place)))
         elif views or occurrence.event in path.machine.events_from_outside:
             refused_items.append(
-                tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, path.place.lines))
+                tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, path.place))
             )
     empty = message("Nothing is accepted here.") if not taken else None
     refusals = (
@@ -149,15 +156,19 @@ def _choices(path: MachineWalk) -> Markup:
     return join(tag("ul", taken, class_="plain"), empty, refusals)
 
 
-def _rows(views: Sequence[RowView], lines: str | None) -> Markup:
-    items = [_row(view, lines) for view in views]
+def _rows(views: Sequence[RowView], place: WalkPlace) -> Markup:
+    items = [_row(view, place) for view in views]
     return tag("ul", items, class_="rows") if items else join()
 
 
-def _row(view: RowView, lines: str | None) -> Markup:
+def _row(view: RowView, place: WalkPlace) -> Markup:
     wrong = [text for text, is_true in view.conjuncts if not is_true]
-    line = view.row.span.line if view.row.span else None
-    link = tag("a", f"line {line}", href=f"{lines}#line{line}") if line and lines else f"line {line}" if line else None
+    span = view.row.span
+    link: Markup | str | None = None if span is None else f"line {span.line}"
+    if span is not None and place.lines is not None:
+        link = tag("a", link, href=f"{place.lines}#line{span.line}")
+    elif span is not None and place.occurrences is None:
+        link = f"{span.path}:{span.line}"  # of a spec: its rows are those of another document
     false = join(" false: ", [tag("code", text, " ") for text in wrong]) if wrong else None
     return tag(
         "li",

@@ -236,6 +236,7 @@ EXPLAINED_WORDS = frozenset(
         "proved",
         "psi",
         "refusal",
+        "rests in",
         "rmax",
         "row",
         "scenario",
@@ -248,6 +249,7 @@ EXPLAINED_WORDS = frozenset(
         "verdict",
         "violated",
         "waiting",
+        "waits only for a timer",
         "workflow state",
     ]
 )

@@ -115,8 +115,8 @@ def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, re
     fields = _form(document, machine, form) if machine is not None else None
     content = tag(
         "div",
+        tag("section", fields, words_explained(result, fields), aria_label="What is assumed", class_="right"),
         tag("section", result, id="answer", aria_label="The answer", aria_live="polite"),
-        tag("section", words_explained(result, fields), fields, aria_label="What is assumed"),
         class_="columns",
     )
     name = machine.name if machine is not None else document.file

@@ -91,6 +91,11 @@ class RunFeed:
         return self._next
 
     @property
+    def text(self) -> str:
+        """The text of the run's machine as it is now."""
+        return text_of(self._text, self.entries)
+
+    @property
     def first(self) -> ledger.MachineEntry:
         """The first entry."""
         first = self.entries[0]
@@ -192,7 +197,7 @@ class RunFeed:
     def _machine_now(self) -> Machine | None:
         changes = [entry for entry in self.entries if isinstance(entry, ledger.ChangeEntry)]
         try:
-            machine = loads(text_of(self._text, self.entries), "machine.md")
+            machine = loads(self.text, "machine.md")
             return machine.at(dict((changes[-1] if changes else self.first).parameters))
         except (MachineError, ParameterError):
             return None

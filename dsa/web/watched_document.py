@@ -176,6 +176,13 @@ class WatchedDocument:
             raise MachineError(self.document_reading.diagnostics)
         return self.document_reading.machine
 
+    def has(self, text: str) -> bool:
+        """Return whether the file has this text now."""
+        try:
+            return read_text(locate(self.file)) == text
+        except DocumentError:
+            return False
+
     def open(self) -> None:
         """Begin to follow the file, if nobody has yet."""
         self._read()

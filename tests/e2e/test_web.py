@@ -380,7 +380,7 @@ def test_explorer_offers_each_verdict(server):
     }
 
 
-def test_explorer_goes_on_from_a_run(server):
+def test_explorer_goes_on_from_a_run(server, tmp_path):
     path = server.start("?", **{"p.days": "2"})
     for _ in range(2):
         place = server.page(path).fields("place")[0]
@@ -403,6 +403,14 @@ def test_explorer_goes_on_from_a_run(server):
     back = next(values["href"] for _, values in elsewhere.elements if values.get("id") == "back")
     assert back == f"{path}/explore?at=1"
     assert server.client.get("/runs/nothing/explore").status_code == 404
+    assert "/machines/0#line32" in [values.get("href") for _, values in before.elements], (
+        "the run has the table of the file"
+    )
+    file = tmp_path / "leave.md"
+    file.write_text(file.read_text() + "\n")
+    changed = server.page(f"{path}/explore?at=1")
+    assert "/machines/0#line32" not in [values.get("href") for _, values in changed.elements]
+    assert "line 32 asking | approved" in changed.text
     assert "asks = 2" in server.page(f"{path}/explore?at=999999999999").text
 
 

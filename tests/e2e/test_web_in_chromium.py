@@ -112,6 +112,11 @@ def test_sliders_change_numbers_and_plot_without_another_page(tmp_path):
         tab.visit(server.address)
         tab.visit(f"{server.base}/machines/0/odds")
         tab.until_it_reads("What is assumed")
+        order = "document.querySelector('form[data-answer]').getBoundingClientRect().bottom <= document.querySelector('#answer').getBoundingClientRect().top"
+        tab.show_at(380)
+        assert tab.evaluate(order), "the form stands above its answer"
+        tab.show_at(1440)
+        assert not tab.evaluate(order), "beside it"
         tab.evaluate(COUNT)
         move(tab, "pass.g", 0.5)
         tab.until_it_reads("ends in", "probability of success")
