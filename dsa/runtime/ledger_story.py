@@ -192,6 +192,12 @@ def question_of(entry: ledger.ResultEntry) -> str:
     return next(str(step["payload"].get("text")) for step in entry.steps if step["type"] == QUESTION)
 
 
+def remarks_of(entry: ledger.ResultEntry) -> list[str]:
+    """Return the texts that an effect has left for people, other than questions."""
+    texts = (step["payload"].get("text") for step in entry.steps if step["type"] == "text")
+    return [text for text in texts if isinstance(text, str) and text.strip()]
+
+
 #: The length of the start time in a run's id.
 _STAMP_LENGTH = len("20260131T120000")
 

@@ -81,7 +81,7 @@ def _start_card(document: WatchedDocument, number: int, form: Form) -> Markup:
         "/runs/new",
         hidden_field("machine", str(number)),
         tag("fieldset", tag("legend", "Parameters"), parameters) if parameters else None,
-        data_field("Data to start with: text or JSON", form.get("data", "")),
+        data_field("Data to start with: text or JSON", form.get("data", ""), form.get("form", "auto")),
         tag(
             "label",
             "Model (empty: the local one)",
@@ -200,11 +200,22 @@ async def _list(request: Request) -> Response:
     ]  # fmt: skip
     total = await runs.count()
     new = tag("p", tag("a", "Start a run", href="/runs/new"))
-    counts = tag("p", f"{plural(len(selection), 'run')} of {total}; page {number}")
+    first = (number - 1) * _RUNS_A_PAGE + 1
+    counts = tag("p", _counts_text(first, len(selection), total, is_filtered=bool(pairs))) if selection else None
     table = _run_table(selection, total)
     whole = page("Runs", tag("h1", "Runs"), new, (filters, counts) if total else None, table,
                  tag("p", [(each, " ") for each in pages]), words_explained(table), here="/runs")  # fmt: skip
     return HTMLResponse(whole.html)
+
+
+def _counts_text(first: int, count: int, total: int, *, is_filtered: bool) -> str:
+    """Return which runs are shown, from the first one on. How many match is not known: the list reads no further than its page."""
+    last = first + count - 1
+    numbers = f"{first} to {last}" if count > 1 else f"{first}"
+    runs = plural(total, "run")
+    if is_filtered:
+        return f"{numbers} of the runs that match, the newest first; {runs} in all"
+    return f"{numbers} of {runs}, the newest first"
 
 
 async def _newest(runs: Runs, filters_now: Form, most: int, *, is_due: bool) -> list[RunSummary]:

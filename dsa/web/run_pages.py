@@ -209,7 +209,7 @@ def typed_data(form: Form) -> object:
     try:
         return data_of(text)
     except ValueError as fault:
-        raise ValueError(f"the data{fault}") from None
+        raise ValueError(f"the data{fault}; correct it, or choose 'text' to send it as it is") from None
 
 
 def _in_words(handler: Handler) -> Handler:
