@@ -71,7 +71,7 @@ class RunFeed:
         self.states: dict[str, None] = {}
         self.machine: Machine | None = None
         self.drawing = MachineDrawing(self._tell)
-        self.attempts, self.watchers = 0, 0
+        self.attempts, self.watchers, self.is_followed = 0, 0, False
         #: The machine's own view, and what its model is saying now.
         self.extension, self.speech = MachineExtension(), ""
         self.view: RunView | None = None
@@ -126,17 +126,22 @@ class RunFeed:
         self._next = asyncio.Event()
 
     async def follow(self) -> None:
-        """Read the run again and again, while pages show it."""
-        while self.watchers:
-            self.drawing.draw(self.machine)
-            try:
-                await self.read()
-            except StoreError as fault:  # it may answer again later
-                self.fault = str(fault)
-                self._tell()
-                await asyncio.sleep(_AFTER_FAULT_S)
-            self._listen()
-            await asyncio.sleep(self.runs.poll_s)
+        """Read the run again and again, and listen to it, while pages show it."""
+        try:
+            while self.watchers:
+                self.drawing.draw(self.machine)
+                try:
+                    await self.read()
+                except StoreError as fault:  # it may answer again later
+                    self.fault = str(fault)
+                    self._tell()
+                    await asyncio.sleep(_AFTER_FAULT_S)
+                self._listen()
+                await asyncio.sleep(self.runs.poll_s)
+        finally:
+            self.is_followed = False
+            if self._listener is not None:
+                self._listener.cancel()
 
     def _listen(self) -> None:
         """Listen to a run that this server drives, if nobody does yet; tell the pages what was said since the last time."""

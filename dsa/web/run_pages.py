@@ -115,7 +115,7 @@ class RunFeeds:
 
     async def changes(self, feed: RunFeed, have: str, after: int) -> AsyncIterator[str]:
         """Yield the events of a page: new moments, and the parts that differ. With `after` -1, no moments."""
-        self._watch(feed)
+        feed = self._watch(feed)
         present, is_first = tuple(have.split(".")), True
         try:
             yield "retry: 500\n\n"
@@ -137,14 +137,17 @@ class RunFeeds:
             if not feed.watchers:
                 self._feeds.pop(feed.id, None)
 
-    def _watch(self, feed: RunFeed) -> None:
+    def _watch(self, feed: RunFeed) -> RunFeed:
+        """Return the one feed that all pages of a run share, and count one more page. Pages that come at once have each read the run."""
+        feed = self._feeds.setdefault(feed.id, feed)
         feed.watchers += 1
-        if feed.watchers == 1:
-            self._feeds[feed.id] = feed
+        if not feed.is_followed:
+            feed.is_followed = True
             feed.drawing.draw(feed.machine)
             task = asyncio.create_task(feed.follow())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        return feed
 
     async def show(self, request: Request) -> Response:
         """Answer with the page of a run."""
