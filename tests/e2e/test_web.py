@@ -1,4 +1,4 @@
-"""The web page over real HTTP: who is let in, what is shown, what people do there, and texts that must stay texts."""
+"""The web page over real HTTP: who is let in, what is shown, and what people do there."""
 
 import os
 import sqlite3
@@ -6,10 +6,10 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from urllib.parse import quote
 
 import httpx
 import pytest
+from hostile_texts import HOSTILE
 from web_server import LEAVE, Outline, events, free_port, web_server
 
 from dsa.edge.images import portable_renderer
@@ -632,78 +632,3 @@ def test_damaged_run_is_named_and_its_pages_say_what_to_do(server, tmp_path):
         assert "others are not affected" in text
         assert "Restore the folder of runs from a copy, or begin the run again." in text
     assert "Send approved" in server.page(other).text
-
-
-# -- texts stay texts --------------------------------------------------------------------------------------------------
-
-HOSTILE = [
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'><svg onload=alert(1)>", "javascript:alert(1)", "</td></table><script>",
-    "<!--", "-->", "]]>", "<![CDATA[", "&lt;script&gt;", "&#60;script&#62;", "\x00<script>", "<scr\x00ipt>", "\u202eevil\u202c", "\u2066x\u2069",
-    "\x1b[31mred", "</textarea><script>alert(1)</script>", "</title><script>", "</pre><script>", "</script><script>", "<style>*{display:none}</style>",
-    "<a href='javascript:alert(1)'>", "<iframe src=//evil.example>", "<base href=//evil.example>", "<meta http-equiv=refresh content=0>",
-    "<form action=//evil.example>", "<object data=x>", "<link rel=stylesheet href=//evil.example>", "onfocus=alert(1) autofocus=", "` onload=alert(1)",
-    "{{7*7}}", "${7*7}", "%3Cscript%3E", "\u2028<script>\u2029", "\ufeff<script>", "\u00ad<b>", "data:text/html,<script>", "<math><mi//xlink:href=x>",
-    "<details open ontoggle=alert(1)>", "<" * 2000,
-]  # fmt: skip
-
-
-def test_hostile_text_of_a_run_makes_no_element(server):
-    assert len(HOSTILE) == 40
-    plain = server.page(server.start("harmless")).shape
-    for text in HOSTILE:
-        path = server.start(text)
-        page = server.page(path)
-        assert page.shape == plain, text
-        assert not any(each in page.text for each in "\x00\u202e\u2028\u00ad\x1b")
-    runs = server.page("/runs").elements
-    assert [values for tag, values in runs if tag == "script"] == [{"src": "/static/page.js", "defer": None}]
-    assert not {"img", "iframe", "style"} & {tag for tag, _ in runs}
-
-
-def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
-    client = server.client
-    usual = client.post("/runs/new", data={"machine": "0", "p.days": "no", "data": "x", "model": "y"})
-    assert usual.status_code == 409
-    same = dict.fromkeys(("status", "machine", "waiting"), "a")
-    runs, explorer = client.get("/runs", params=same), client.get("/machines/0/explore", params={"do": "a"})
-    odds = client.get("/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), "a"))
-    begun = client.post("/runs/begin/chat", data={"message": "a", "data": "a", "model": "a"})
-    coding = ("goal", "workspace", "model", "mode")
-    work = client.post("/runs/begin/coding", data=dict.fromkeys(coding, "a"))
-    answer = client.get("/machines/0/odds", params={"part": "answer", "pass.g": "a"})
-    for text in HOSTILE:
-        mean = client.post("/runs/new", data={"machine": "0", "p.days": text, "data": text, "model": text})
-        assert Outline(mean.text).shape == Outline(usual.text).shape, text
-        mean = client.get("/runs", params=dict.fromkeys(same, text))
-        assert Outline(mean.text).shape == Outline(runs.text).shape, text
-        mean = client.get("/machines/0/explore", params={"do": text})
-        assert Outline(mean.text).shape == Outline(explorer.text).shape, text
-        mean = client.get(
-            "/machines/0/odds", params=dict.fromkeys(("vary", "success", "target", "pass.g", "p.days"), text)
-        )
-        assert Outline(mean.text).shape == Outline(odds.text).shape, text
-        mean = client.post("/runs/begin/chat", data={"message": text, "data": text, "model": text})
-        assert Outline(mean.text).shape == Outline(begun.text).shape, text
-        mean = client.post("/runs/begin/coding", data=dict.fromkeys(coding, text))
-        assert (mean.status_code, Outline(mean.text).shape) == (409, Outline(work.text).shape), text
-        mean = client.get("/machines/0/odds", params={"part": "answer", "pass.g": text})
-        assert Outline(mean.text).shape == Outline(answer.text).shape, text
-        lost = Outline(client.get(f"/runs/{quote(text[:200].replace(chr(0), ''), safe='')}").text)
-        assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
-
-
-def test_hostile_document_makes_no_element(tmp_path):
-    rows = "\n".join(f"| {text.replace(chr(0), '').replace('|', '')} | outside |" for text in HOSTILE[:20])
-    name = "<img src=x onerror=alert(1)>.md"
-    (tmp_path / name).write_text(
-        LEAVE.replace("| asked    | outside |", f"| asked    | outside |\n{rows}") + "\n\n".join(HOSTILE)
-    )
-    with web_server(tmp_path, name) as here:
-        here.client.get(here.address)
-        for path in ("/", "/machines/0", "/machines/0/explore", "/runs/new?machine=0"):
-            page = Outline(here.client.get(path).text)
-            assert not {"img", "iframe", "object", "base", "style", "math"} & {tag for tag, _ in page.elements}
-            assert [values for tag, values in page.elements if tag == "script"] == [
-                {"src": "/static/page.js", "defer": None}
-            ]
-            assert not any(key.startswith("on") or key == "style" for _, values in page.elements for key in values)
