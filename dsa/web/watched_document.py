@@ -21,7 +21,7 @@ from dsa.machine import Machine
 from dsa.text import plural
 from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import MachineDrawing
-from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, join, post_form, prose, tag, words_explained
+from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, join, message, post_form, prose, tag, words_explained
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
@@ -31,6 +31,8 @@ NO_LIMIT_S = 1e9
 _MOST_NAMES = 5
 #: What a page says of a file that cannot be read.
 _WAITS = "This page goes on by itself once the file is there and can be read. For another file, start `dsa web` with its name."
+#: What a page says of a check that a person has stopped: its findings speak of the time limit.
+_STOP_NOTE = "This check was stopped before its end. What it has not looked at is UNKNOWN; the time limit in its findings is this stop."
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -59,13 +61,18 @@ class StoppableWork(Generic[Result]):
         """Return the time in seconds, or infinity once the work is stopped."""
         return math.inf if self._is_stopped else time.perf_counter()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the work was stopped. Until work begins, that of the work before."""
+        return self._is_stopped
+
     def tell(self, progress: str) -> None:
         """Say how far the work has come."""
         self._progress = progress
 
     def stop(self) -> None:
-        """Stop the work; what it has found so far stays."""
-        self._is_stopped = True
+        """Stop the work, if it is under way; what it has found so far stays."""
+        self._is_stopped = self._is_stopped or bool(self.activity)
 
     def clear(self) -> None:
         """Stop the work, and forget what it has found."""
@@ -251,7 +258,8 @@ class WatchedDocument:
         lines += rest_texts(report)
         more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
         words = tag("p", badge(self.word), " ", check_sentences(all_findings(self.document_reading, report), report))
-        return join(links, words, overview(self.document_reading, report), more if lines else None, again)
+        note = message(_STOP_NOTE) if self.check.is_stopped else None
+        return join(links, words, note, overview(self.document_reading, report), more if lines else None, again)
 
     def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
         """Return how far work has come with the button that stops it, or what it has found with the button that begins it, first and again."""

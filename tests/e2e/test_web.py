@@ -176,6 +176,10 @@ def test_long_check_can_be_stopped(server, tmp_path):
     assert server.client.post("/machines/0/stop/check").status_code == 200
     news = server.until(live, lambda news: "Check again" in news["replace"].get("status", ""))
     assert "stopped at the time limit" in Outline(news["replace"]["status"]).text
+    assert "This check was stopped before its end." in Outline(news["replace"]["status"]).text
+    (tmp_path / "leave.md").write_text(LEAVE)
+    news = server.until(live, lambda news: "1 of 2 properties HOLD" in Outline(news["replace"].get("status", "")).text)
+    assert "was stopped" not in Outline(news["replace"]["status"]).text
 
 
 def test_pages_do_not_wait_for_a_drawing(tmp_path):
