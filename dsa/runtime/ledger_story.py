@@ -192,6 +192,12 @@ def question_of(entry: ledger.ResultEntry) -> str:
     return next(str(step["payload"].get("text")) for step in entry.steps if step["type"] == QUESTION)
 
 
+def remarks_of(entry: ledger.ResultEntry) -> list[str]:
+    """Return the texts that an effect has left for people, other than questions."""
+    texts = (step["payload"].get("text") for step in entry.steps if step["type"] == "text")
+    return [text for text in texts if isinstance(text, str) and text.strip()]
+
+
 #: The length of the start time in a run's id.
 _STAMP_LENGTH = len("20260131T120000")
 
@@ -206,7 +212,7 @@ def status_and_text(run_summary: RunSummary) -> tuple[str, str]:
     summary, status = run_summary.summary, run_summary.status
     match status:
         case "damaged":
-            return status, f"damaged: run {run_summary.run}: {run_summary.damage}"
+            return status, f"damaged: {run_summary.damage}"
         case "under way":
             return status, f"under way, held by {run_summary.holder}"
         case "finished":

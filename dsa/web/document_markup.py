@@ -14,7 +14,7 @@ from dsa.lang.markdown import read as read_markdown
 from dsa.machine import Machine
 from dsa.text import plural, shorten
 from dsa.trace import Trace, show_loop, show_occurrence, show_values
-from dsa.web.markup import Markup, badge, join, tag
+from dsa.web.markup import Markup, badge, join, message, prose, tag
 
 #: The most lines of a document that a page shows, and the most findings that are listed above it.
 _MOST_LINES, _MOST_ITEMS = 3_000, 20
@@ -112,9 +112,9 @@ class _LineNotes:
         self.lines_shown.add(line)
         return self.below.get(line, [])
 
-    def left_over(self) -> list[Markup]:
-        """Return the notes of the lines that were not shown."""
-        return [note for line, each in sorted(self.below.items()) if line not in self.lines_shown for note in each]
+    def left_over(self) -> list[tuple[int, list[Markup]]]:
+        """Return the notes of the lines that were not shown, with their lines."""
+        return [(line, each) for line, each in sorted(self.below.items()) if line not in self.lines_shown]
 
 
 def document_markup(text: str, verdicts: DocumentVerdicts, address: str) -> Iterator[Markup]:
@@ -133,9 +133,9 @@ def document_markup(text: str, verdicts: DocumentVerdicts, address: str) -> Iter
         yield from notes.take(heading.line)
         yield from _blocks(section.blocks, notes)
         if section.last > _MOST_LINES:
-            yield tag("p", f"The lines after {section.last} are not shown here.", class_="message")
+            yield message(f"The lines after {section.last} are not shown here.")
             break
-    left_over = notes.left_over()
+    left_over = [tag("div", each, id=f"line{line}") for line, each in notes.left_over()]
     if left_over:
         yield tag("section", left_over, aria_label="More findings")
 
@@ -178,14 +178,6 @@ def _notes(verdicts: DocumentVerdicts, lines: int, address: str) -> _LineNotes:
 def _blocks(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
     for is_prose, group in groupby(blocks, key=lambda block: isinstance(block, ParagraphLine)):
         yield from (_paragraphs if is_prose else _other_blocks)(tuple(group), notes)
-
-
-def prose(text: str) -> Markup:
-    """Return a text of a document, its code in backticks as code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return join(text)  # one of them has no partner
-    return join(tag("code", part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def _cell(text: str) -> Markup:

@@ -24,7 +24,7 @@ from dsa.web.document_markup import own_path
 from dsa.web.machine_drawing import diagram, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
-from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, tag, words_explained
+from dsa.web.markup import Markup, alert, badge, hidden_field, join, message, message_page, page, tag, words_explained
 from dsa.web.run_feed import RunFeed, run_address
 from dsa.web.run_pages import whole_number
 from dsa.web.watched_document import WatchedDocument
@@ -48,7 +48,7 @@ async def _show(request: Request, document: WatchedDocument) -> Response:
         parameters = {name: read_value(value.strip()) for name, value in values.items()}
         machine = document.required_machine().at(parameters)
     except (DsaError, ValueError) as fault:
-        return _refusal(str(fault), document.address)
+        return _refusal(str(fault), document.file, tag("a", "The machine", href=document.address))
     pairs = tuple((f"p.{name}", show_value(value)) for name, value in parameters.items())
     home = document.address
     has_rows = machine.span is not None and own_path(machine) == machine.span.path  # those of a spec are elsewhere
@@ -61,22 +61,30 @@ async def _show_run(request: Request) -> Response:
     """Answer with the explorer at a place of a run: after `at` rows, or where the run is now."""
     feed = await RunFeed.for_run(request.app.state.runs, request.path_params["run"])
     home = run_address(feed.id)
+    the_run = tag("a", "The run", href=home)
     if feed.machine is None:
-        return _refusal("This run's document is not a machine for this release of dsa.", home)
+        return _refusal("This run's document is not a machine for this release of dsa.", feed.id, the_run)
     if any(isinstance(entry, ChangeEntry) for entry in feed.entries):
-        return _refusal("The table of this run was changed on the way, so no one machine walks all of it.", home)
+        fault = "The table of this run was changed on the way, so no one machine walks all of it."
+        return _refusal(fault, feed.id, the_run)
     records = event_records(feed.entries)
     run_occurrences = tuple(each.occurrence for each in records if isinstance(each.outcome, RowEntry))
     at = request.query_params.get("at", "")
-    place = WalkPlace(feed.machine, run_address(feed.id, "/explore"), home, occurrences=run_occurrences)
+    lines = await asyncio.to_thread(_address_of, feed.text, request.app.state.documents)
+    address = run_address(feed.id, "/explore")
+    place = WalkPlace(feed.machine, address, home, lines=lines, occurrences=run_occurrences)
     rows = whole_number(at, len(run_occurrences))
     path = await asyncio.to_thread(walk, place, request.query_params.getlist("do"), rows)
     return HTMLResponse((await asyncio.to_thread(_page, path)).html)
 
 
-def _refusal(fault: str, home: str) -> Response:
-    back = tag("p", tag("a", "Back", href=home))
-    return HTMLResponse(message_page("Explorer", fault, back).html, 409)
+def _address_of(text: str, documents: Sequence[WatchedDocument]) -> str | None:
+    """Return the address of the open document that has this text; None if no file has it now."""
+    return next((each.address for each in documents if each.has(text)), None)
+
+
+def _refusal(fault: str, name: str, home: Markup) -> Response:
+    return HTMLResponse(message_page(f"Explore {name}", fault, tag("p", home)).html, 409)
 
 
 def _page(path: MachineWalk) -> Markup:
@@ -96,7 +104,7 @@ def _page(path: MachineWalk) -> Markup:
         f"{machine.name}: {here.state}",
         tag("h1", f"Explore {machine.name}"),
         _moves(path),
-        tag("p", path.fault, class_="message", role="alert") if path.fault else None,
+        alert(path.fault) if path.fault else None,
         tag("div", now, picture, way, class_="columns"),
         here="/" if path.place.occurrences is None else "/runs",
     )
@@ -134,12 +142,12 @@ def _choices(path: MachineWalk) -> Markup:
         if isinstance(outcome, Taken):
             link = tag("a", name, href=path.place.at((*path.names, name), path.rows), class_="choice")
             effects = f", asks for {', '.join(outcome.effects)}" if outcome.effects else ""
-            taken.append(tag("li", link, f" → {outcome.configuration.state}{effects}", _rows(views, path.place.lines)))
+            taken.append(tag("li", link, f" → {outcome.configuration.state}{effects}", _rows(views, path.place)))
         elif views or occurrence.event in path.machine.events_from_outside:
             refused_items.append(
-                tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, path.place.lines))
+                tag("li", tag("b", name), f" {outcome.reason}: {outcome.message}", _rows(views, path.place))
             )
-    empty = tag("p", "Nothing is accepted here.", class_="message") if not taken else None
+    empty = message("Nothing is accepted here.") if not taken else None
     refusals = (
         tag("details", tag("summary", f"Refused: {len(refused_items)}"), tag("ul", refused_items, class_="plain"))
         if refused_items
@@ -148,15 +156,19 @@ def _choices(path: MachineWalk) -> Markup:
     return join(tag("ul", taken, class_="plain"), empty, refusals)
 
 
-def _rows(views: Sequence[RowView], lines: str | None) -> Markup:
-    items = [_row(view, lines) for view in views]
+def _rows(views: Sequence[RowView], place: WalkPlace) -> Markup:
+    items = [_row(view, place) for view in views]
     return tag("ul", items, class_="rows") if items else join()
 
 
-def _row(view: RowView, lines: str | None) -> Markup:
+def _row(view: RowView, place: WalkPlace) -> Markup:
     wrong = [text for text, is_true in view.conjuncts if not is_true]
-    line = view.row.span.line if view.row.span else None
-    link = tag("a", f"line {line}", href=f"{lines}#line{line}") if line and lines else f"line {line}" if line else None
+    span = view.row.span
+    link: Markup | str | None = None if span is None else f"line {span.line}"
+    if span is not None and place.lines is not None:
+        link = tag("a", link, href=f"{place.lines}#line{span.line}")
+    elif span is not None and place.occurrences is None:
+        link = f"{span.path}:{span.line}"  # of a spec: its rows are those of another document
     false = join(" false: ", [tag("code", text, " ") for text in wrong]) if wrong else None
     return tag(
         "li",

@@ -36,8 +36,15 @@ def picture_marks(machine: Machine, lines: Sequence[int], states: Sequence[str])
     """Return the classes of a diagram's nodes after rows of these lines were taken through these states, the last of which is the present one."""
     from_lines = arrows_by_line(machine)
     marks = {from_lines[line]: "past" for line in lines if line in from_lines}
-    marks |= dict.fromkeys(states, "past")
-    return marks | {states[-1]: "now"}
+    boxes = [_box(machine, each) for each in states]
+    marks |= dict.fromkeys(boxes, "past")
+    return marks | {boxes[-1]: "now"}
+
+
+def _box(machine: Machine, state: str) -> str:
+    """Return the name of a state's box in the diagram: in that of a Steps document, its step."""
+    step = state.rpartition(".")[2]
+    return step if any(each.name == step for each in machine.steps) else state
 
 
 def arrows_by_line(machine: Machine) -> dict[int, str]:

@@ -118,14 +118,30 @@ def page(title: str, *content: Content, live: str | None = None, here: str = "")
     return Markup("<!doctype html>" + tag("html", head, body, lang="en").html)
 
 
-def message_page(title: str, text: str, *content: Content) -> Markup:
+def message_page(title: str, text: "str | Markup", *content: Content, here: str = "") -> Markup:
     """Return a page with one message: what is wrong, and what to do."""
-    return page(title, tag("h1", title), alert(text), content)
+    return page(title, tag("h1", title), alert(text), content, here=here)
 
 
-def alert(text: str) -> Markup:
-    """Return a message: what is wrong, and what to do. One of several lines may point at a column, so it has characters of one width."""
-    return tag("pre" if "\n" in text else "p", text, class_="message", role="alert")
+def prose(text: str) -> Markup:
+    """Return a text, its code in backticks as code. Texts that quote what somebody has typed are not for it: they keep their backticks."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return join(text)  # one of them has no partner
+    return join(tag("code", part) if number % 2 else part for number, part in enumerate(parts))
+
+
+def message(text: str) -> Markup:
+    """Return a message on a page that is as it should be: why there is nothing yet, and what to do."""
+    return tag("p", prose(text), class_="message")
+
+
+def alert(text: "str | Markup") -> Markup:
+    """Return a message: what is wrong, and what to do. One of several lines may point at a column, so it has characters of one width, and its lines stay whole."""
+    if isinstance(text, Markup) or "\n" not in text:
+        return tag("p", text, class_="message", role="alert")
+    lines = tag("div", tag("pre", text), class_="scroll asis", tabindex="0", role="region", aria_label="The message")
+    return tag("div", lines, class_="message", role="alert")
 
 
 def post_form(action: str, *content: Content, label: str, **attributes: Attribute) -> Markup:
@@ -220,6 +236,7 @@ EXPLAINED_WORDS = frozenset(
         "proved",
         "psi",
         "refusal",
+        "rests in",
         "rmax",
         "row",
         "scenario",
@@ -232,6 +249,7 @@ EXPLAINED_WORDS = frozenset(
         "verdict",
         "violated",
         "waiting",
+        "waits only for a timer",
         "workflow state",
     ]
 )

@@ -18,8 +18,7 @@ from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
 from dsa.machine import Machine
-from dsa.web.document_markup import prose
-from dsa.web.markup import Markup, alert, badge, join, long_text, page, tag, words_explained
+from dsa.web.markup import Markup, alert, badge, join, long_text, message, page, prose, tag, words_explained
 from dsa.web.watched_document import WatchedDocument
 
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
@@ -106,8 +105,8 @@ async def show(request: Request, document: WatchedDocument) -> Response:
         answer = await asyncio.to_thread(form.answer, machine)
         result = await asyncio.to_thread(_answer, answer, form)
     except (DsaError, ValueError) as fault:
-        message = alert(in_fields(str(fault)))
-        return HTMLResponse((message if is_part else _page(document, machine, form, message)).html, 409)
+        words = alert(in_fields(str(fault)))
+        return HTMLResponse((words if is_part else _page(document, machine, form, words)).html, 409)
     return HTMLResponse((result if is_part else _page(document, machine, form, result)).html)
 
 
@@ -116,8 +115,8 @@ def _page(document: WatchedDocument, machine: Machine | None, form: OddsForm, re
     fields = _form(document, machine, form) if machine is not None else None
     content = tag(
         "div",
+        tag("section", fields, words_explained(result, fields), aria_label="What is assumed", class_="right"),
         tag("section", result, id="answer", aria_label="The answer", aria_live="polite"),
-        tag("section", words_explained(result, fields), fields, aria_label="What is assumed"),
         class_="columns",
     )
     name = machine.name if machine is not None else document.file
@@ -223,7 +222,7 @@ def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
         tag("p", "These numbers assume:") if assumptions else None,
         tag("ul", assumptions, class_="assumed") if assumptions else None,
         [tag("p", badge("UNKNOWN"), " ", prose(in_fields(sentence))) for sentence in unknown_sentences(answer)],
-        tag("p", in_fields(note), class_="message") if note else None,
+        message(in_fields(note)) if note else None,
     )
     try:
         what, points = plotted_curve(answer, form.fields.get("vary") or None)

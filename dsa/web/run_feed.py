@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from urllib.parse import quote
 
+from dsa.declarations import STAY
 from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import show_value
 from dsa.lang import loads
@@ -16,6 +17,7 @@ from dsa.runs.archive import RunNews, text_of
 from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import MachineExtension, RunView, extension_of
+from dsa.runs.place import PART_OF
 from dsa.runtime import ledger
 from dsa.runtime.ledger import Intents, part_in
 from dsa.runtime.ledger_story import (
@@ -24,6 +26,7 @@ from dsa.runtime.ledger_story import (
     event_text,
     outcome_text,
     question_of,
+    remarks_of,
     started_at,
     status_text,
 )
@@ -32,13 +35,19 @@ from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord, Piece
 from dsa.text import plural, shorten
 from dsa.web.machine_drawing import MachineDrawing, diagram, picture_marks
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, hidden_field, join, meaning_of, post_form, tag
+from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, hidden_field, join, meaning_of, post_form, tag
 
 #: The time after a read that failed, in seconds.
 _AFTER_FAULT_S = 2.0
 #: The most characters of an entry as JSON, and of what a model is saying.
 _MOST_JSON, _MOST_SPEECH = 20_000, 20_000
+#: The most texts of effects that stand above the questions of a run.
+_MOST_REMARKS = 5
 _SECOND_MS = 1_000
+_OTHER_RELEASE = (
+    "This run's document is not a machine for this release of dsa. What was recorded can be read here; "
+    "the release that began the run can go on with it."
+)
 
 
 def run_address(run_id: str, more: str = "") -> str:
@@ -54,13 +63,15 @@ class RunFeed:
         self.entries: list[ledger.Entry] = []
         self.intents = Intents()
         self.questions: dict[str, str] = {}
+        #: What effects have said since the last row: of a run that waits, why a person is asked.
+        self.remarks: list[str] = []
         #: How many rows had been taken with each entry that is one, by the number of the entry.
         self.rows: dict[int, int] = {}
         self.lines: dict[int, None] = {}
         self.states: dict[str, None] = {}
         self.machine: Machine | None = None
         self.drawing = MachineDrawing(self._tell)
-        self.attempts, self.watchers = 0, 0
+        self.attempts, self.watchers, self.is_followed = 0, 0, False
         #: The machine's own view, and what its model is saying now.
         self.extension, self.speech = MachineExtension(), ""
         self.view: RunView | None = None
@@ -87,6 +98,11 @@ class RunFeed:
         return self._next
 
     @property
+    def text(self) -> str:
+        """The text of the run's machine as it is now."""
+        return text_of(self._text, self.entries)
+
+    @property
     def first(self) -> ledger.MachineEntry:
         """The first entry."""
         first = self.entries[0]
@@ -110,17 +126,22 @@ class RunFeed:
         self._next = asyncio.Event()
 
     async def follow(self) -> None:
-        """Read the run again and again, while pages show it."""
-        while self.watchers:
-            self.drawing.draw(self.machine)
-            try:
-                await self.read()
-            except StoreError as fault:  # it may answer again later
-                self.fault = str(fault)
-                self._tell()
-                await asyncio.sleep(_AFTER_FAULT_S)
-            self._listen()
-            await asyncio.sleep(self.runs.poll_s)
+        """Read the run again and again, and listen to it, while pages show it."""
+        try:
+            while self.watchers:
+                self.drawing.draw(self.machine)
+                try:
+                    await self.read()
+                except StoreError as fault:  # it may answer again later
+                    self.fault = str(fault)
+                    self._tell()
+                    await asyncio.sleep(_AFTER_FAULT_S)
+                self._listen()
+                await asyncio.sleep(self.runs.poll_s)
+        finally:
+            self.is_followed = False
+            if self._listener is not None:
+                self._listener.cancel()
 
     def _listen(self) -> None:
         """Listen to a run that this server drives, if nobody does yet; tell the pages what was said since the last time."""
@@ -157,8 +178,11 @@ class RunFeed:
                 self.states |= {entry.source: None, entry.target: None}
                 if entry.line is not None:
                     self.lines[entry.line] = None
+                self.remarks.clear()
             elif isinstance(entry, ledger.ResultEntry) and is_question(entry):
                 self.questions[entry.key] = question_of(entry)
+            elif isinstance(entry, ledger.ResultEntry):
+                self.remarks += remarks_of(entry)
             elif isinstance(entry, ledger.ArtifactEntry):
                 self.attempts += 1
             elif isinstance(entry, ledger.ChangeEntry):
@@ -188,7 +212,7 @@ class RunFeed:
     def _machine_now(self) -> Machine | None:
         changes = [entry for entry in self.entries if isinstance(entry, ledger.ChangeEntry)]
         try:
-            machine = loads(text_of(self._text, self.entries), "machine.md")
+            machine = loads(self.text, "machine.md")
             return machine.at(dict((changes[-1] if changes else self.first).parameters))
         except (MachineError, ParameterError):
             return None
@@ -233,8 +257,8 @@ def _moment(feed: RunFeed, number: int, entry: ledger.Entry) -> Markup:
         text = entry_text(entry, feed.id, feed.intents)
     since = f"{(at_ms - feed.first.at_ms) / _SECOND_MS:.1f} s" if at_ms and feed.first.at_ms else ""
     whole = json.dumps(ledger.to_json(entry), ensure_ascii=False, indent=1, default=str)
-    part = part_in(entry) if isinstance(entry, ledger.ResultEntry) else None
-    child = tag("p", tag("a", part.run, href=run_address(part.run))) if part is not None else None
+    run = _child(feed, entry)
+    child = tag("p", tag("a", run, href=run_address(run))) if run is not None else None
     explore = (
         tag("p", tag("a", "Explore from here", href=run_address(feed.id, f"/explore?at={feed.rows[number]}")))
         if number in feed.rows
@@ -245,23 +269,36 @@ def _moment(feed: RunFeed, number: int, entry: ledger.Entry) -> Markup:
     return tag("tr", cells, id=f"moment{number}", class_=kind)
 
 
+def _child(feed: RunFeed, entry: ledger.Entry) -> str | None:
+    """Return the run that was begun for an effect and that an entry speaks of: one that it waits for, or one that has generated an artifact."""
+    if isinstance(entry, ledger.ResultEntry):
+        part = part_in(entry)
+        return None if part is None else part.run
+    if isinstance(entry, ledger.ArtifactEntry):
+        run = entry.artifact_id.rpartition("/")[0]
+        return run if run.startswith(f"{feed.id}{PART_OF}") else None
+    return None
+
+
 def _status(feed: RunFeed) -> Markup:
     summary, whole = feed.summary.summary, feed.summary
+    whole_run = feed.id.rpartition(PART_OF)[0]
     facts: list[tuple[str, str | Markup]] = [
         ("state", summary.state),
         ("machine", join(summary.machine, f" at {show_values_of(feed.first)}" if feed.first.parameters else "")),
         ("started", started_at(feed.id)),
+        ("part of", tag("a", whole_run, href=run_address(whole_run)) if whole_run else ""),
         ("due", due_text(summary.due_ms) if summary.due_ms else ""),
         ("about", summary.about),
         ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
-    fault = tag("p", feed.fault, class_="message", role="alert") if feed.fault else None
+    alerts = (alert(feed.fault) if feed.fault else None, None if feed.machine else alert(_OTHER_RELEASE))
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
     meaning = meaning_of(whole.status)
     words = join(
         tag("p", badge(whole.status, status_text(whole))),
         tag("p", meaning[:1].upper() + meaning[1:], class_="hint") if meaning else None,
-        fault,
+        alerts,
     )
     stop = (
         post_form(run_address(feed.id, "/interrupt"), hidden_field("run", feed.id), label="Interrupt")
@@ -297,7 +334,17 @@ def _asks(feed: RunFeed) -> Markup:
     answers = [_answer_form(feed, name, summary.waits_for[name]) for name in names] if is_asking else []
     is_doubtful = feed.summary.holder is None and summary.status == "in doubt"
     doubts = [_doubt_form(feed, key, name) for key, name in summary.in_doubt.items()] if is_doubtful else []
-    return join(answers, doubts)
+    remarks = feed.remarks[-_MOST_REMARKS:] if answers and feed.view is None else []
+    return join([tag("p", each[:_MOST_SPEECH], class_="question") for each in remarks], answers, doubts)
+
+
+def _leads_to(feed: RunFeed, name: str) -> Markup | None:
+    """Return where an answer may lead. A machine with a view of its own says more than that."""
+    if feed.machine is None or feed.view is not None:
+        return None
+    rows = feed.machine.rows_for(feed.summary.summary.state, name)
+    states = dict.fromkeys("the same state" if row.target == STAY else row.target for row in rows)
+    return tag("p", f"Leads to {' or '.join(states)}.", class_="hint") if states else None
 
 
 def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
@@ -310,7 +357,7 @@ def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
     return post_form(
         run_address(feed.id, "/answer"),
         tag("h2", name),
-        tag("p", question, class_="question") if question else None,
+        tag("p", question, class_="question") if question else _leads_to(feed, name),
         hidden_field("event", name),
         hidden_field("place", place),
         data,
@@ -320,13 +367,11 @@ def _answer_form(feed: RunFeed, name: str, place: str) -> Markup:
     )
 
 
-def data_field(label: str, value: str = "") -> Markup:
+def data_field(label: str, value: str = "", kind: str = "auto") -> Markup:
     """Return the fields for data of an event: the data, and how to read it."""
+    words = {"auto": "JSON if it is JSON, else text", "text": "text"}
     kinds = tag(
-        "select",
-        tag("option", "JSON if it is JSON, else text", value="auto"),
-        tag("option", "text", value="text"),
-        name="form",
+        "select", [tag("option", text, value=each, selected=each == kind) for each, text in words.items()], name="form"
     )
     return join(
         tag("label", label, tag("textarea", value, name="data", rows="3")), tag("label", "Read the data as", kinds)

@@ -19,7 +19,20 @@ from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
 from dsa.runtime.run_store import RunSummary
 from dsa.text import plural, shorten
-from dsa.web.markup import Markup, badge, hidden_field, join, message_page, page, post_form, tag, words_explained
+from dsa.web.markup import (
+    Markup,
+    alert,
+    badge,
+    hidden_field,
+    join,
+    message,
+    message_page,
+    page,
+    post_form,
+    prose,
+    tag,
+    words_explained,
+)
 from dsa.web.run_feed import data_field, run_address
 from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
@@ -35,16 +48,12 @@ def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, f
     choice = [tag("option", each.file, value=place, selected=place == number) for place, each in enumerate(documents)]
     if not choice:
         empty = "No machine is open here. Start `dsa web FILE..` with the file of the machine."
-        return message_page("Start a run", empty, others)
-    machine = documents[number].machine if number < len(documents) else None
-    parameters = [
-        tag("label", parameter.name, tag("input", name=f"p.{parameter.name}", value=form.get(f"p.{parameter.name}", show_value(value)), id=f"p.{parameter.name}"))
-        for parameter, value in zip(machine.parameters, machine.constants.values(), strict=False)
-    ] if machine is not None else []  # fmt: skip
+        return message_page("Start a run", prose(empty), others, here="/runs")
+    start = _start_card(documents[number], number, form)
     return page(
         "Start a run",
         tag("h1", "Start a run"),
-        tag("p", fault, class_="message", role="alert") if fault else None,
+        alert(fault) if fault else None,
         tag(
             "form",
             tag("label", "Machine", tag("select", choice, name="machine")),
@@ -52,21 +61,34 @@ def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, f
             method="get",
             action="/runs/new",
         ),
-        post_form(
-            "/runs/new",
-            hidden_field("machine", str(number)),
-            tag("fieldset", tag("legend", "Parameters"), parameters) if parameters else None,
-            data_field("Data to start with: text or JSON", form.get("data", "")),
-            tag(
-                "label",
-                "Model (empty: the local one)",
-                tag("input", name="model", value=form.get("model", ""), autocomplete="off"),
-            ),
-            label="Start",
-            class_="card",
-        ),
+        start,
         others,
         here="/runs",
+    )
+
+
+def _start_card(document: WatchedDocument, number: int, form: Form) -> Markup:
+    """Return the fields of a run of a document; of one that is not a machine, a link to what is wrong with it."""
+    machine = document.machine
+    if machine is None:
+        link = tag("a", "its page", href=document.address)
+        return alert(join(document.file, " is not a machine now, so no run of it can be started: ", link, " says why."))
+    parameters = [
+        tag("label", parameter.name, tag("input", name=f"p.{parameter.name}", value=form.get(f"p.{parameter.name}", show_value(value)), id=f"p.{parameter.name}"))
+        for parameter, value in zip(machine.parameters, machine.constants.values(), strict=False)
+    ]  # fmt: skip
+    return post_form(
+        "/runs/new",
+        hidden_field("machine", str(number)),
+        tag("fieldset", tag("legend", "Parameters"), parameters) if parameters else None,
+        data_field("Data to start with: text or JSON", form.get("data", ""), form.get("form", "auto")),
+        tag(
+            "label",
+            "Model (empty: the local one)",
+            tag("input", name="model", value=form.get("model", ""), autocomplete="off"),
+        ),
+        label="Start",
+        class_="card",
     )
 
 
@@ -119,10 +141,10 @@ def _other_forms() -> list[Markup]:
 
 def _begin_form(machine: str, start_form: StartForm, form: Form, fault: str = "") -> Markup:
     fields = [_begin_field(name, field, form.get(name, field.value)) for name, field in start_form.fields.items()]
-    message = tag("p", fault, class_="message", role="alert") if fault else None
+    words = alert(fault) if fault else None
     action = f"/runs/begin/{quote(machine, safe='')}"
     whole = post_form(action, fields, label="Begin", class_="card")
-    return page(start_form.title, tag("h1", start_form.title), message, whole, here="/runs")
+    return page(start_form.title, tag("h1", start_form.title), words, whole, here="/runs")
 
 
 def _begin_field(name: str, field: StartField, value: str) -> Markup:
@@ -139,7 +161,9 @@ async def _begin(request: Request) -> Response:
     name = request.path_params["machine"]
     start_form = extension_of(name).start_form
     if start_form is None:
-        return HTMLResponse(message_page("No such form", "The page Runs has a link to the forms there are.").html, 404)
+        link = tag("p", tag("a", "Start a run", href="/runs/new"))
+        text = "Nothing is begun at this address. The page that starts runs has links to what can be."
+        return HTMLResponse(message_page("No such form", text, link, here="/runs").html, 404)
     if request.method != "POST":
         return HTMLResponse(_begin_form(name, start_form, {}).html)
     form = await form_fields(request)
@@ -176,11 +200,22 @@ async def _list(request: Request) -> Response:
     ]  # fmt: skip
     total = await runs.count()
     new = tag("p", tag("a", "Start a run", href="/runs/new"))
-    counts = f"{plural(len(selection), 'run')} of {total}; page {number}"
+    first = (number - 1) * _RUNS_A_PAGE + 1
+    counts = tag("p", _counts_text(first, len(selection), total, is_filtered=bool(pairs))) if selection else None
     table = _run_table(selection, total)
-    whole = page("Runs", tag("h1", "Runs"), new, filters, tag("p", counts), table,
+    whole = page("Runs", tag("h1", "Runs"), new, (filters, counts) if total else None, table,
                  tag("p", [(each, " ") for each in pages]), words_explained(table), here="/runs")  # fmt: skip
     return HTMLResponse(whole.html)
+
+
+def _counts_text(first: int, count: int, total: int, *, is_filtered: bool) -> str:
+    """Return which runs are shown, from the first one on. How many match is not known: the list reads no further than its page."""
+    last = first + count - 1
+    numbers = f"{first} to {last}" if count > 1 else f"{first}"
+    runs = plural(total, "run")
+    if is_filtered:
+        return f"{numbers} of the runs that match, the newest first; {runs} in all"
+    return f"{numbers} of {runs}, the newest first"
 
 
 async def _newest(runs: Runs, filters_now: Form, most: int, *, is_due: bool) -> list[RunSummary]:
@@ -206,10 +241,10 @@ def _choice(label: str, name: str, words: Sequence[str], present: str) -> Markup
 
 def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
     if not summaries:
-        empty = "No run is kept here yet. Start one here, or with `dsa run FILE`."
-        return tag("p", "No run matches. Choose other filters." if total else empty, class_="message")
+        empty = "No run is kept here yet. Start one here with the link above, or in a terminal with `dsa run FILE`."
+        return message("No run matches. Choose other filters." if total else empty)
     heads = tag(
-        "tr", [tag("th", name, scope="col") for name in ("run", "status", "machine", "state", "changed", "about")]
+        "tr", [tag("th", name, scope="col") for name in ("run", "status", "machine", "state", "changed (UTC)", "about")]
     )
     rows = [
         tag(

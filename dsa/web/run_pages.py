@@ -22,7 +22,7 @@ from dsa.runtime import ledger
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
 from dsa.runtime.json_text import data_of
 from dsa.runtime.ledger import Handling
-from dsa.runtime.run_store import Posted
+from dsa.runtime.run_store import DamageError, Posted
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.web.machine_page import event
 from dsa.web.markup import (
@@ -31,6 +31,7 @@ from dsa.web.markup import (
     badge,
     diff_lines,
     long_text,
+    message,
     message_page,
     page,
     tag,
@@ -114,7 +115,7 @@ class RunFeeds:
 
     async def changes(self, feed: RunFeed, have: str, after: int) -> AsyncIterator[str]:
         """Yield the events of a page: new moments, and the parts that differ. With `after` -1, no moments."""
-        self._watch(feed)
+        feed = self._watch(feed)
         present, is_first = tuple(have.split(".")), True
         try:
             yield "retry: 500\n\n"
@@ -136,14 +137,17 @@ class RunFeeds:
             if not feed.watchers:
                 self._feeds.pop(feed.id, None)
 
-    def _watch(self, feed: RunFeed) -> None:
+    def _watch(self, feed: RunFeed) -> RunFeed:
+        """Return the one feed that all pages of a run share, and count one more page. Pages that come at once have each read the run."""
+        feed = self._feeds.setdefault(feed.id, feed)
         feed.watchers += 1
-        if feed.watchers == 1:
-            self._feeds[feed.id] = feed
+        if not feed.is_followed:
+            feed.is_followed = True
             feed.drawing.draw(feed.machine)
             task = asyncio.create_task(feed.follow())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        return feed
 
     async def show(self, request: Request) -> Response:
         """Answer with the page of a run."""
@@ -167,7 +171,7 @@ class RunFeeds:
         feed = await self.feed(request)
         before = whole_number(request.query_params.get("before", ""), 1)
         parts = EMPTY if feed.view is None else feed.view.earlier(before)
-        empty = tag("p", "There is nothing before this. The page of the run has what there is.", class_="message")
+        empty = message("There is nothing before this. The page of the run has what there is.")
         title, back = f"Earlier in {feed.id}", tag("p", tag("a", "The run", href=run_address(feed.id)))
         whole = page(
             title,
@@ -208,7 +212,7 @@ def typed_data(form: Form) -> object:
     try:
         return data_of(text)
     except ValueError as fault:
-        raise ValueError(f"the data{fault}") from None
+        raise ValueError(f"the data{fault}; correct it, or choose 'text' to send it as it is") from None
 
 
 def _in_words(handler: Handler) -> Handler:
@@ -217,6 +221,8 @@ def _in_words(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
+        except DamageError:
+            raise  # it has a page of its own
         except (DsaError, ValueError, TypeError, OSError) as fault:
             back = (
                 tag("p", tag("a", "Back to the run", href=run_address(request.path_params["run"])))
@@ -288,7 +294,7 @@ async def _changes(request: Request) -> Response:
     first = (await runs.look(run_id)).entries[0]
     diff = extension_of(first.name).diff if isinstance(first, ledger.MachineEntry) else None
     text = "" if diff is None else diff(runs, run_id)  # in this thread, which has the store
-    content = diff_lines(text[:_MOST_JSON]) if text else tag("p", "It has changed nothing outside.", class_="message")
+    content = diff_lines(text[:_MOST_JSON]) if text else message("It has changed nothing outside.")
     rest = (
         tag("p", "The rest is longer than this page; `dsa show --diff` prints it.") if len(text) > _MOST_JSON else None
     )
@@ -312,7 +318,7 @@ async def _attempts(request: Request) -> Response:
     by_id = {each.artifact_id: each for each in attempts}
     items = [_attempt(each, by_id, store) for each in reversed(attempts[first:end])]
     older = tag("a", "Older attempts", href=run_address(run_id, f"/attempts?before={first}")) if first else None
-    empty = tag("p", "This run has generated nothing.", class_="message") if not items else None
+    empty = message("This run has generated nothing.") if not items else None
     back = tag("p", tag("a", "Back to the run", href=run_address(run_id)))
     title = f"Attempts of {run_id}"
     return HTMLResponse(page(title, tag("h1", title), back, empty, items, tag("p", older), here="/runs").html)
@@ -355,7 +361,7 @@ def _difference(before: str, after: str) -> Markup:
     """Return the lines of a unified diff, each in its colour."""
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > _MOST_COMPARED:
-        return tag("p", f"Texts of more than {_MOST_COMPARED:,} lines are not compared here.", class_="message")
+        return message(f"Texts of more than {_MOST_COMPARED:,} lines are not compared here.")
     lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
     return diff_lines("\n".join(lines)) if lines else tag("p", "Nothing: the texts are equal.")
 

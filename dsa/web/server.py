@@ -30,10 +30,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dsa.edge.document_files import locate
 from dsa.errors import DsaError
 from dsa.runs.door import Runs
-from dsa.runtime.run_store import UnknownRunError
+from dsa.runtime.run_store import DamageError, UnknownRunError
 from dsa.web.explorer_page import explorer_routes
 from dsa.web.machine_page import machine_routes
-from dsa.web.markup import Markup, hidden_field, message_page, page, post_form, tag, words_explained
+from dsa.web.markup import (
+    Markup,
+    hidden_field,
+    join,
+    meaning_of,
+    message,
+    message_page,
+    page,
+    post_form,
+    prose,
+    tag,
+    words_explained,
+)
 from dsa.web.run_list_page import run_list_routes
 from dsa.web.run_pages import run_routes
 from dsa.web.watched_document import WatchedDocument
@@ -53,6 +65,9 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_HOW_TO_GET_IN = prose(
+    "Open the address that `dsa web` has printed. It lets in one browser. To let in this one too, press 'Let in another browser' below the list of machines in that one; or end `dsa web` with Ctrl-C and start it again."
+)
 _MOST_BODY = 2 * 2**20
 _SAFE = {"GET", "HEAD"}
 #: The bytes of a secret, its text, and the most characters that are read of a file with one.
@@ -187,11 +202,10 @@ class Gate:
         present = request.cookies.get(self.cookie, "")
         if hmac.compare_digest(present.encode(), self.secret.text.encode()):
             return RedirectResponse("/", 303) if token is not None else None
-        how = "Open the address that `dsa web` has printed. It is good for one browser; to let in another one, use the link at the end of the list of machines."
-        return refusal(401, "Not let in", how)
+        return refusal(401, "Not let in", _HOW_TO_GET_IN)
 
 
-def refusal(status: int, title: str, text: str) -> Response:
+def refusal(status: int, title: str, text: str | Markup) -> Response:
     """Return a page that says why a request is refused."""
     return HTMLResponse(message_page(title, text).html, status)
 
@@ -225,7 +239,13 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         *run_routes(),
         Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
     ]
-    handlers: Mapping[Any, Any] = {404: _not_found, UnknownRunError: _unknown, DsaError: _fault, 500: _bug}
+    handlers: Mapping[Any, Any] = {
+        404: _not_found,
+        UnknownRunError: _unknown,
+        DamageError: _damage,
+        DsaError: _fault,
+        500: _bug,
+    }
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.state.documents, app.state.runs = documents, runs
     return gate.around(app)
@@ -244,8 +264,16 @@ async def _fault(_request: Request, fault: Exception) -> Response:
     return refusal(409, "This cannot be done", str(fault))
 
 
+async def _damage(_request: Request, fault: Exception) -> Response:
+    meaning = meaning_of("damaged")
+    advice = "Its bytes stay as they are. Restore the folder of runs from a copy, or begin the run again."
+    is_one = isinstance(fault, DamageError) and fault.run is not None
+    title = "This run is damaged" if is_one else "The folder of runs is damaged"
+    return refusal(409, title, join(f"{fault}. Damaged means: {meaning} {advice}"))
+
+
 async def _bug(_request: Request, _fault: Exception) -> Response:
-    return refusal(500, "A bug of dsa", "The terminal in which `dsa web` runs shows the traceback.")
+    return refusal(500, "A bug of dsa", prose("The terminal in which `dsa web` runs shows the traceback."))
 
 
 def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Markup]) -> Markup:
@@ -253,8 +281,8 @@ def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Mar
         tag("li", tag("a", each.file, href=each.address), " ", glance)
         for each, glance in zip(documents, glances, strict=True)
     ]
-    empty = tag(
-        "p", "No machine is open here. Start `dsa web FILE..` with the files of your machines.", class_="message"
+    empty = message(
+        "No machine is open here. Start `dsa web FILE..` with the files of your machines. `dsa new NAME` writes one to begin with, and `dsa web dual_state` opens one that is shipped."
     )
     invitation = post_form("/invitation", hidden_field("again", "1"), label="Let in another browser", class_="quiet")
     return page(
@@ -267,6 +295,21 @@ def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Mar
     )
 
 
+def listening_socket(port: int) -> socket.socket:
+    """Return a socket of this computer, bound to a port; 0: one that is free. Raises DsaError for a port that is in use.
+
+    Its protocol is named: asyncio asks for it before it turns Nagle's algorithm off, with which an answer waits up to 40 ms for the browser.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as fault:
+        listener.close()
+        raise DsaError(f"port {port} cannot be used: {fault.strerror}; choose another with --port") from fault
+    return listener
+
+
 def serve(
     files: tuple[str, ...], open_place: Callable[[], Runs], *, port: int, opens: bool, say: Callable[[str], None]
 ) -> None:
@@ -276,12 +319,7 @@ def serve(
     """
     for file in files:
         locate(file)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError as fault:
-            raise DsaError(f"port {port} cannot be used: {fault.strerror}; choose another with --port") from fault
+    with listening_socket(port) as listener:
         gate = Gate(listener.getsockname()[1], kept_secret(port, state_folder()) if port else None)
         asyncio.run(_serve(files, open_place, listener, gate, opens=opens, say=say))
 

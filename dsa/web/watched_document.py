@@ -21,7 +21,7 @@ from dsa.machine import Machine
 from dsa.text import plural
 from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
 from dsa.web.machine_drawing import MachineDrawing
-from dsa.web.markup import EMPTY, Fragments, Markup, badge, join, post_form, tag, words_explained
+from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, join, message, post_form, prose, tag, words_explained
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
@@ -29,6 +29,10 @@ _LOOK_S = 0.25
 NO_LIMIT_S = 1e9
 #: The most properties that a list of documents names of one.
 _MOST_NAMES = 5
+#: What a page says of a file that cannot be read.
+_WAITS = "This page goes on by itself once the file is there and can be read. For another file, start `dsa web` with its name."
+#: What a page says of a check that a person has stopped: its findings speak of the time limit.
+_STOP_NOTE = "This check was stopped before its end. What it has not looked at is UNKNOWN; the time limit in its findings is this stop."
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -57,13 +61,18 @@ class StoppableWork(Generic[Result]):
         """Return the time in seconds, or infinity once the work is stopped."""
         return math.inf if self._is_stopped else time.perf_counter()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the work was stopped. Until work begins, that of the work before."""
+        return self._is_stopped
+
     def tell(self, progress: str) -> None:
         """Say how far the work has come."""
         self._progress = progress
 
     def stop(self) -> None:
-        """Stop the work; what it has found so far stays."""
-        self._is_stopped = True
+        """Stop the work, if it is under way; what it has found so far stays."""
+        self._is_stopped = self._is_stopped or bool(self.activity)
 
     def clear(self) -> None:
         """Stop the work, and forget what it has found."""
@@ -174,6 +183,13 @@ class WatchedDocument:
             raise MachineError(self.document_reading.diagnostics)
         return self.document_reading.machine
 
+    def has(self, text: str) -> bool:
+        """Return whether the file has this text now."""
+        try:
+            return read_text(locate(self.file)) == text
+        except DocumentError:
+            return False
+
     def open(self) -> None:
         """Begin to follow the file, if nobody has yet."""
         self._read()
@@ -227,13 +243,13 @@ class WatchedDocument:
         """Return what the check is doing or has found; each finding leads to its line."""
         again = self._button("check", "Check again")
         if self.fault:
-            return join(tag("p", self.fault, class_="message", role="alert"), again)
+            return join(alert(self.fault), tag("p", prose(_WAITS), class_="hint"), again)
         links = _links(self.address) if self.machine is not None else None
         if self.check.activity:
             activity = tag("p", self.check.activity, class_="activity")
             return join(links, activity, self._button("check", "Stop the check", "stop"))
         if self.check.fault:
-            return join(links, tag("p", self.check.fault, class_="message", role="alert"), again)
+            return join(links, alert(self.check.fault), again)
         report = self.report
         if report is None:
             words = tag("p", badge("not a machine"), " ", _mistakes_text(self.document_reading))
@@ -242,7 +258,8 @@ class WatchedDocument:
         lines += rest_texts(report)
         more = tag("details", tag("summary", "What was explored"), [tag("p", line) for line in lines])
         words = tag("p", badge(self.word), " ", check_sentences(all_findings(self.document_reading, report), report))
-        return join(links, words, overview(self.document_reading, report), more if lines else None, again)
+        note = message(_STOP_NOTE) if self.check.is_stopped else None
+        return join(links, words, note, overview(self.document_reading, report), more if lines else None, again)
 
     def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
         """Return how far work has come with the button that stops it, or what it has found with the button that begins it, first and again."""
@@ -251,7 +268,7 @@ class WatchedDocument:
             return EMPTY
         if work.activity:
             return join(heading, tag("p", work.activity, class_="activity"), self._button(name, "Stop", "stop"))
-        fault = tag("p", work.fault, class_="message", role="alert") if work.fault else None
+        fault = alert(work.fault) if work.fault else None
         summary = work.result.summary if isinstance(work.result, WorkFindings) else None
         return join(heading, fault, summary, self._button(name, labels[summary is not None]))
 

@@ -159,7 +159,8 @@ class ChatDisplay(Lines):
                 self.line(f"[{BADGES[payload['reason']]}] {payload['reason']}: {text}", "yellow")
             if entry.has_failed and isinstance(payload, dict) and payload.get("error") is True:
                 self._failure = str(payload.get("message"))
-                self.line(f"[failed] {step['actor']}: {one_line(self._failure, _LONGEST_ERROR)}", "red")
+                who = "the model" if step["actor"] == "ask_model" else step["actor"]
+                self.line(f"{who} failed: {one_line(self._failure, _LONGEST_ERROR)}", "red")
 
     def rests(self, _directory: Path) -> None:
         """Do nothing: the prompt shows that the conversation waits for a message."""

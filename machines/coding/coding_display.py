@@ -210,7 +210,7 @@ class CodingDisplay(Lines):
                 self._question = str(payload.get("diff", ""))
             is_shown_later = step["actor"] in _MODEL_EFFECTS  # the next pause shows it
             if entry.has_failed and payload.get("error") is True and not is_shown_later:
-                self.line(f"[failed] {step['actor']}: {one_line(str(payload.get('message')), 2 * LONGEST)}", "red")
+                self.line(f"{step['actor']} failed: {one_line(str(payload.get('message')), 2 * LONGEST)}", "red")
         for notice in notices_in(entry, WorkNotice, REASONS):
             if not (self.part and notice.reason == "goal_complete"):  # the whole run shows that
                 self._notice(notice)

@@ -271,7 +271,7 @@ def model_of(name: str, options: ModelOptions | None = None) -> Model:
         if not options.json_mode:
             raise ModelUnavailable(
                 "the local model cannot call tools, and they are needed here; "
-                "name another: --model http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"
+                "name another model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"
             )
         address, key = server_address()
         return _InJson(_Server(f"{address}/v1#local", options, key))

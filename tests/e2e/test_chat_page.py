@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 from chat_server import Said, chunks_of, playing
 from chats import conversation, following, python, say, scripted, sql
+from hostile_texts import ALL_AT_ONCE, foreign_in, texts_by_field
 from web_server import Outline, events, web_server
 
 from dsa.runtime.ledger import EffectEntry, EventEntry
@@ -18,6 +20,20 @@ def page_of(chat, runs_folder):
     for entry in chat.run.ledger:
         view.take(entry)
     return view
+
+
+def text_fields_shown(entries):
+    """Return the fields whose texts a page shows, once each has had all hostile texts; none of them may become an element."""
+    shown = set()
+    for field, changed in texts_by_field(entries, ALL_AT_ONCE):
+        view = ChatPage("/runs/x", None)
+        with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError):  # then a run has no such view
+            for entry in changed:
+                view.take(entry)
+            html = view.markup().html
+            assert foreign_in(html) == [], field
+            shown |= {field} if "&lt;script&gt;alert(1)" in html else set()
+    return shown
 
 
 def test_calls_have_badges_with_their_reasons(tmp_path):
@@ -33,6 +49,7 @@ def test_calls_have_badges_with_their_reasons(tmp_path):
         view = page_of(chat, tmp_path / "runs")
         page = Outline(view.markup().html)
         statuses = [call.status for call in chat.conversation.turn.calls]
+        entries = list(chat.run.ledger)
     assert statuses == ["done", "duplicate_tool_call_skipped", "done", "failed"]
     text = page.text
     assert "How strong are they? <b>Now</b>" in text
@@ -44,6 +61,7 @@ def test_calls_have_badges_with_their_reasons(tmp_path):
     assert "Japan" in text, "the table is shown"
     assert text.rindex("There.") > text.rindex("nowhere")
     assert "b" not in {tag for tag, _ in page.elements}
+    assert text_fields_shown(entries) >= {"text", "content", "columns", "rows", "message", "tool", "name"}
 
 
 def test_code_without_code_is_sent_back_and_says_why(tmp_path):

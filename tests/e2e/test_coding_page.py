@@ -1,11 +1,14 @@
 """The page of a coding run: the plan, the calls, and exactly the call that will run, which a person permits or refuses there."""
 
+import asyncio
 import json
 
 import pytest
 from coding_typed import DONE, PLAN, WRITE, block, calls, typed_in
+from hostile_texts import ALL_AT_ONCE, faults_of_run
 from web_server import Outline, web_server
 
+from dsa.runs.runs import open_runs
 from machines.coding.workspace_view import FOLDER
 
 CODE = "open('made.txt', 'w').write('<b>made</b>')\n"
@@ -56,6 +59,11 @@ def test_call_is_refused_with_a_reason(asking, tmp_path):
     assert "refused run_cmd" in Outline(news["replace"]["talk"]).text
     assert Outline(news["replace"]["talk"]).text.count("not_approved: not <b>today</b>") == 1
     assert not (tmp_path / "work" / "made.txt").exists()
+    with open_runs(tmp_path / ".dsa") as runs:
+        news = asyncio.run(runs.look(run.rpartition("/")[2]))
+        faults, shown = faults_of_run(runs, run.rpartition("/")[2], news, ALL_AT_ONCE)
+    assert faults == []
+    assert shown >= {"description", "cmd", "text", "tool", "model", "content"}
 
 
 def begun_in(folder, *script):

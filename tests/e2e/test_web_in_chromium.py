@@ -29,9 +29,13 @@ def test_machine_is_edited_and_checked(visit):
     tab.until(is_open)  # the link at the row opens it
     assert "the counterexample ends with this row" in tab.text
     assert "asks = 3" in tab.text
+    tab.evaluate("document.querySelector('#counterexample1').closest('details').querySelector('summary').focus()")
     (folder / "leave.md").write_text(LEAVE.replace("- possible granted", "- possible idle"))
     tab.until_it_reads("possible idle", "1 of 2 properties is VIOLATED")
     assert "asks = 3" in tab.text, "what was opened stays open"
+    assert tab.evaluate("document.activeElement.textContent") == "Counterexample: 4 steps", (
+        "the focus comes back with it"
+    )
     tab.press("Walk through it in the explorer")
     tab.until_it_reads("The way here: 4 steps")
     assert tab.evaluate("document.querySelector('g.now').dataset.name") == "asking"
@@ -112,6 +116,11 @@ def test_sliders_change_numbers_and_plot_without_another_page(tmp_path):
         tab.visit(server.address)
         tab.visit(f"{server.base}/machines/0/odds")
         tab.until_it_reads("What is assumed")
+        order = "document.querySelector('form[data-answer]').getBoundingClientRect().bottom <= document.querySelector('#answer').getBoundingClientRect().top"
+        tab.show_at(380)
+        assert tab.evaluate(order), "the form stands above its answer"
+        tab.show_at(1440)
+        assert not tab.evaluate(order), "beside it"
         tab.evaluate(COUNT)
         move(tab, "pass.g", 0.5)
         tab.until_it_reads("ends in", "probability of success")

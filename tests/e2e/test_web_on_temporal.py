@@ -133,7 +133,7 @@ def test_runs_are_listed_followed_answered_interrupted_and_resumed(desk: Path, n
 
         assert "finished sent" in page.page("/runs?status=finished&machine=order").text
         assert "where?" not in page.page("/runs?waiting=approved").text
-        assert "1 run of 2" in page.page("/runs?waiting=approved").text
+        assert "1 of the runs that match, the newest first; 2 runs in all" in page.page("/runs?waiting=approved").text
         assert "No run matches" in page.page("/runs?machine=other").text
         assert "has generated nothing" in page.page(f"{first}/attempts").text
         assert "The way here: 2 steps" in page.page(f"{first}/explore?at=2").text
@@ -184,5 +184,5 @@ def test_person_watches_and_answers_in_chromium(desk: Path, namespaces: Iterator
         tab.press("Send approved")
         tab.until("document.querySelector('.badge')?.innerText === 'finished'")
         tab.visit(f"{page.base}/runs")
-        tab.until_it_reads("1 run of 1", "where?", "finished")
+        tab.until_it_reads("1 of 1 run", "where?", "finished")
         assert tab.complaints == []

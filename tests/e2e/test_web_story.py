@@ -86,8 +86,10 @@ def test_local_model_is_watched_and_its_question_answered(here):
     tab.press("Start")
     tab.until_it_reads("under way", "generating.fib", "asks for query_llm")
     tab.until_it_reads(
-        "waiting", "escalated.fib", "Only a person can say whether this is good enough.", "Send approved"
+        "waiting", "escalated.fib", "Only a person can say whether this is good enough.", "Leads to succeeded."
     )
+    assert "Only a person can say" in tab.evaluate("document.querySelector('#asks .question').innerText")
+    assert tab.evaluate("document.querySelector('g.now').dataset.name") == "fib"
     run = tab.evaluate("location.pathname")
     tab.press("1 attempt")
     tab.until_it_reads("Attempts of", "fatal", "Only a person can say", "def fibonacci", "SmolLM2")
@@ -149,4 +151,4 @@ def test_command_is_permitted_exactly_as_it_runs(here):
     tab.press("What it has changed outside")
     tab.until_it_reads("Changes of", "+twelve crates")
     tab.visit(f"{server.base}/runs?machine=coding")
-    tab.until_it_reads("1 run of", "Write down how many crates there are", "finished")
+    tab.until_it_reads("1 of the runs that match", "Write down how many crates there are", "finished")

@@ -417,7 +417,9 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if not is_new and application != _APPLICATION:
         raise StoreError(f"{path}: this is another program's database")
     if not is_new and version != _VERSION:
-        raise StoreError(f"{path}: written by another version of dsa (format {version}, this one reads {_VERSION})")
+        raise StoreError(
+            f"{path}: written by another version of dsa (format {version}, this one reads {_VERSION}); keep new runs in another folder"
+        )
     return is_new
 
 

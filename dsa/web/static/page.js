@@ -43,14 +43,46 @@ function place(summary) {
   return `${note ? note.firstElementChild.lastChild.textContent : ""} ${summary.textContent}`;
 }
 
+// A person who is on a button or in a field stays there, though it is drawn anew.
+function nameOf(element) {
+  const form = element.closest("form");
+  const home = form ? form.dataset.keep || form.getAttribute("action") : "";
+  return [element.tagName, home, element.name || element.getAttribute("aria-label") || element.textContent].join(" ");
+}
+
+function alike(holder, name) {
+  const all = holder.querySelectorAll("a, button, summary, input, select, textarea, [tabindex]");
+  return [...all].filter((each) => nameOf(each) === name);
+}
+
+// What had the focus and is gone may come again, as verdicts do after a check; unless the person goes elsewhere meanwhile.
+const lost = new Map();
+for (const sign of ["keydown", "pointerdown"]) document.addEventListener(sign, () => lost.clear());
+
+function focusIn(holder) {
+  const element = document.activeElement;
+  if (!element || element === document.body) return lost.get(holder);
+  if (element === holder || !holder.contains(element)) return null;
+  const name = nameOf(element);
+  const caret = element.matches("textarea, input:not([type])") ? [element.selectionStart, element.selectionEnd] : null;
+  return {name, number: alike(holder, name).indexOf(element), caret};
+}
+
+function focusAgain(holder, was) {
+  const element = alike(holder, was.name)[was.number];
+  if (!element) return lost.set(holder, was);
+  lost.delete(holder);
+  element.focus({preventScroll: true});
+  if (was.caret) element.setSelectionRange(...was.caret);
+}
+
 function replace(holder, html) {
   const values = typed(holder);
   for (const summary of holder.querySelectorAll("details > summary")) {
     if (summary.parentElement.open) opened.add(place(summary));
     else opened.delete(place(summary));
   }
-  const focus = holder.contains(document.activeElement) && document.activeElement.closest("form[data-keep]");
-  const there = focus ? [focus.dataset.keep, [...focus.elements].indexOf(document.activeElement)] : null;
+  const focus = focusIn(holder);
   holder.innerHTML = html;
   for (const form of holder.querySelectorAll("form[data-keep]")) {
     (values[form.dataset.keep] || []).forEach(([value, checked], number) => {
@@ -59,11 +91,11 @@ function replace(holder, html) {
       if (field.type === "radio") field.checked = checked;
       else field.value = value;
     });
-    if (there && form.dataset.keep === there[0] && form.elements[there[1]]) form.elements[there[1]].focus();
   }
   for (const summary of holder.querySelectorAll("details > summary")) {
     if (opened.has(place(summary))) summary.parentElement.open = true;
   }
+  if (focus) focusAgain(holder, focus);
 }
 
 function show(news) {

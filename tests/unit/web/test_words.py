@@ -28,6 +28,8 @@ def explained(*content) -> list[str]:
         ("in doubt: pay 1/1", ["In doubt"]),
         ("2 of 3 properties HOLD; 1 is VIOLATED", ["Holds", "Violated"]),
         ("refused", ["Refusal"]),
+        ("rests in: idle", ["Rests in"]),
+        ("waits only for a timer in: asking", ["Timer", "Waits only for a timer"]),
         ("what it holds is an unknown residue", []),
         ("fatally sub-guard guard_name", []),
     ],

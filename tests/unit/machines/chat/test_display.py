@@ -111,7 +111,7 @@ def value(number):
 def test_an_effect_that_failed_is_shown():
     told = Told()
     told.told("", error=True, message="the server is gone")
-    assert displayed(told) == "[failed] effect: the server is gone\n"
+    assert displayed(told) == "effect failed: the server is gone\n"
 
 
 def test_an_event_of_the_user_that_is_refused_is_shown():
