@@ -131,7 +131,19 @@ def _indent(span: Span) -> str:
 
 
 class DsaError(Exception):
-    """The root of everything this package raises on purpose."""
+    """The root of everything this package raises on purpose.
+
+    `code` is the word for it in JSON, ledgers and spans: the one that it was raised with, or else the name of its class.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code or type(self).__name__
+
+
+def code_of(error: BaseException) -> str:
+    """Return the word for an error in JSON, ledgers and spans: the code of one of this package, the name of the class of any other."""
+    return error.code if isinstance(error, DsaError) else type(error).__name__
 
 
 class UndecidedError(Exception):

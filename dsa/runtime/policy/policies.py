@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 import attrs
 
 from dsa.declarations import Reference, index_in
+from dsa.errors import code_of
 from dsa.expr import Outcome
 from dsa.immutable import immutable
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -245,7 +246,7 @@ def error_step(actor: str, code: str, message: str, *, about: Payload | None = N
 
 def error_of(actor: str, error: BaseException) -> Step:
     """Return the error step for an exception of a policy."""
-    code = error.reason if isinstance(error, GenerationError) else type(error).__name__
+    code = error.reason if isinstance(error, GenerationError) else code_of(error)
     place, usage = _place_in_users_code(error), error.usage if isinstance(error, GenerationError) else None
     about = {**({"at": place} if place else {}), **({"usage": attrs.asdict(usage)} if usage is not None else {})}
     if isinstance(error, PartWaitsError):
