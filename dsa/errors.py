@@ -146,8 +146,8 @@ def code_of(error: BaseException) -> str:
     return error.code if isinstance(error, DsaError) else type(error).__name__
 
 
-class UndecidedError(Exception):
-    """Raised when one method of checking cannot decide a question; the message says why. The caller reports it, or tries another method."""
+class UndecidedError(DsaError):
+    """Raised when one method of checking cannot decide a question, or meets a limit first; the message says why. The caller reports it, or tries another method."""
 
 
 def install_hint(extra: str) -> str:

@@ -48,9 +48,8 @@ from dsa.declarations import (
     StepForm,
     UnchangedClaim,
 )
-from dsa.errors import Diagnostic
+from dsa.errors import Diagnostic, UndecidedError
 from dsa.expr import FALSE, Environment, Expr, Name, Value, any_of, evaluate, holds, show_value, unparse
-from dsa.ground_system import LateError
 from dsa.machine import Machine, environment, sleeping_effects
 from dsa.semantics import Configuration, Occurrence, Taken, is_over, pending_values, start, step
 from dsa.system import GuardedCommand, System, at_location, happens
@@ -236,7 +235,7 @@ class _PropertyJudge:
             is_late = form not in plain and self._limits.is_expired()
             try:
                 judgement = self._judge(form, hits.get(form))
-            except LateError:
+            except UndecidedError:
                 judgement = _LATE
             if is_late and judgement.verdict == "UNKNOWN" and not isinstance(form, Probability | ExpectedCount):
                 judgement = attrs.evolve(judgement, reason=_USED_UP)
@@ -269,7 +268,7 @@ class _PropertyJudge:
                 result = self._search(form, observer_of(self._system, form, self._constants))
                 try:
                     return result.is_listed and Obligations(result, form).is_ever
-                except LateError:
+                except UndecidedError:
                     return False
             case EverywherePossible() | Probability() | ExpectedCount():
                 return self._judge(form, hit).verdict == "VIOLATED"

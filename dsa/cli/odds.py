@@ -34,7 +34,7 @@ from dsa.cli.run_options import open_run_folder
 from dsa.cli.run_view import story_lines
 from dsa.edge.document_files import load, read_text
 from dsa.edge.images import Labels, Point, plot, require_format
-from dsa.errors import DocumentError
+from dsa.errors import DocumentError, UndecidedError
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
@@ -127,7 +127,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
             answer = _compute_answer(load(file, parse_families(options.pop("families"))), target, options)
             picture = options["picture"]
             has_plot = picture is None or _plot(answer, picture, options["vary"])
-    except OddsError as fault:
+    except (OddsError, UndecidedError) as fault:
         raise click.UsageError(str(fault)) from fault
     if picture:
         say(f"wrote {picture}" if has_plot else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
