@@ -253,7 +253,7 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...], families: Mapping[str, str]) -> Subject:
-    """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
+    """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, StoreError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document), families).at(values)

@@ -5,7 +5,7 @@ knows no model. Without a tokenizer it counts bytes, which is an upper bound.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import attrs
 
@@ -41,12 +41,20 @@ class Usage:
 class GenerationError(DsaError):
     """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
 
-    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer.
+    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer. `about` is JSON that the
+    error step has beside.
     """
 
-    def __init__(self, message: str, reason: str = "failed", usage: Usage | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        reason: str = "failed",
+        usage: Usage | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
         self.reason = reason
         self.usage = usage
+        self.about = dict(about or {})
         super().__init__(message)
 
 

@@ -285,8 +285,9 @@ class TemporalHandle(RunHandle):
         self._runs._held_runs.pop(self.id, None)  # noqa: SLF001
         self.watchers.wake()
 
-    def release(self, rest: Rest | None = None) -> None:
+    def release(self, rest: Rest | None = None) -> bool:  # noqa: ARG002  (the interface)
         """Do nothing: a run on Temporal has no holder."""
+        return True
 
 
 def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal:

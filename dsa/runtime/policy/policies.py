@@ -36,13 +36,11 @@ from dsa.runtime.json_text import (
     value_of,
 )
 from dsa.runtime.ledger import (
-    PART,
     PERSON,
     ArtifactEntry,
     Entry,
     GuardVerdict,
     Ledger,
-    PartWaitsError,
     VerdictEntry,
     dump_line,
     from_json,
@@ -249,8 +247,7 @@ def error_of(actor: str, error: BaseException) -> Step:
     code = error.reason if isinstance(error, GenerationError) else code_of(error)
     place, usage = _place_in_users_code(error), error.usage if isinstance(error, GenerationError) else None
     about = {**({"at": place} if place else {}), **({"usage": attrs.asdict(usage)} if usage is not None else {})}
-    if isinstance(error, PartWaitsError):
-        about = {**about, PART: error.part.to_json()}
+    about |= error.about if isinstance(error, GenerationError) else {}
     return error_step(actor, code, _message_of(error) or type(error).__name__, about=about)
 
 
