@@ -180,7 +180,7 @@ class OccurrenceError(DsaError, ValueError):
 
 
 class ParameterError(DsaError, ValueError):
-    """Raised when a parameter is unknown or its value lies outside its domain."""
+    """Raised when a parameter is unknown or its value lies outside its domain, and for a budget that cannot be read."""
 
 
 class DocumentError(DsaError):
@@ -189,14 +189,6 @@ class DocumentError(DsaError):
     def __init__(self, path: str, message: str) -> None:
         self.path = path
         super().__init__(f"{path}: {message}")
-
-
-class TraceError(DsaError, ValueError):
-    """Raised when a recorded trace cannot be read. `line` is the faulty line, from 1, if there is one."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        self.line = line
-        super().__init__(f"line {line}: {message}" if line else message)
 
 
 class BindingError(DsaError, ValueError):

@@ -32,7 +32,7 @@ from dsa.cli.ledger_view import (
 from dsa.cli.run_options import machine_record, open_run_folder, shell_command
 from dsa.data_use import GENERATING_EFFECT
 from dsa.edge.event_loop import run_to_end
-from dsa.edge.images import RenderError, svg
+from dsa.edge.images import svg
 from dsa.edge.performer import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
@@ -109,7 +109,7 @@ def perform(
                 handle.folder.write_final(result, _answer(rest)),
                 None,
             )
-            with suppress(RenderError):
+            with suppress(DsaError):
                 diagram = handle.folder.write_diagram(svg(emit(rest.run.machine, "dot")))
             return FinishedRun(rest, handle.folder.path, steps, final, diagram, seconds)
 

@@ -271,7 +271,7 @@ class BoundRuns(RunArchive, ABC):
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
         module, the name or file of one, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
-        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then no run exists.
+        DocumentError, MachineError, BindingError, ModelUnavailable, ParameterError, SecretError, StoreError, ValueError; then no run exists.
         """
         base = options or Options()
         full_options = attrs.evolve(base, bindings=bindings or base.bindings, model=model or base.model)
