@@ -248,7 +248,7 @@ class JsonCommand(click.Command):
             print_json(self.fault_json(ctx, fault))
         raise fault
 
-    def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:  # noqa: ARG002  (for `RunCommand`)
+    def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, object]:  # noqa: ARG002  (for `RunCommand`)
         """Return the object of a command that failed; `ctx` is None when its arguments could not be read."""
         return fault_as_json(fault)
 
@@ -256,7 +256,7 @@ class JsonCommand(click.Command):
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def print_json(report: dict[str, Any]) -> None:
+def print_json(report: dict[str, object]) -> None:
     """Print a report as one JSON object."""
     say(json.dumps(report, indent=2))
 
