@@ -17,6 +17,7 @@ from dsa.declarations import (
     Emit,
     Prompt,
     Reference,
+    ReferenceFault,
     Transition,
     index_in,
     read_reference,
@@ -87,7 +88,14 @@ def _referred_to(machine: Machine, step: str, prompt: Prompt) -> tuple[Reference
     others = {SPECIFICATION, *(name for name, _ in (step_row.uses if step_row else ()))}
     words = [*_words((prompt.system, prompt.role, prompt.constraints, prompt.task), others)]
     words += _words((prompt.feedback,), {*others, FEEDBACK})
-    return tuple(dict.fromkeys(read_reference(each, machine.event_named) for each in words))
+    return tuple(dict.fromkeys(_reference(each, machine) for each in words))
+
+
+def _reference(words: str, machine: Machine) -> Reference:
+    reference = read_reference(words, machine.event_named)
+    if isinstance(reference, ReferenceFault):  # in a machine that was made in Python: documents are checked
+        raise ValueError(f"machine {machine.name}: {reference}")  # noqa: TRY004  (its text is wrong, not its type)
+    return reference
 
 
 def _words(texts: Iterable[str], others: Container[str]) -> Iterator[str]:

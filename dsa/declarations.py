@@ -26,12 +26,16 @@ _WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[
 PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
 
 
-class UnreadableReferenceError(ValueError):
-    """Raised for words that are not a reference. `message` says why, `hint` what to write, `about` is the missing event, if one is missing."""
+@attrs.frozen
+class ReferenceFault:
+    """Why words are not a reference: `message`, `hint` says what to write, `about` is the missing event, if one is missing."""
 
-    def __init__(self, message: str, hint: str = "", about: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message, self.hint, self.about = message, hint, about
+    message: str
+    hint: str
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}"
 
 
 @attrs.frozen
@@ -55,15 +59,17 @@ class Reference:
         return f"{'all ' if self.is_all else ''}{name}{'?' if self.is_optional else ''}{since}"
 
 
-def read_reference(text: str, events: Collection[str]) -> Reference:
-    """Read a reference. The longest part of a dotted name that is an event is the event, the rest is a path. Raises UnreadableReferenceError."""
+def read_reference(text: str, events: Collection[str]) -> Reference | ReferenceFault:
+    """Read a reference, or say why it cannot be read. The longest part of a dotted name that is an event is the event, the rest is a path."""
     match = _WORDS.fullmatch(text)
     if match is None:
-        raise UnreadableReferenceError(f"'{text}' names no data of an event", _forms(events))
+        return ReferenceFault(f"'{text}' names no data of an event", _forms(events))
     event, path = _split(match["name"], events)
     since = match["since"]
+    if not event:
+        return _unknown(match["name"], events)
     if since is not None and since not in events:
-        raise _unknown(since, events)
+        return _unknown(since, events)
     return Reference(event, path, since, match["optional"] is not None, match["all"] is not None)
 
 
@@ -75,18 +81,19 @@ def _forms(events: Collection[str]) -> str:
 
 
 def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the event that a dotted name begins with, "" without one, and the rest."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         event = ".".join(parts[:length])
         if event in events:
             return event, tuple(parts[length:])
-    raise _unknown(name, events)
+    return "", ()
 
 
-def _unknown(name: str, events: Collection[str]) -> UnreadableReferenceError:
+def _unknown(name: str, events: Collection[str]) -> ReferenceFault:
     head = name.partition(".")[0] if nearest(name, events) is None else name
     hint = closest(head, events, "the machine declares no events")
-    return UnreadableReferenceError(f"'{name}' is not an event", hint, name)
+    return ReferenceFault(f"'{name}' is not an event", hint, name)
 
 
 OUTSIDE = "outside"

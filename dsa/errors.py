@@ -131,11 +131,23 @@ def _indent(span: Span) -> str:
 
 
 class DsaError(Exception):
-    """The root of everything this package raises on purpose."""
+    """The root of everything this package raises on purpose.
+
+    `code` is the word for it in JSON, ledgers and spans: the one that it was raised with, or else the name of its class.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code or type(self).__name__
 
 
-class UndecidedError(Exception):
-    """Raised when one method of checking cannot decide a question; the message says why. The caller reports it, or tries another method."""
+def code_of(error: BaseException) -> str:
+    """Return the word for an error in JSON, ledgers and spans: the code of one of this package, the name of the class of any other."""
+    return error.code if isinstance(error, DsaError) else type(error).__name__
+
+
+class UndecidedError(DsaError):
+    """Raised when one method of checking cannot decide a question, or meets a limit first; the message says why. The caller reports it, or tries another method."""
 
 
 def install_hint(extra: str) -> str:
@@ -168,7 +180,7 @@ class OccurrenceError(DsaError, ValueError):
 
 
 class ParameterError(DsaError, ValueError):
-    """Raised when a parameter is unknown or its value lies outside its domain."""
+    """Raised when a parameter is unknown or its value lies outside its domain, and for a budget that cannot be read."""
 
 
 class DocumentError(DsaError):
@@ -177,14 +189,6 @@ class DocumentError(DsaError):
     def __init__(self, path: str, message: str) -> None:
         self.path = path
         super().__init__(f"{path}: {message}")
-
-
-class TraceError(DsaError, ValueError):
-    """Raised when a recorded trace cannot be read. `line` is the faulty line, from 1, if there is one."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        self.line = line
-        super().__init__(f"line {line}: {message}" if line else message)
 
 
 class BindingError(DsaError, ValueError):

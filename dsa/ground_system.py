@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa import expr
-from dsa.errors import DsaError
+from dsa.errors import UndecidedError
 from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negation, substitute
 from dsa.semantics import Configuration
 from dsa.system import System, counter, location_of, start_values
@@ -220,10 +220,6 @@ _BETWEEN_LOOKS = 4_096
 Item = TypeVar("Item")
 
 
-class LateError(DsaError):
-    """Raised by long work on the results of a search when the time is over."""
-
-
 #: Up to this many configurations a search takes some seconds, even if it reaches all; most machines reach few of them.
 _SOON_SEARCHED = 5_000_000
 
@@ -263,16 +259,16 @@ class Ground:
         return self.volume * len(self.system.locations)
 
     def timely(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items. Raises LateError after many items when the time is over."""
+        """Yield items. Raises UndecidedError after many items when the time is over."""
         for number, item in enumerate(items, start=1):
             if number % _BETWEEN_LOOKS == 0:
                 self.require_time()
             yield item
 
     def require_time(self) -> None:
-        """Raise LateError when the time is over."""
+        """Raise UndecidedError when the time is over."""
         if self._effort.is_late():
-            raise LateError("the time limit was met")
+            raise UndecidedError("the time limit was met")
 
     @cached_property
     def rules_at(self) -> tuple[tuple[GroundRule, ...], ...]:

@@ -1,14 +1,13 @@
 """Trace formats: traces as JSON Lines (one line for the start, one for each step), and in the Informal Trace Format of Apalache and Quint.
 
 The functions read and write a `RecordedTrace`. Other programs may have written the text: a step needs only its `event`, with its `verdicts` and a timer's
-`source`; everything else is kept for comparison. They raise TraceError for text that is not a trace. The module knows no files and no machine.
+`source`; everything else is kept for comparison. They raise ValueError, with the line, for text that is not a trace. The module knows no files and no machine.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from dsa.errors import TraceError
 from dsa.expr import OUTCOMES, Outcome, Value
 from dsa.semantics import Occurrence
 from dsa.trace import RecordedStep, RecordedTrace
@@ -52,8 +51,12 @@ def step_as_json(step: RecordedStep) -> dict[str, Any]:
     }
 
 
+def _fault(message: str, line: int | None = None) -> ValueError:
+    return ValueError(f"line {line}: {message}" if line else message)
+
+
 def from_text(text: str) -> RecordedTrace:
-    """Read a trace in either format."""
+    """Read a trace in either format. Raises ValueError."""
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
@@ -68,10 +71,10 @@ def from_jsonl(text: str) -> RecordedTrace:
     head = objects.pop(0)[1] if objects and "event" not in objects[0][1] else {}
     if head and not _HEAD & head.keys():
         keys = f"'event', which a step has, nor any of {', '.join(sorted(_HEAD))}, which a first line has"
-        raise TraceError(f"it has neither {keys}", lines[0][0])
+        raise _fault(f"it has neither {keys}", lines[0][0])
     steps = tuple(_step(number, record) for number, record in objects)
     if not steps and not head:
-        raise TraceError('the trace is empty: write one line for each step, such as {"event": "specification"}')
+        raise _fault('the trace is empty: write one line for each step, such as {"event": "specification"}')
     first = lines[0][0]
     return RecordedTrace(
         steps,
@@ -87,18 +90,18 @@ def _object(number: int, line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as fault:
-        raise TraceError(
+        raise _fault(
             f"not JSON ({getattr(fault, 'msg', 'nested too deeply')}); write one object a line", number
         ) from None
     if not isinstance(value, dict):
-        raise TraceError('not an object; write one such as {"event": "specification"}', number)
+        raise _fault('not an object; write one such as {"event": "specification"}', number)
     return value
 
 
 def _step(number: int, record: dict[str, Any]) -> RecordedStep:
     event = _text(number, record, "event")
     if event is None:
-        raise TraceError("a step has no 'event'", number)
+        raise _fault("a step has no 'event'", number)
     occurrence = Occurrence(event, _verdicts(number, record.get("verdicts")), _text(number, record, "source"))
     line = record.get("line")
     return RecordedStep(
@@ -115,14 +118,14 @@ def _verdicts(number: int, verdicts: object) -> tuple[tuple[str, Outcome], ...]:
     if verdicts is None:
         return ()
     if not isinstance(verdicts, dict) or not all(verdict in OUTCOMES for verdict in verdicts.values()):
-        raise TraceError(f"'verdicts' maps guards to {', '.join(OUTCOMES)}", number)
+        raise _fault(f"'verdicts' maps guards to {', '.join(OUTCOMES)}", number)
     return tuple(cast(dict[str, Outcome], verdicts).items())
 
 
 def _text(number: int, record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise TraceError(f"'{key}' is a text", number)
+        raise _fault(f"'{key}' is a text", number)
     return value
 
 
@@ -131,7 +134,7 @@ def _values(number: int, record: Mapping[str, Any], key: str) -> tuple[tuple[str
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, bool | int | str) for value in values.values()):
-        raise TraceError(f"'{key}' maps names to numbers, true, false or texts", number)
+        raise _fault(f"'{key}' maps names to numbers, true, false or texts", number)
     return tuple(values.items())
 
 
@@ -140,14 +143,14 @@ def _names(number: int, record: Mapping[str, Any], key: str) -> tuple[str, ...] 
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TraceError(f"'{key}' is a list of names", number)
+        raise _fault(f"'{key}' is a list of names", number)
     return tuple(names)
 
 
 def _loop(number: int, head: Mapping[str, Any], steps: int) -> int | None:
     loop = head.get("loop")
     if loop is not None and not (isinstance(loop, int) and 0 <= loop <= steps):
-        raise TraceError(f"'loop' is a number of steps, 0 to {steps}", number)
+        raise _fault(f"'loop' is a number of steps, 0 to {steps}", number)
     return loop
 
 
@@ -187,7 +190,7 @@ def from_itf(whole: dict[str, Any]) -> RecordedTrace:
     """Read a trace in the Informal Trace Format, as `to_itf` writes it."""
     states = whole["states"]
     if not isinstance(states, list) or not states or not all(isinstance(s, dict) and _EVENT in s for s in states):
-        raise TraceError(f"'states' is not a list of states that each have '{_EVENT}'")
+        raise _fault(f"'states' is not a list of states that each have '{_EVENT}'")
     meta = whole.get("#meta")
     head = dict(meta) if isinstance(meta, dict) else {}
     valuations = [dict(_own(state)) for state in states]
@@ -211,7 +214,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
     pairs = verdicts.get("#map", []) if isinstance(verdicts, dict) else []
     good = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)  # noqa: PLR2004  (a pair)
     if not good:
-        raise TraceError(f"'{_VERDICTS}' is not a map of pairs")
+        raise _fault(f"'{_VERDICTS}' is not a map of pairs")
     return {
         "event": state[_EVENT],
         "verdicts": dict(pairs),
@@ -235,5 +238,5 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (JSON)
         try:
             return int(value["#bigint"])
         except (TypeError, ValueError):
-            raise TraceError(f"'#bigint' is a number written as a text, not {value['#bigint']!r}") from None
+            raise _fault(f"'#bigint' is a number written as a text, not {value['#bigint']!r}") from None
     return value

@@ -25,6 +25,7 @@ from dsa.semantics import Occurrence, Taken, start, step
 from machines.chat.chat_display import ChatDisplay
 from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import CALL_EVENTS, REASONS, conversation_of
+from machines.tool_use.machine_session import SessionListeners
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",
@@ -245,7 +246,7 @@ def main(runs, model, seed, turns, *run_id):
 
     settings = attrs.evolve(settings_of(int(seed), model), format="none")
     begin = partial(Chat.resume, *run_id) if run_id else partial(Chat.begin, settings)
-    with open_runs(runs) as opened, begin(opened, on_moment=on_moment) as chat:
+    with open_runs(runs) as opened, begin(opened, SessionListeners(on_moment)) as chat:
         print("ready", flush=True)
         asyncio.run(lived(chat, tally, seed, int(turns)))
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from dsa.runs.runs import open_runs
 from machines.chat.chat_display import ChatDisplay
 from machines.chat.chat_session import Chat, ChatStart
+from machines.tool_use.machine_session import SessionListeners
 
 #: Files that the package ships; to import it takes the time of pandas, in each worker.
 VEGA = Path(find_spec("vega_datasets").origin).with_name("_data")
@@ -68,7 +69,7 @@ def conversation(tmp_path, player, *, data=(CARS,), **settings):
     with (
         playing(player) as played,
         open_runs(tmp_path / "runs") as runs,
-        Chat.begin(ChatStart(played.model, tuple(data), **settings), runs, on_moment=display.on_moment) as chat,
+        Chat.begin(ChatStart(played.model, tuple(data), **settings), runs, SessionListeners(display.on_moment)) as chat,
     ):
         yield chat, played
     assert played.faults == []

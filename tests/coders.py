@@ -16,6 +16,7 @@ from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from machines.coding.coding_resources import settings_of
 from machines.coding.work_session import Agent, WorkStart
+from machines.tool_use.machine_session import SessionListeners
 
 LOST = "LOST"
 
@@ -219,7 +220,8 @@ def config_of(model, workspace, **more):
 def resumed(runs, run_id, **how):
     """Take a run up that is kept in a folder."""
     said = {name: how.pop(name) for name in ("model", "budget") if name in how}
-    with open_runs(runs) as opened, Agent.resume(run_id, opened, options=Options(**said), **how) as agent:
+    listeners = SessionListeners(how.pop("on_moment", None))
+    with open_runs(runs) as opened, Agent.resume(run_id, opened, listeners, options=Options(**said), **how) as agent:
         yield agent
 
 
@@ -241,7 +243,7 @@ def agent_at(
         settings = WorkStart(goal, known, plan, parameters or {}, module)
         with (
             open_runs(tmp_path / "runs") as runs,
-            Agent.begin(settings, runs, on_moment=on_moment, notice=notice) as agent,
+            Agent.begin(settings, runs, SessionListeners(on_moment, notice=notice)) as agent,
         ):
             yield agent, played
     assert played.faults == []

@@ -15,6 +15,7 @@ from coders import call, complete, config_of, tasks
 from dsa.runs.runs import open_runs
 from machines.coding.coding_resources import settings_of
 from machines.coding.work_session import Agent, WorkStart
+from machines.tool_use.machine_session import SessionListeners
 
 GOAL = "Count to three, a line each, and say so in notes.md"
 PLAN = tasks(
@@ -105,7 +106,7 @@ def main(runs, workspace, model, count, which, *run_id):
     settings = WorkStart(goal, settings_of(config_of(model, workspace, **config)))
     with open_runs(runs) as opened:
         begin = partial(Agent.resume, *run_id) if run_id else partial(Agent.begin, settings)
-        with begin(opened, on_moment=on_moment) as agent:
+        with begin(opened, SessionListeners(on_moment)) as agent:
             asyncio.run(agent.go_on())
             print(agent.state, agent.values["rounds"])
 

@@ -51,6 +51,7 @@ class Breaking:
 
     def release(self, _summary=None):
         """A process that ends releases nothing."""
+        return True
 
 
 class World:

@@ -254,7 +254,7 @@ def _first_error(diagnostics: Sequence[Diagnostic]) -> str | None:
 
 
 def prover(machine: Machine) -> Prover:
-    """Return a prover that shows by induction that a machine never meets a difference. Raises NoSolverError when z3 is not installed."""
+    """Return a prover that shows by induction that a machine never meets a difference. Raises DsaError when z3 is not installed."""
     session = ProofSession(machine, lambda: False)
 
     def never(sights: tuple[WatchedCondition, ...]) -> bool:

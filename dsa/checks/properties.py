@@ -10,8 +10,8 @@ subject never happens.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Literal, TypeVar
 
 import attrs
@@ -48,9 +48,8 @@ from dsa.declarations import (
     StepForm,
     UnchangedClaim,
 )
-from dsa.errors import Diagnostic
+from dsa.errors import Diagnostic, UndecidedError
 from dsa.expr import FALSE, Environment, Expr, Name, Value, any_of, evaluate, holds, show_value, unparse
-from dsa.ground_system import LateError
 from dsa.machine import Machine, environment, sleeping_effects
 from dsa.semantics import Configuration, Occurrence, Taken, is_over, pending_values, start, step
 from dsa.system import GuardedCommand, System, at_location, happens
@@ -210,21 +209,27 @@ def violated_forms(
     return _PropertyJudge(questions, base, limits, 1, engine, odds, hurries=True).violated_forms()
 
 
+#: A counterexample: its commands; its trace, and the step to which it returns.
+_Breach = tuple[tuple[GuardedCommand, ...], tuple[Trace, int | None]]
+
+
+@attrs.frozen
 class _PropertyJudge:
-    def __init__(
-        self,
-        questions: Questions,
-        base: FinishedSearch,
-        limits: SearchLimits,
-        traces: int,
-        engine: Callable[[Form], Engine | None],
-        odds: Odds | None,
-        *,
-        hurries: bool = False,
-    ) -> None:
-        self._questions, self._base, self._limits = questions, base, limits
-        self._traces, self._engine, self._odds, self._hurries = traces, engine, odds, hurries
-        self._system, self._constants = questions.system, questions.system.machine.constants
+    _questions: Questions
+    _base: FinishedSearch
+    _limits: SearchLimits
+    _traces: int
+    _engine: Callable[[Form], Engine | None]
+    _odds: Odds | None
+    _hurries: bool = False
+
+    @property
+    def _system(self) -> System:
+        return self._questions.system
+
+    @property
+    def _constants(self) -> Mapping[str, Value]:
+        return self._system.machine.constants
 
     def run(self) -> dict[Form, PropertyValue]:
         """Judge each form, and add what never happens."""
@@ -236,7 +241,7 @@ class _PropertyJudge:
             is_late = form not in plain and self._limits.is_expired()
             try:
                 judgement = self._judge(form, hits.get(form))
-            except LateError:
+            except UndecidedError:
                 judgement = _LATE
             if is_late and judgement.verdict == "UNKNOWN" and not isinstance(form, Probability | ExpectedCount):
                 judgement = attrs.evolve(judgement, reason=_USED_UP)
@@ -269,7 +274,7 @@ class _PropertyJudge:
                 result = self._search(form, observer_of(self._system, form, self._constants))
                 try:
                     return result.is_listed and Obligations(result, form).is_ever
-                except LateError:
+                except UndecidedError:
                     return False
             case EverywherePossible() | Probability() | ExpectedCount():
                 return self._judge(form, hit).verdict == "VIOLATED"
@@ -316,15 +321,30 @@ class _PropertyJudge:
         return self._violation(form, result, hit, observer)
 
     def _violation(self, form: Form, result: FinishedSearch, hit: Hit, observer: Observer) -> PropertyValue:
-        def look(other: FinishedSearch) -> tuple[tuple[GuardedCommand, ...], tuple[Trace, int | None]] | None:
+        def look(other: FinishedSearch) -> _Breach | None:
             again = other.hits[0]
             return None if again is None else (again.way, (result.trace(again.way), None))
 
         judgement = self._counterexample(form, result, hit.way)
         if self._traces == 1 or not hit.way:
             return judgement
-        more = similar(result, hit.way, look, self._traces - 1, self._limits, self._engine(form), observer.sights)
+        more = similar(hit.way, partial(self._look_without, form, result, observer.sights, look), self._traces - 1)
         return attrs.evolve(judgement, more=more, passing_run=passing_run(result, hit.way, observer.sights))
+
+    def _look_without(
+        self,
+        form: Form,
+        result: FinishedSearch,
+        sights: Sequence[WatchedCondition],
+        look: Callable[[FinishedSearch], _Breach | None],
+        rows: frozenset[int],
+    ) -> _Breach | None:
+        """Look for a counterexample in what can happen when some rows are never taken."""
+        commands = result.system.commands
+        left = tuple(rule for rule in result.ground.rules if commands[rule.command].row not in rows)
+        remaining_sights = [sight for sight in sights if sight.command is None or sight.command.row not in rows]
+        ground = attrs.evolve(result.ground, rules=left)
+        return look(search_ground(ground, [remaining_sights], self._limits, self._engine(form)))
 
     def _counterexample(
         self, form: Form, result: FinishedSearch, way: Sequence[GuardedCommand], loop: int | None = None
@@ -352,7 +372,7 @@ class _PropertyJudge:
             sleeps = (f"the sleep {effect} ends or is cancelled" for effect in kept_effects if effect in promises)
             return PropertyValue("HOLDS", assumes=(*timers, *sleeps, *fair), relies_on=obligations.relied_on())
 
-        def look(other: FinishedSearch) -> tuple[tuple[GuardedCommand, ...], tuple[Trace, int | None]] | None:
+        def look(other: FinishedSearch) -> _Breach | None:
             again = obligations.lasso(other)
             way = () if again is None else (*again.stem, *again.cycle)
             return None if again is None else (way, (result.trace(way), len(again.stem)))
@@ -364,7 +384,7 @@ class _PropertyJudge:
         )
         if self._traces == 1:
             return judgement
-        more = similar(result, whole, look, self._traces - 1, self._limits, self._engine(form))
+        more = similar(whole, partial(self._look_without, form, result, (), look), self._traces - 1)
         near = passing_run(result, whole, (), lambda number: not result.ground.values(number)[OBLIGATION])
         return attrs.evolve(judgement, more=more, passing_run=near)
 
@@ -483,17 +503,13 @@ Counterexample = TypeVar("Counterexample")
 
 
 def similar(
-    result: FinishedSearch,
     first: Sequence[GuardedCommand],
-    look: Callable[[FinishedSearch], tuple[Sequence[GuardedCommand], Counterexample] | None],
+    look_without: Callable[[frozenset[int]], tuple[Sequence[GuardedCommand], Counterexample] | None],
     most: int,
-    limits: SearchLimits,
-    engine: Engine | None = None,
-    sights: Sequence[WatchedCondition] = (),
 ) -> tuple[Counterexample, ...]:
     """Return at most `most` further counterexamples, each a shortest one without some rows of the others.
 
-    `look` takes searches that leave out rows, one after the other: it returns the commands of a counterexample there,
+    `look_without` takes rows to leave out, by their numbers: it returns the commands of a counterexample without them,
     and the counterexample. Each takes other rows than those before.
     """
     counterexamples: list[Counterexample] = []
@@ -504,7 +520,7 @@ def similar(
         if without in exclusions:
             continue
         exclusions.add(without)
-        candidate = look(_without(result, sights, without, limits, engine))
+        candidate = look_without(without)
         if candidate is not None:
             way, counterexample = candidate
             if _rows(way) not in row_sets:
@@ -516,20 +532,6 @@ def similar(
 
 def _rows(way: Sequence[GuardedCommand]) -> frozenset[int]:
     return frozenset(command.row for command in way)
-
-
-def _without(
-    result: FinishedSearch,
-    sights: Sequence[WatchedCondition],
-    rows: frozenset[int],
-    limits: SearchLimits,
-    engine: Engine | None,
-) -> FinishedSearch:
-    """Search what can happen when some rows are never taken."""
-    commands = result.system.commands
-    left = tuple(rule for rule in result.ground.rules if commands[rule.command].row not in rows)
-    remaining_sights = [sight for sight in sights if sight.command is None or sight.command.row not in rows]
-    return search_ground(attrs.evolve(result.ground, rules=left), [remaining_sights], limits, engine)
 
 
 def passing_run(

@@ -85,13 +85,13 @@ class FileResult:
         return int(self.report.failed or has_warning)
 
 
-def as_json(results: Sequence[FileResult]) -> dict[str, Any]:
+def as_json(results: Sequence[FileResult]) -> dict[str, object]:
     """Return the results as one object, with the first failure to read a file if there is one."""
     failures = [fault_as_json(each.fault) for each in results if each.fault is not None]
     return {"files": [_file(each) for each in results], **(failures[0] if failures else {})}
 
 
-def _file(result: FileResult) -> dict[str, Any]:
+def _file(result: FileResult) -> dict[str, object]:
     document, report = result.document, result.report
     machine = document.machine
     return {
@@ -116,7 +116,7 @@ def _diagnostics(document: DocumentReading, report: CheckReport | None) -> tuple
     return (*document.diagnostics, *(report.diagnostics if report else ()))
 
 
-def _exploration(exploration: Exploration) -> dict[str, Any]:
+def _exploration(exploration: Exploration) -> dict[str, object]:
     return {
         "parameters": exploration.parameters,
         "states": exploration.configurations,
@@ -127,7 +127,7 @@ def _exploration(exploration: Exploration) -> dict[str, Any]:
     }
 
 
-def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, object]:
     return {
         "code": diagnostic.code,
         "severity": diagnostic.severity,
@@ -139,7 +139,7 @@ def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _property(result: PropertyResult) -> dict[str, Any]:
+def _property(result: PropertyResult) -> dict[str, object]:
     return {
         "text": result.text,
         "line": result.line,
@@ -157,14 +157,14 @@ def _property(result: PropertyResult) -> dict[str, Any]:
     }
 
 
-def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
+def steps_as_json(trace: Trace) -> list[dict[str, object]]:
     """Return the steps of a trace as objects."""
     return [step_as_json(step) for step in to_record(trace, "").steps]
 
 
-def as_sarif(results: Iterable[FileResult]) -> dict[str, Any]:
+def as_sarif(results: Iterable[FileResult]) -> dict[str, object]:
     """Return the results as one log of SARIF 2.1.0."""
-    findings: list[dict[str, Any]] = []
+    findings: list[dict[str, object]] = []
     for result in results:
         file, report = result.file, result.report
         if result.fault is not None:
@@ -186,7 +186,7 @@ def as_sarif(results: Iterable[FileResult]) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
 
 
-def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
+def _verdict(result: PropertyResult, file: str) -> dict[str, object]:
     text = f"{result.verdict}: {result.text}: {result.reason}"
     if result.trace is not None:
         # SARIF 3.11.3 allows no white space for the layout.
@@ -204,7 +204,7 @@ def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
     return finding
 
 
-def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> dict[str, Any]:
+def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> dict[str, object]:
     return {"ruleId": rule, "level": level, "message": _message(text), "locations": [_location(span, file)]}
 
 
@@ -213,9 +213,9 @@ def _message(text: str) -> dict[str, str]:
     return {"text": text.replace("{", "{{").replace("}", "}}")}
 
 
-def _location(span: Span | None, file: str) -> dict[str, Any]:
+def _location(span: Span | None, file: str) -> dict[str, object]:
     path = span.path if span else file
-    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(path)}}
+    place: dict[str, object] = {"artifactLocation": {"uri": _uri(path)}}
     if span:
         # SARIF 3.30.8: a region after the last character of a line is empty; it is not beyond the line.
         last = len(span.text) + 1

@@ -25,7 +25,7 @@ import attrs
 import click
 from click.decorators import FC
 
-from dsa.errors import DsaError
+from dsa.errors import DsaError, code_of
 from dsa.expr import Value, read_value
 from dsa.runtime.json_text import data_of
 from dsa.text import closest, printable
@@ -248,7 +248,7 @@ class JsonCommand(click.Command):
             print_json(self.fault_json(ctx, fault))
         raise fault
 
-    def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:  # noqa: ARG002  (for `RunCommand`)
+    def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, object]:  # noqa: ARG002  (for `RunCommand`)
         """Return the object of a command that failed; `ctx` is None when its arguments could not be read."""
         return fault_as_json(fault)
 
@@ -256,7 +256,7 @@ class JsonCommand(click.Command):
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def print_json(report: dict[str, Any]) -> None:
+def print_json(report: dict[str, object]) -> None:
     """Print a report as one JSON object."""
     say(json.dumps(report, indent=2))
 
@@ -271,7 +271,7 @@ def message_of(fault: Exception) -> str:
 
 
 def fault_as_json(fault: Exception) -> dict[str, Any]:
-    """Return a fault as an object. Its code is the name of the exception, or else its kind."""
+    """Return a fault as an object. Its code is that of the error, or else its kind."""
     code, cause = (
         getattr(fault, "exit_code", EXIT_UNREADABLE),
         fault.__cause__ if isinstance(fault, CommandExit) else fault,
@@ -285,7 +285,7 @@ def fault_as_json(fault: Exception) -> dict[str, Any]:
         "failure": {
             "what": None,
             "line": None,
-            "code": kind if cause is None else type(cause).__name__,
+            "code": kind if cause is None else code_of(cause),
             "message": message_of(fault),
         },
         "directory": None if directory is None else str(directory),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import attrs
 import click
@@ -544,7 +543,7 @@ def _fit(runs: RunsInFlight | None) -> str:
 # -- for programs -------------------------------------------------------------------------------------------------------
 
 
-def as_json(diff: Diff) -> dict[str, Any]:
+def as_json(diff: Diff) -> dict[str, object]:
     """Return the differences as one object."""
     sides = zip(("old", "new"), diff.files, diff.machines, strict=True)
     return {
@@ -559,14 +558,14 @@ def as_json(diff: Diff) -> dict[str, Any]:
     }
 
 
-def _compared_json(comparison: MachineComparison) -> dict[str, Any]:
+def _compared_json(comparison: MachineComparison) -> dict[str, object]:
     pair = comparison.pair
     machines = (pair.old.machine, pair.new.machine)
     values = {"old": machines[0].constants, "new": machines[1].constants}
     return {"parameters": values, **_comparison_json(machines, pair.start, comparison.comparison)}
 
 
-def _comparison_json(machines: Sequence[Machine], here: ConfigurationPair, comparison: Comparison) -> dict[str, Any]:
+def _comparison_json(machines: Sequence[Machine], here: ConfigurationPair, comparison: Comparison) -> dict[str, object]:
     divergence = comparison.divergence
     return {
         "verdict": comparison.verdict,
@@ -577,7 +576,7 @@ def _comparison_json(machines: Sequence[Machine], here: ConfigurationPair, compa
     }
 
 
-def _parting_json(machines: Sequence[Machine], divergence: Divergence) -> dict[str, Any]:
+def _parting_json(machines: Sequence[Machine], divergence: Divergence) -> dict[str, object]:
     return {
         **_occurrence_json(divergence.occurrence),
         "state": divergence.old.here.state,
@@ -586,7 +585,7 @@ def _parting_json(machines: Sequence[Machine], divergence: Divergence) -> dict[s
     }
 
 
-def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
+def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, object]:
     """Return what a machine does as an object: the row with its changes, `refused` with the reason, or `said`."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
@@ -600,12 +599,12 @@ def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
     return {"said": reaction.words}
 
 
-def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+def _refusal_json(refusal: Refusal) -> dict[str, object]:
     lines = [row.span.line for row in refusal.rows if row.span]
     return {"refused": refusal.reason, "message": refusal.message, "lines": lines}
 
 
-def _taken_json(machine: Machine, taken: Taken) -> dict[str, Any]:
+def _taken_json(machine: Machine, taken: Taken) -> dict[str, object]:
     return {
         "line": line_of(taken.transition) or None,
         "state": taken.configuration.state,
@@ -615,7 +614,7 @@ def _taken_json(machine: Machine, taken: Taken) -> dict[str, Any]:
     }
 
 
-def _occurrence_json(occurrence: Occurrence | None) -> dict[str, Any]:
+def _occurrence_json(occurrence: Occurrence | None) -> dict[str, object]:
     if occurrence is None:
         return {"event": None, "verdicts": {}, "source": None}
     return {"event": occurrence.event, "verdicts": dict(occurrence.verdicts), "source": occurrence.source}
@@ -623,7 +622,7 @@ def _occurrence_json(occurrence: Occurrence | None) -> dict[str, Any]:
 
 def _way_json(
     machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return the steps that all machines take alike, with the lines of their rows."""
     steps = []
     for occurrence, did in _steps(machines, here, way):
@@ -632,7 +631,7 @@ def _way_json(
     return steps
 
 
-def _runs_json(runs: RunsInFlight) -> dict[str, Any]:
+def _runs_json(runs: RunsInFlight) -> dict[str, object]:
     return {
         "directory": str(runs.root),
         "in_flight": [_flight_json(flight) for flight in runs.flights],
@@ -642,9 +641,9 @@ def _runs_json(runs: RunsInFlight) -> dict[str, Any]:
     }
 
 
-def _flight_json(flight: Flight) -> dict[str, Any]:
+def _flight_json(flight: Flight) -> dict[str, object]:
     fit, run = flight.fit, flight.record.run
-    report: dict[str, Any] = {
+    report: dict[str, object] = {
         "run": run.run_id,
         "verdict": fit.verdict,
         "state": run.configuration.state,
@@ -665,7 +664,7 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
     return report
 
 
-def _trouble_json(machine: Machine, here: ConfigurationPair, trouble: Trouble) -> dict[str, Any]:
+def _trouble_json(machine: Machine, here: ConfigurationPair, trouble: Trouble) -> dict[str, object]:
     refusal = {} if trouble.refusal is None else _refusal_json(trouble.refusal)
     way = _way_json([machine], [here[1]], trouble.way)
     return {"trace": way, **_occurrence_json(trouble.occurrence), "state": trouble.here.state, **refusal}

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import click
@@ -69,7 +68,7 @@ def _name(state: BlockState) -> str:
     return f"{state.block.kind} of {state.block.document}{drawing}"
 
 
-def _as_json(drafts: Sequence[PageDraft], *, is_written: bool) -> dict[str, Any]:
+def _as_json(drafts: Sequence[PageDraft], *, is_written: bool) -> dict[str, object]:
     return {
         "pages": [
             {

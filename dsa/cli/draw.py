@@ -14,7 +14,7 @@ from dsa.cli.command_line import Word, output_option, require_file, require_othe
 from dsa.declarations import Transition
 from dsa.edge.document_files import load, locate, read_document, read_text
 from dsa.edge.images import png, svg
-from dsa.errors import DocumentError, TraceError
+from dsa.errors import DocumentError
 from dsa.lang import spell_out
 from dsa.machine import Machine
 from dsa.targets import dot, emit, mermaid
@@ -26,7 +26,7 @@ def read_record(name: str) -> RecordedTrace:
     """Read a trace in either format. Raises DocumentError."""
     try:
         return from_text(read_text(name))
-    except TraceError as fault:
+    except ValueError as fault:
         raise DocumentError(name, str(fault)) from None
 
 

@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import click
 
@@ -97,7 +96,7 @@ def _origin(kind: ComponentKind) -> str:
     return str(sys.modules[name].__file__) if name.startswith(FROM_FILE) else name
 
 
-def _as_json(each: PluginKind) -> dict[str, Any]:
+def _as_json(each: PluginKind) -> dict[str, object]:
     kind = each.kind
     options = [
         {

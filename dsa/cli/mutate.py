@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
 
 import click
 
@@ -99,7 +98,7 @@ def _place(one: MutantResult) -> str:
     return f"line {span.line}, {one.mutant.place}" if span else one.mutant.place
 
 
-def _as_json(file: str, strength: Strength) -> dict[str, Any]:
+def _as_json(file: str, strength: Strength) -> dict[str, object]:
     mutants = [
         {
             "group": one.mutant.group,

@@ -34,7 +34,7 @@ from dsa.cli.run_options import open_run_folder
 from dsa.cli.run_view import story_lines
 from dsa.edge.document_files import load, read_text
 from dsa.edge.images import Labels, Point, plot, require_format
-from dsa.errors import DocumentError
+from dsa.errors import DocumentError, UndecidedError
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
@@ -127,7 +127,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
             answer = _compute_answer(load(file, parse_families(options.pop("families"))), target, options)
             picture = options["picture"]
             has_plot = picture is None or _plot(answer, picture, options["vary"])
-    except OddsError as fault:
+    except (OddsError, UndecidedError) as fault:
         raise click.UsageError(str(fault)) from fault
     if picture:
         say(f"wrote {picture}" if has_plot else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
@@ -228,7 +228,7 @@ def _pair(odds_range: OddsRange) -> tuple[float, float]:
 # -- for programs -------------------------------------------------------------------------------------------------------
 
 
-def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
+def as_json(file: str, answer: OddsAnswer) -> dict[str, object]:
     """Return the answer as an object; a number without a bound is null."""
     run_odds = answer.odds
     report = {
@@ -276,7 +276,7 @@ def _bounds_json(odds_range: OddsRange | None) -> dict[str, float | None] | None
     return None if odds_range is None else {"low": _finite(odds_range.low), "high": _finite(odds_range.high)}
 
 
-def _needed_json(result: TargetResult | None) -> dict[str, Any] | None:
+def _needed_json(result: TargetResult | None) -> dict[str, object] | None:
     if result is None:
         return None
     report = attrs.asdict(result, filter=lambda field, _: field.name != "odds")
@@ -286,11 +286,11 @@ def _needed_json(result: TargetResult | None) -> dict[str, Any] | None:
     return report
 
 
-def _order_json(order: Order | str | None) -> dict[str, Any] | None:
+def _order_json(order: Order | str | None) -> dict[str, object] | None:
     return attrs.asdict(order) | {"saving": order.share_saved} if isinstance(order, Order) else None
 
 
-def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
+def _estimate_json(estimate: Estimate | None) -> dict[str, object] | None:
     if estimate is None:
         return None
     report = attrs.asdict(estimate, filter=lambda field, _: field.name not in {"point", "most"})

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from typing import Any
 
 import click
 
@@ -133,7 +132,7 @@ _NONE = "-" * len("VIOLATED")
 _ORDER = ("PROVED", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN")
 
 
-def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
+def _as_json(file: str, report: ProofReport) -> dict[str, object]:
     rest_proof = report.rest or report.not_at_rest
     return {
         "file": file,
@@ -147,7 +146,7 @@ def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
     }
 
 
-def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
+def _proof(report: ProofReport, proof: Proof) -> dict[str, object]:
     return {
         "name": proof.name,
         "text": proof.text,
@@ -169,7 +168,7 @@ def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
     }
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
+def _gap(gap: Gap) -> dict[str, object]:
     return {
         "state": gap.state,
         "outstanding": list(gap.outstanding),
@@ -182,7 +181,7 @@ def _gap(gap: Gap) -> dict[str, Any]:
     }
 
 
-def _steps(proof: Proof) -> list[dict[str, Any]]:
+def _steps(proof: Proof) -> list[dict[str, object]]:
     assert proof.trace is not None, "asked only then"
     return [
         {
@@ -197,7 +196,7 @@ def _steps(proof: Proof) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, Any]:
+def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, object]:
     if isinstance(evidence, ExhaustiveEvidence):
         return {
             "valuations": [dict(values) for values in evidence.valuations],
@@ -217,6 +216,6 @@ def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, Any]:
     return {"lemmas": lemmas, "ranks": ranks, "awaited": awaited_names, "strategy": rows}
 
 
-def _where(report: ProofReport, location: int) -> dict[str, Any]:
+def _where(report: ProofReport, location: int) -> dict[str, object]:
     here = report.system.locations[location]
     return {"state": here.state, "outstanding": sorted(here.outstanding)}

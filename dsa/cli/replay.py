@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
 import click
@@ -54,7 +53,7 @@ def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> in
     return int(result.failed)
 
 
-def _as_json(file: str, trace: str, result: Replay) -> dict[str, Any]:
+def _as_json(file: str, trace: str, result: Replay) -> dict[str, object]:
     """Return the result of replaying a recorded trace as an object."""
     return {
         "file": file,
@@ -220,7 +219,7 @@ def _call_lines(report: ReplayReport) -> Iterator[str]:
         yield f"the ledger ends at call {report.ends_at}"
 
 
-def projection(run: Run) -> dict[str, Any]:
+def projection(run: Run) -> dict[str, object]:
     """Return the result of a run's events as JSON: state, values, keys of outstanding effects, and each step's view."""
     steps = {
         name: {
@@ -340,7 +339,7 @@ def _false(machine: Machine, difference: Difference) -> str:
         return ""
 
 
-def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
+def difference_as_json(machine: Machine, difference: Difference) -> dict[str, object]:
     """Return a difference as an object: the event, the record, and what the machine does instead."""
     event, outcome = difference.record.event, difference.record.outcome
     assert event is not None, "something happened"

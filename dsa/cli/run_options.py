@@ -33,7 +33,8 @@ from dsa.cli.command_line import (
     say,
 )
 from dsa.declarations import parse_duration
-from dsa.edge.telemetry import LEVELS, Form, Telemetry, TelemetryError, is_configured, log_to, trace_run
+from dsa.edge.telemetry import LEVELS, Form, Telemetry, is_configured, log_to, trace_run
+from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
@@ -76,7 +77,7 @@ class WatchOptions:
 
     @contextmanager
     def watch(self, secrets: Secrets) -> Iterator["RunWatchers"]:
-        """Log and trace inside the `with` block. Raises TelemetryError if `--otel` asks for traces and they cannot be made."""
+        """Log and trace inside the `with` block. Raises DsaError if `--otel` asks for traces and they cannot be made."""
         with ExitStack() as stack:
             if self.level is not None:
                 stack.enter_context(log_to(patient(sys.stderr), self.level, self.form, secrets))
@@ -86,7 +87,7 @@ class WatchOptions:
     def _open_telemetry(self, secrets: Secrets, stack: ExitStack) -> Telemetry | None:
         try:
             return stack.enter_context(trace_run(secrets, lambda reason: say(f"telemetry: {reason}", err=True)))
-        except TelemetryError as fault:
+        except DsaError as fault:
             if self.otel:
                 raise
             say(f"telemetry: {fault}", err=True)  # the variables may be for other programs

@@ -32,7 +32,7 @@ from dsa.cli.ledger_view import (
 from dsa.cli.run_options import machine_record, open_run_folder, shell_command
 from dsa.data_use import GENERATING_EFFECT
 from dsa.edge.event_loop import run_to_end
-from dsa.edge.images import RenderError, svg
+from dsa.edge.images import svg
 from dsa.edge.performer import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
@@ -109,7 +109,7 @@ def perform(
                 handle.folder.write_final(result, _answer(rest)),
                 None,
             )
-            with suppress(RenderError):
+            with suppress(DsaError):
                 diagram = handle.folder.write_diagram(svg(emit(rest.run.machine, "dot")))
             return FinishedRun(rest, handle.folder.path, steps, final, diagram, seconds)
 
@@ -158,7 +158,7 @@ class RunReport:
     accepted: Sequence[Artifact] = ()
     seconds: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the object that every command prints."""
         diagram = None if self.folder is None else self.folder / "diagram.svg"
         return {
@@ -183,7 +183,7 @@ class RunReport:
             "totals": self.run and {**run_totals(self.run).to_json(), "seconds": self.seconds},
         }
 
-    def _waits(self) -> dict[str, Any]:
+    def _waits(self) -> dict[str, object]:
         """Return the events that a waiting run waits for, with their places, and the deadline of its next timer."""
         if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
@@ -194,13 +194,13 @@ class RunReport:
         last = None if self.run is None else _last_move(self.run)
         return None if last is None else {"event": last[1].event, "data": last[1].data}
 
-    def _in_doubt(self) -> list[dict[str, Any]]:
+    def _in_doubt(self) -> list[dict[str, object]]:
         """Return the effects in doubt, and the calls in them, that a person has to decide about."""
         lines = {intent.key: intent.line for intent in self.in_doubt}
         names = {} if self.run is None else doubted_keys(self.run, self.in_doubt)
         return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in names.items()]
 
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, object]:
         """Return the run's artifacts, with every attempt."""
         entries = () if self.run is None else self.run.ledger
         redacted_artifacts = [] if self.run is None else redacted_attempts(self.run)
@@ -353,7 +353,7 @@ def run_totals(run: Run) -> Totals:
     return totals(run.ledger, GENERATING_EFFECT)
 
 
-def _of_policy(run: Run) -> dict[str, Any]:
+def _of_policy(run: Run) -> dict[str, object]:
     """Return the steps and the calls of a policy's run, the calls without results; nothing for a run of another machine."""
     steps, calls = policy_steps(run), calls_of_policy(run)
     if not calls:
@@ -373,13 +373,13 @@ def _of_policy(run: Run) -> dict[str, Any]:
     return {"answer": answer, "steps": list(steps or ()), "calls": call_objects}
 
 
-def _refusal_json(each: RefusedEvent) -> dict[str, Any]:
+def _refusal_json(each: RefusedEvent) -> dict[str, object]:
     refusal = each.refusal
     why = {"reason": refusal.reason, "message": refusal.message, "accepted": refusal.accepted}
     return {"event": each.event.event, "state": each.state, **why}
 
 
-def _attempt(entry: VerdictEntry) -> dict[str, Any]:
+def _attempt(entry: VerdictEntry) -> dict[str, object]:
     verdict = {"step": entry.step, "attempt": entry.attempt, "verdict": entry.label, "feedback": entry.feedback}
     return {**verdict, "artifact_id": entry.artifact_id, "guard_seconds": entry.seconds}
 

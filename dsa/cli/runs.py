@@ -58,7 +58,7 @@ class RunLine:
         start_time = started_at(self.run).removesuffix(" UTC")
         return self.run, start_time, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the run as an object of JSON."""
         return {**attrs.asdict(self, recurse=False), "started": started_at(self.run) or None}
 

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import attrs
 import click
@@ -142,7 +141,7 @@ def _event(event: EventEntry) -> str:
 
 def as_json(
     file: str, subject: Subject, outcome: CampaignResult, first: int, seconds: float, story: SeedResult | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the report as one object; `story` only for a single seed."""
     rows = subject.machine.transitions
     report = {
@@ -253,7 +252,7 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...], families: Mapping[str, str]) -> Subject:
-    """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
+    """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, StoreError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document), families).at(values)

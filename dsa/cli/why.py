@@ -1,6 +1,6 @@
 """`dsa why EVENT --in STATE FILE`: the reasons why an event is accepted or refused in a state."""
 
-from typing import Any, cast
+from typing import cast
 
 import click
 
@@ -39,7 +39,7 @@ def command(
         say(explanation.show())
 
 
-def _as_json(explanation: Explanation) -> dict[str, Any]:
+def _as_json(explanation: Explanation) -> dict[str, object]:
     return {
         "event": explanation.event,
         "state": explanation.state,
@@ -51,7 +51,7 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _case(case: ValuationCase) -> dict[str, Any]:
+def _case(case: ValuationCase) -> dict[str, object]:
     return {
         "verdicts": dict(case.verdicts),
         "values": dict(case.values),
@@ -62,7 +62,7 @@ def _case(case: ValuationCase) -> dict[str, Any]:
     }
 
 
-def _row(view: RowView) -> dict[str, Any]:
+def _row(view: RowView) -> dict[str, object]:
     return {
         "line": line_of(view.row) or None,
         "row": str(view.row),

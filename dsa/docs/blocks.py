@@ -257,5 +257,5 @@ def _digest(text: str) -> str:
 
 
 def figure(part: MermaidDiagram | SvgDiagram) -> str:
-    """Return a diagram of either kind as a `figure` element without empty lines, which would end it in Markdown. Raises RenderError."""
+    """Return a diagram of either kind as a `figure` element without empty lines, which would end it in Markdown. Raises DsaError."""
     return f'<figure class="dsa-diagram">{inline(portable_svg(dot(part.machine)), label_of(part.machine))}</figure>'

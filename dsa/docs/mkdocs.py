@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 from dsa.docs.blocks import figure, markdown, parts_of
 from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, may_have_markers, read_markers
-from dsa.edge.images import RenderError
+from dsa.errors import DsaError
 from dsa.lang.markdown import MarkdownDocument, read
 
 _log = get_plugin_logger("dsa")
@@ -47,7 +47,7 @@ class MkDocsPlugin(BasePlugin[PluginOptions]):
             if may_have_markers(markdown):
                 return self._with_blocks(_read_page(markdown, page), path)
             return self._with_picture(markdown, path) if self.config.pictures else markdown
-        except RenderError as fault:
+        except DsaError as fault:
             raise PluginError(str(fault)) from fault
 
     def _with_blocks(self, page: MarkedText, path: Path) -> str:

@@ -350,7 +350,7 @@ class PageDrawing:
         return self.before is None or not is_fresh(self.before.decode("utf-8", "replace"), self.drawn_from)
 
     def write(self) -> None:
-        """Draw the file, unless another page has done it. Raises RenderError, DocumentError or OSError; the file then stays as it was."""
+        """Draw the file, unless another page has done it. Raises DsaError, DocumentError or OSError; the file then stays as it was."""
         if self.path.exists() and is_fresh(self.path.read_bytes().decode("utf-8", "replace"), self.drawn_from):
             return
         text = seal_svg(portable_svg(self.drawn_from), self.label, self.drawn_from)
@@ -382,7 +382,7 @@ class PageDraft:
         return any(state.is_stale for state in self.blocks)
 
     def write(self) -> None:
-        """Write the drawings and then the page, each whole or not at all. Raises RenderError, DocumentError or OSError."""
+        """Write the drawings and then the page, each whole or not at all. Raises DsaError, DocumentError or OSError."""
         for state in self.blocks:
             if state.drawing is not None and state.drawing.is_stale:
                 state.drawing.write()

@@ -21,7 +21,7 @@ from sphinx.util.typing import ExtensionMetadata
 
 from dsa.docs.blocks import Caption, Grid, MermaidDiagram, Part, Sentence, SvgDiagram, figure, parts_of
 from dsa.docs.pages import BLOCKS, BlockError, Library
-from dsa.edge.images import RenderError
+from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.text import closest
 
@@ -51,7 +51,7 @@ class MachineDirective(SphinxDirective):
             return [_node(part) for part in parts]
         except BlockError as fault:
             raise self.error(f"{fault}; {fault.hint}") from fault
-        except RenderError as fault:
+        except DsaError as fault:
             raise self.error(str(fault)) from fault
 
     def _place(self) -> tuple[Path, str]:

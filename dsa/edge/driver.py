@@ -46,7 +46,7 @@ from dsa.edge.performer import (
     steps_of,
     traceback_of,
 )
-from dsa.errors import OccurrenceError
+from dsa.errors import OccurrenceError, code_of
 from dsa.machine import Machine, sleeping_effects, timers_before
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit, Meter
@@ -452,7 +452,7 @@ class Driver:
             if news.answer is not None:  # the sender gets the error; a bad message does not stop the run
                 self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {message}"))
                 return
-            code = MISSING_DATA if isinstance(error, MissingDataError) else type(error).__name__
+            code = MISSING_DATA if isinstance(error, MissingDataError) else code_of(error)
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, message)
             return
         before = self.run.configuration

@@ -3,7 +3,7 @@
 A file that is replaced has the whole new content afterwards, or is as it was: the new content is written beside it, synced, and renamed in one step. A
 power cut may leave the old content, never half of the new. A synced file is lost in a power cut if the names that lead to it are not on disk:
 `sync_folder` and `folders_above` put them there. Locks are those of flock(2): the system drops one when its process ends, in whatever way. Only POSIX
-has them; elsewhere `NoLocksError` is raised.
+has them; elsewhere DsaError is raised.
 """
 
 import os
@@ -22,15 +22,8 @@ except ImportError:
     _FCNTL = None
 
 
-class NoLocksError(DsaError):
-    """Raised where the system has no locks that end with their process."""
-
-    def __init__(self) -> None:
-        super().__init__("this system has no flock(2), by which runs are kept from each other; on Windows, WSL has it")
-
-
 def try_lock(file: int, *, is_shared: bool = False) -> bool:
-    """Lock a file if nobody else holds the lock; return whether this succeeded. Several may hold an `is_shared` lock. Raises NoLocksError."""
+    """Lock a file if nobody else holds the lock; return whether this succeeded. Several may hold an `is_shared` lock. Raises DsaError."""
     how = _fcntl()
     try:
         how.flock(file, (how.LOCK_SH if is_shared else how.LOCK_EX) | how.LOCK_NB)
@@ -40,14 +33,17 @@ def try_lock(file: int, *, is_shared: bool = False) -> bool:
 
 
 def unlock(file: int) -> None:
-    """Release a lock. Raises NoLocksError."""
+    """Release a lock. Raises DsaError."""
     how = _fcntl()
     how.flock(file, how.LOCK_UN)
 
 
 def _fcntl() -> Any:  # noqa: ANN401  (a module)
     if _FCNTL is None:
-        raise NoLocksError
+        raise DsaError(
+            "this system has no flock(2), by which runs are kept from each other; on Windows, WSL has it",
+            code="NoLocksError",
+        )
     return _FCNTL
 
 

@@ -26,8 +26,8 @@ _SVG_TEXT = re.compile(r"<text( [^>]*)>([^<]*)</text>")
 _FONT_SIZE = re.compile(r'font-size="([\d.]+)"')
 
 
-class RenderError(DsaError):
-    """Raised when a picture or plot cannot be made: its program or package is missing, it failed, or the file has an unknown format."""
+def _error(message: str) -> DsaError:
+    return DsaError(message, code="RenderError")
 
 
 def renderer() -> Path | None:
@@ -44,7 +44,7 @@ def portable_renderer() -> Path | None:
 
 
 def svg(dot_text: str) -> str:
-    """Draw DOT text as an SVG document. Raises RenderError.
+    """Draw DOT text as an SVG document. Raises DsaError where that fails.
 
     Each text states its length: the boxes are made for Helvetica, which the viewer may not have.
     """
@@ -52,10 +52,10 @@ def svg(dot_text: str) -> str:
 
 
 def portable_svg(dot_text: str) -> str:
-    """Draw DOT text as an SVG document that is the same on every machine with this release of graphviz-pure. Raises RenderError."""
+    """Draw DOT text as an SVG document that is the same on every machine with this release of graphviz-pure. Raises DsaError where that fails."""
     program = portable_renderer()
     if program is None:
-        raise RenderError(
+        raise _error(
             "graphviz-pure is not installed, which draws the same on every machine; `pip install graphviz-pure`, and try again"
         )
     return _with_lengths(_draw(program, dot_text, "-Tsvg"))
@@ -73,14 +73,14 @@ def _with_length(text: re.Match[str]) -> str:
 
 
 def png(dot_text: str) -> bytes:
-    """Draw DOT text as a PNG image of 144 dots per inch. Raises RenderError."""
+    """Draw DOT text as a PNG image of 144 dots per inch. Raises DsaError where that fails."""
     return _draw(_any_renderer(), dot_text, "-Tpng", "-Gdpi=144")
 
 
 def _any_renderer() -> Path:
     program = renderer()
     if program is None:
-        raise RenderError("no renderer is installed; `pip install graphviz-pure`, or install Graphviz, and try again")
+        raise _error("no renderer is installed; `pip install graphviz-pure`, or install Graphviz, and try again")
     return program
 
 
@@ -91,10 +91,10 @@ def _draw(program: Path, dot_text: str, *flags: str) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         msg = f"{program} did not draw: {problem}"
-        raise RenderError(msg) from problem
+        raise _error(msg) from problem
     if result.returncode != 0 or not result.stdout:
         msg = f"{program} did not draw (exit {result.returncode}): {result.stderr.decode(errors='replace').strip()}"
-        raise RenderError(msg)
+        raise _error(msg)
     return result.stdout
 
 
@@ -122,20 +122,20 @@ class Labels:
 
 
 def require_format(path: Path) -> None:
-    """Raise RenderError when the name of the file ends in no format that can be written."""
+    """Raise DsaError when the name of the file ends in no format that can be written."""
     if path.suffix.lower() not in FORMATS:
-        raise RenderError(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
+        raise _error(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
 
 
 def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float | None, ceiling: float | None) -> None:
-    """Draw success above cost, over the same values; target and ceiling as lines. Raises RenderError."""
+    """Draw success above cost, over the same values; target and ceiling as lines. Raises DsaError where that fails."""
     require_format(path)
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ImportError as missing:
-        raise RenderError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
+        raise _error(f"a plot needs matplotlib: {install_hint('plot')}") from missing
     figure = Figure(figsize=(7, 6.5), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
     values = [point.value for point in points]

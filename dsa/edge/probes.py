@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from dsa.edge.files import NoLocksError, try_lock
+from dsa.edge.files import try_lock
+from dsa.errors import DsaError
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -66,7 +67,7 @@ def folder(path: Path) -> Folder:
                 locks = not try_lock(other.fileno())
     except OSError as fault:
         return Folder(path, kind, fault=f"nothing can be written and synced in {there}: {fault.strerror or fault}")
-    except NoLocksError as fault:
+    except DsaError as fault:
         return Folder(path, kind, fault=str(fault))
     return Folder(path, kind, statistics.median(times), locks)
 

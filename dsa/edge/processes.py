@@ -187,10 +187,6 @@ _NAMES = ("cc", "gcc", "clang")
 _FLAGS = ("-std=c99", "-O2", "-shared", "-fPIC")
 
 
-class CompileError(DsaError):
-    """Raised when C text did not become a library: no compiler, or it refused or did not end, or its result was not loaded."""
-
-
 def compiler() -> Path | None:
     """Return the C compiler, or None when none is found."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
@@ -198,10 +194,10 @@ def compiler() -> Path | None:
 
 
 def compile_library(source: str) -> ctypes.CDLL:
-    """Compile C text and load it. Raises CompileError."""
+    """Compile C text and load it. Raises DsaError without a compiler, and where it refused, did not end, or its result was not loaded."""
     program = compiler()
     if program is None:
-        raise CompileError("no C compiler was found (looked for cc, gcc, clang); install one, or use another engine")
+        raise _compile_error("no C compiler was found (looked for cc, gcc, clang); install one, or use another engine")
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder:
         text, library = Path(folder, "search.c"), Path(folder, "search.so")
         text.write_text(source, encoding="ascii")
@@ -209,7 +205,11 @@ def compile_library(source: str) -> ctypes.CDLL:
         try:
             return ctypes.CDLL(str(library))
         except OSError as problem:
-            raise CompileError(f"the library from {program.name} could not be loaded: {problem}") from problem
+            raise _compile_error(f"the library from {program.name} could not be loaded: {problem}") from problem
+
+
+def _compile_error(message: str) -> DsaError:
+    return DsaError(message, code="CompileError")
 
 
 def _run(program: Path, text: Path, library: Path) -> None:
@@ -218,10 +218,10 @@ def _run(program: Path, text: Path, library: Path) -> None:
             [program, *_FLAGS, "-o", library, text], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise CompileError(f"{program} did not compile: {problem}") from problem
+        raise _compile_error(f"{program} did not compile: {problem}") from problem
     if result.returncode != 0:
         first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
-        raise CompileError(f"{program} did not compile (exit {result.returncode}): {first}")
+        raise _compile_error(f"{program} did not compile (exit {result.returncode}): {first}")
 
 
 def environment_secrets(options: SecretOptions | None = None) -> Secrets:

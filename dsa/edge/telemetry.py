@@ -48,10 +48,6 @@ _PATIENCE_S, _LAST_S = 2.0, 0.5
 _LOGGER = "opentelemetry"
 
 
-class TelemetryError(DsaError):
-    """Raised when a run should be traced and OpenTelemetry is not installed."""
-
-
 def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether the environment asks for traces, by OpenTelemetry's own variables."""
     is_off = (
@@ -91,7 +87,7 @@ class Telemetry:
 def trace_run(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
     """Trace a run, and send the spans where OpenTelemetry's variables say (default: http://localhost:4318).
 
-    `tell` is called with a sentence when spans were not delivered. Raises TelemetryError.
+    `tell` is called with a sentence when spans were not delivered. Raises DsaError where OpenTelemetry is not installed.
     """
     sender = _Sender(secrets)
     telemetry = Telemetry(sender.send)
@@ -141,8 +137,9 @@ class _Sender:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
             from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         except ImportError as missing:
-            raise TelemetryError(
-                f"a run can be traced with OpenTelemetry only, and it is not installed; run: {install_hint('otel')}"
+            raise DsaError(
+                f"a run can be traced with OpenTelemetry only, and it is not installed; run: {install_hint('otel')}",
+                code="TelemetryError",
             ) from missing
         own = {"service.name": "dsa", "service.version": version("dual-state-agents")}
         resource = Resource(own).merge(OTELResourceDetector().detect())

@@ -266,7 +266,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
     ) -> Artifact:
         """Ask the model; `on_text` is called with each piece of text as it comes.
 
-        Raises PromptTooLong before anything is asked, ModelUnavailable without httpx, GenerationError when no whole answer came.
+        Raises ModelUnavailable without httpx, GenerationError for a prompt too long, before anything is asked, and when no whole answer came.
         """
         return run_blocking(lambda: self.agenerate(context, template, on_text))
 

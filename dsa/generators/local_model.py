@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from dsa.generators.model_options import derive_seed, require_bounds
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, fill
-from dsa.runtime.generation import GenerationError, ModelUnavailable, PromptTooLong, TokenBudget, Usage
+from dsa.runtime.generation import GenerationError, ModelUnavailable, TokenBudget, Usage
 
 MODEL = "SmolLM2-135M-Instruct"
 
@@ -69,7 +69,7 @@ class LocalGenerator(GeneratorInterface):
         )
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Generate code. Raises ModelUnavailable without package or model, GenerationError for a task too long, PromptTooLong among them."""
+        """Generate code. Raises ModelUnavailable without package or model, GenerationError for a task too long."""
         task = _task(context, template)
         signature = self._signature or find_signature(task)
         beginning = f"def {signature.removeprefix('def ').rstrip(' :')}:\n{_INDENT}" if signature else ""
@@ -130,11 +130,11 @@ def server_address() -> tuple[str, str]:
 
 
 def _require_short(prompt: str, budget: TokenBudget) -> None:
-    """Raise PromptTooLong for a prompt that does not fit: it has no history that could give way."""
+    """Raise GenerationError for a prompt that does not fit: it has no history that could give way."""
     tokens = budget.count(prompt)
     if tokens > budget.tokens:
         message = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
-        raise PromptTooLong(message, tokens=tokens, limit=budget.tokens)
+        raise GenerationError(message, "prompt_too_long")
 
 
 def _task(context: Context, template: PromptTemplate | None) -> str:

@@ -24,8 +24,9 @@ import attrs
 
 from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
+from dsa.errors import DsaError
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
-from dsa.generators.provider_errors import ProviderName
+from dsa.generators.provider_errors import ANSWER_TOO_LARGE, ProviderName
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.generators.streams.reconciliation import plain_reason
 from dsa.generators.streams.stream_result import count_in
@@ -142,7 +143,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> Artifact:
         """Ask the model; `on_text` is called with each piece of text as it comes.
 
-        Raises PromptTooLong before anything is asked, ModelUnavailable without litellm, GenerationError when no whole answer came.
+        Raises ModelUnavailable without litellm, GenerationError for a prompt too long, before anything is asked, and when no whole answer came.
         """
         return run_blocking(lambda: _alone(self.agenerate(context, template, on_text)))
 
@@ -410,10 +411,6 @@ def _import_litellm() -> Any:  # noqa: ANN401  # litellm's types are not followe
 # LiteLLM reads a whole answer, a line of a stream and the body of a refusal for as long as a server writes. It makes all its connections by two functions.
 
 
-class AnswerTooLarge(Exception):  # noqa: N818  # its name says it
-    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of the error that LiteLLM raises."""
-
-
 def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are not followed
     """Bound the answers of all connections that LiteLLM's `AsyncHTTPHandler` makes. AttributeError for a LiteLLM that makes them otherwise."""
     make_transport, make_mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
@@ -472,7 +469,7 @@ def _bounded_stream() -> Any:  # noqa: ANN401  # a class of httpx's, imported la
             async for piece in self._response.aiter_bytes():
                 size_bytes += len(piece)
                 if size_bytes > MOST_ANSWER_BYTES:
-                    raise AnswerTooLarge
+                    raise DsaError(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes", code=ANSWER_TOO_LARGE)
                 yield piece
 
         async def aclose(self) -> None:

@@ -23,6 +23,8 @@ from dsa.edge.http.model_server import (
 )
 from dsa.runtime.generation import GenerationError, Usage
 
+#: The code of the error for an answer of more bytes than any may have. It is raised out of LiteLLM, and is among the causes of what LiteLLM raises.
+ANSWER_TOO_LARGE = "AnswerTooLarge"
 _MOST_DETAIL = 200
 _MOST_CAUSES = 20
 _PAYMENT, _GAVE_UP = 402, 408
@@ -70,7 +72,7 @@ class ProviderName:
             return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {hint}.", "not_found")
         causes = _causes(error)
         names = {name for cause in causes for name in _names(cause)}
-        if "AnswerTooLarge" in names:
+        if ANSWER_TOO_LARGE in names:
             return self.error("too_large")
         status, words = _refusal(causes)
         if status is None and (fault := self._own_fault(causes, names)):

@@ -24,10 +24,6 @@ _LARGEST_SIZE = 50_000
 _MOST_TEXT = 200
 
 
-class _OddValueError(Exception):
-    """Raised for a value that is no literal: `judge` compares plain values only."""
-
-
 def run(payload: str, result_fd: int) -> None:
     """Do the job: `payload` is JSON with `code` and `calls`."""
     job = json.loads(payload)
@@ -51,21 +47,24 @@ def _evaluate(call: str, namespace: dict[str, Any]) -> tuple[str, str]:
         return "raised", _explain(error)
     try:
         return "value", _literal(value)
-    except _OddValueError as odd:
+    except ValueError as odd:
         return "odd", str(odd)
     except BaseException as error:  # noqa: BLE001  # a value too deep or too large
         return "odd", f"a value that cannot be written down ({type(error).__name__})"
 
 
 def _literal(value: Any) -> str:  # noqa: ANN401  # anything at all
-    """Write a plain value as a Python literal, by its exact type: a subclass may lie in its `__repr__`."""
+    """Write a plain value as a Python literal, by its exact type: a subclass may lie in its `__repr__`.
+
+    Raises ValueError for any other value: `judge` compares plain values only.
+    """
     kind = type(value)
     if kind is int and not -_LARGEST_INT < value < _LARGEST_INT:
         return hex(value)
     if kind is float:
         return _float_literal(value)
     if kind in (str, bytes, list, tuple, set, dict) and len(value) > _LARGEST_SIZE:
-        raise _OddValueError(f"a {kind.__name__} of {len(value)} items, too many to report")
+        raise ValueError(f"a {kind.__name__} of {len(value)} items, too many to report")
     if kind in _WRITERS:
         return _WRITERS[kind](value)
     if kind is dict:
@@ -76,12 +75,12 @@ def _literal(value: Any) -> str:  # noqa: ANN401  # anything at all
         begin, end = _BRACKETS[kind]
         comma = "," if kind is tuple and len(value) == 1 else ""
         return begin + ", ".join(map(_literal, value)) + comma + end
-    raise _OddValueError(f"an object of type {kind.__name__}, which is no plain value")
+    raise ValueError(f"an object of type {kind.__name__}, which is no plain value")
 
 
 def _float_literal(value: float) -> str:
     if value != value:  # noqa: PLR0124  # only nan differs from itself
-        raise _OddValueError("nan, which equals nothing")
+        raise ValueError("nan, which equals nothing")
     return float.__repr__(value).replace("inf", "1e999")
 
 

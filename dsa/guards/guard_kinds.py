@@ -25,7 +25,7 @@ from dsa.guards.code import ForbiddenGuard, SyntaxGuard
 from dsa.guards.feedback import UsingGuard, bound_text, together, verdict_of
 from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard, TestGuard
 from dsa.guards.text_guards import JudgeGuard, PydanticGuard, RegexGuard, ReviewGuard, SchemaGuard, model_at
-from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard, ToolMissingError
+from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, ComponentKind, GeneratorInterface, GuardInterface, GuardResult, kind_of
 from dsa.text import closest
@@ -343,7 +343,7 @@ class _Builder:
         arguments = kind.arguments(options, owner, row.span or span)
         try:
             guard = kind.build(**supply, **arguments)
-        except (ValueError, ToolMissingError) as error:
+        except ValueError as error:
             raise BindingError(f"{owner}: {error}", span) from error
         if isinstance(guard, TDDTestGuard):
             self._require_tests(owner, above)

@@ -22,10 +22,9 @@ from types import ModuleType
 from typing import Any
 
 from dsa.edge.sandbox import Bounds, SandboxOutcome, SandboxProgram, run_confined
-from dsa.errors import install_hint
+from dsa.errors import BindingError, install_hint
 from dsa.guards.code import extract_fenced
 from dsa.guards.feedback import bound_text, clip, clip_middle
-from dsa.guards.tool_guards import ToolMissingError
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface, GuardInterface, GuardResult
 from dsa.runtime.event_data import as_text
 from dsa.runtime.speech import strip_drafts
@@ -217,7 +216,7 @@ class PydanticGuard(GuardInterface):
     """Pass a text that is JSON and that a pydantic model accepts, or any type that pydantic can check, such as `list[int]`.
 
     The JSON may stand in a fence. The feedback names the first faults with their places and pydantic's messages; the values of an enumeration are
-    named only with `show_expected`. Text that is not valid JSON, NaN included, fails. ToolMissingError where pydantic is not installed, ValueError for
+    named only with `show_expected`. Text that is not valid JSON, NaN included, fails. BindingError where pydantic is not installed, ValueError for
     what it cannot check.
     """
 
@@ -226,7 +225,7 @@ class PydanticGuard(GuardInterface):
             name = getattr(model, "__qualname__", repr(model))
             raise ValueError(f"{name} is a {type(model).__name__}, and not a type that JSON can have")
         if importlib.util.find_spec("pydantic") is None:
-            raise ToolMissingError(f"pydantic is not installed: {install_hint('pydantic')}")
+            raise BindingError(f"pydantic is not installed: {install_hint('pydantic')}")
         import pydantic
 
         try:

@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 import attrs
 
 from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
-from dsa.errors import DsaError, install_hint
+from dsa.errors import BindingError, DsaError, install_hint
 from dsa.guards.code import comments, extract_code, extract_fenced, syntax_fault
 from dsa.guards.feedback import bound_text, clip
 from dsa.guards.pytest_guard import TRUST
@@ -44,14 +44,6 @@ _HINTS = {
     errno.ENOMEM: "it needs more memory than it is given",
     errno.EPERM: "this system does not let it be run there",
 }
-
-
-class ToolMissingError(DsaError):
-    """Raised when a guard is made whose program is not installed; the message says how to install it."""
-
-
-class ToolFailedError(DsaError):
-    """Raised when a tool failed by a fault of its own, which says nothing of the text."""
 
 
 @attrs.frozen
@@ -99,20 +91,20 @@ class ToolProgram:
 def find_program(name: str, folder: Path | None = None) -> str:
     """Return the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
 
-    `python` is the one that runs this. ToolMissingError when there is none.
+    `python` is the one that runs this. BindingError when there is none.
     """
     program = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
     path = sys.executable if name in ("python", "python3") else shutil.which(program)
     if path is None:
-        raise ToolMissingError(f"there is no program '{program}': give its path, or install it where PATH leads")
+        raise BindingError(f"there is no program '{program}': give its path, or install it where PATH leads")
     return os.path.realpath(path)
 
 
 def find_tool(name: str, extra: str) -> str:
-    """Return the real path of a program that a package brings: beside this Python, else where PATH leads. ToolMissingError names the extra."""
+    """Return the real path of a program that a package brings: beside this Python, else where PATH leads. BindingError names the extra."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
-        raise ToolMissingError(f"{name} is not installed: {install_hint(extra)}")
+        raise BindingError(f"{name} is not installed: {install_hint(extra)}")
     return os.path.realpath(path)
 
 
@@ -146,7 +138,7 @@ class CommandGuard(GuardInterface):
     `command` is split as a shell does, and no shell is started. The text is in the file `file` of the program's working folder, or on its standard
     input; `fence` takes it out of the first fence in that language. `read` names files and folders that the program can see, a relative one under
     its name in the working folder too. Relative ones, and a program with a slash, are named from `document_folder`, or from here. `require` and
-    `rung` are the sandbox's. ValueError for options that mean nothing, ToolMissingError for no program.
+    `rung` are the sandbox's. ValueError for options that mean nothing, BindingError for no program.
     """
 
     def __init__(
@@ -247,7 +239,7 @@ class RuffGuard(GuardInterface):
 
     `select` and `ignore` are ruff's rules, without `select` its usual ones; `line_length` also checks the length of lines (E501). Configuration
     files are not read, and comments such as `# noqa` switch nothing off. Runs in the sandbox, whose `require` and `rung` are. ValueError for
-    rules that ruff does not know, ToolMissingError where ruff is not installed.
+    rules that ruff does not know, BindingError where ruff is not installed.
     """
 
     def __init__(
@@ -278,7 +270,7 @@ class RuffGuard(GuardInterface):
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, ToolFailedError when ruff itself fails."""
+        """Judge the code. Raises SandboxError where it cannot be confined as is required, DsaError when ruff itself fails."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -298,7 +290,7 @@ class RuffGuard(GuardInterface):
         if outcome.end == "exited" and outcome.code == 0:
             return ""
         if outcome.end != "exited" or outcome.code == _USAGE or not faults:
-            raise ToolFailedError(f"ruff failed ({outcome.end}, {outcome.code}): {clip(text)}")
+            raise _fault(f"ruff failed ({outcome.end}, {outcome.code}): {clip(text)}")
         more = "and more" if outcome.tail else f"and {len(faults) - _MOST_FAULTS} more"
         return bound_text("\n".join(faults[:_MOST_FAULTS] + ([more] if len(faults) > _MOST_FAULTS else [])))
 
@@ -328,7 +320,7 @@ class MypyGuard(GuardInterface):
 
     `strict` is mypy's. Modules that are not in the standard library are taken as they come (`Any`); functions without annotations are checked too.
     Neither configuration nor plugins are read. What would silence it (`# type: ignore`, `# mypy: ..`, `no_type_check`) is a fault, unless
-    `allow_ignores`. Runs in the sandbox, whose `require` and `rung` are. ToolMissingError where mypy is not installed.
+    `allow_ignores`. Runs in the sandbox, whose `require` and `rung` are. BindingError where mypy is not installed.
     """
 
     def __init__(
@@ -351,7 +343,7 @@ class MypyGuard(GuardInterface):
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, ToolFailedError when mypy itself fails."""
+        """Judge the code. Raises SandboxError where it cannot be confined as is required, DsaError when mypy itself fails."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -383,24 +375,29 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, "`no_type_check` is not allowed: fix what it hides."
 
 
+def _fault(message: str) -> DsaError:
+    """Return the error for a tool that failed by a fault of its own, which says nothing of the text."""
+    return DsaError(message, code="ToolFailedError")
+
+
 def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
-    """Return the lines with what mypy says of them. Raises ToolFailedError for an output that is not a report on the code."""
+    """Return the lines with what mypy says of them. Raises DsaError for an output that is not a report on the code."""
     try:
         status, output, complaints = json.loads(outcome.results)
     except ValueError:
         output = outcome.output.decode("utf-8", "replace")
-        raise ToolFailedError(f"mypy failed ({outcome.end}, {outcome.code}): {clip(output[-300:])}") from None
+        raise _fault(f"mypy failed ({outcome.end}, {outcome.code}): {clip(output[-300:])}") from None
     faults = [(int(line), what) for line, what in _ERROR.findall(output)]
     if status and not faults:
-        raise ToolFailedError(f"mypy failed ({status}): {clip(complaints or output)}")
+        raise _fault(f"mypy failed ({status}): {clip(complaints or output)}")
     return faults if status >= _HAS_FAULTS else []
 
 
 @functools.cache
 def program() -> SandboxProgram:
-    """Return the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
+    """Return the program that runs there, with the folder that mypy is installed in. Raises BindingError."""
     spec = importlib.util.find_spec("mypy")
     if spec is None or spec.origin is None:
-        raise ToolMissingError(f"mypy is not installed: {install_hint('lint')}")
+        raise BindingError(f"mypy is not installed: {install_hint('lint')}")
     text = Path(__file__).with_name("mypy_child.py").read_text(encoding="utf-8")
     return SandboxProgram(text, _PRELOAD, (str(Path(spec.origin).resolve().parent.parent),))

@@ -22,8 +22,8 @@ from dsa.declarations import (
     Guard,
     Prompt,
     Reference,
+    ReferenceFault,
     StepRow,
-    UnreadableReferenceError,
     index_in,
     read_reference,
 )
@@ -565,9 +565,8 @@ def require_placeholders(
         name = match[1]
         if name is None or name in placeholders:
             continue
-        try:
-            read_reference(name, events)
-        except UnreadableReferenceError as fault:
+        fault = read_reference(name, events)
+        if isinstance(fault, ReferenceFault):
             suggestion = _what_fills(fault.about, placeholders, events) if fault.about else fault.hint
             suggestion = f"write '{{{name.strip()}}}'" if name.strip() in {*placeholders, *events} else suggestion
             message = f"nothing fills in the placeholder '{{{name}}}'"
@@ -634,11 +633,10 @@ def _references(
         if words.text.strip() in families:
             read.append((name, Reference(words.text.strip())))
             continue
-        try:
-            reference = read_reference(words.text, events)
-        except UnreadableReferenceError as fault:
-            code = "DSA201" if fault.about else "DSA107"
-            findings.error(code, fault.message, words.span(), fault.hint, about=fault.about)
+        reference = read_reference(words.text, events)
+        if isinstance(reference, ReferenceFault):
+            code = "DSA201" if reference.about else "DSA107"
+            findings.error(code, reference.message, words.span(), reference.hint, about=reference.about)
             continue
         if (
             reference.since in {*judged_events, *_with_families(judged_events, families)}

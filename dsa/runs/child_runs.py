@@ -30,10 +30,11 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, render
 from dsa.runtime.generation import GenerationError, Usage
 from dsa.runtime.ledger import (
+    PART,
+    PART_WAITS,
     ArtifactEntry,
     Entry,
     Part,
-    PartWaitsError,
     ResultEntry,
     asking_run,
     part_in,
@@ -70,7 +71,7 @@ class MachineGenerator(AsyncGeneratorInterface):
     async def agenerate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Run the machine, or go on with its run. Raises GenerationError when it makes no artifact; the run itself is kept.
 
-        Raises PartWaitsError when it waits for a person or a timer, which is not a failure of the machine.
+        Raises GenerationError, with the part, when it waits for a person or a timer, which is not a failure of the machine.
         """
         prompt = render(template, context)
         handle = self._open_run(context.key, prompt)
@@ -133,7 +134,9 @@ class MachineGenerator(AsyncGeneratorInterface):
             waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
             message = ", ".join((*waits, *timed_events(run)))
             part = Part(run.run_id, waits, rest.due_ms)
-            raise PartWaitsError(f"{owner} waits in {run.configuration.state} for: {message}", part)
+            raise GenerationError(
+                f"{owner} waits in {run.configuration.state} for: {message}", PART_WAITS, about={PART: part.to_json()}
+            )
         artifact = self._final_artifact(run, artifacts)
         if artifact is None:
             raise GenerationError(f"{owner} ended in {run.configuration.state} and has no artifact", "no_artifact")

@@ -28,7 +28,7 @@ from dsa.runs.setup import Options, RunSetup, Source, resumed_options
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.ledger import Entry, Intent, ResumedEntry
 from dsa.runtime.run import Command, Run
-from dsa.runtime.run_store import InboxMessage, Journal, MessagesWaitError, StoredRun, StoreError, error_text
+from dsa.runtime.run_store import InboxMessage, Journal, StoredRun, StoreError, error_text
 from dsa.runtime.status import Rest, UnfinishedWork, parts, places, unfinished_work
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
@@ -320,22 +320,21 @@ class HeldRun:
         self._messages.clear()
         self._driver = self._new_driver(run, (), unfinished_work(run))
 
-    def release(self, rest: Rest | None = None) -> None:
+    def release(self, rest: Rest | None = None) -> bool:
         """Give up the right to write the run; this or another process can hold it again. `rest` is its status for the summary.
 
-        Raises MessagesWaitError for a run that waits and has messages in its inbox; it is then still held.
+        Returns whether this was done: a run that waits and has messages in its inbox is still held.
         """
         if self._is_held:
             self._is_held = False
-            try:
-                self._journal.release(None if rest is None else self._journal.summary_at(rest))
-            except MessagesWaitError:
+            if not self._journal.release(None if rest is None else self._journal.summary_at(rest)):
                 self._is_held = True
-                raise
+                return False
             if self._environment.held_runs.get(self.id) is self:
                 del self._environment.held_runs[self.id]
             if self.run.is_finished:
                 self._environment.sources.pop(self.id, None)
+        return True
 
 
 class NotTakenError(DsaError):
@@ -463,7 +462,7 @@ class RunHandle(HeldRun):
             if self._environment.inbox is not None or PART_OF in self.id:  # in memory, parts alone are sent messages
                 self.take_messages()
             rest = await self._driver.drive(*occurrences, through_timers=through_timers)
-            while rest.kind == "waiting" and not self._try_release(rest):
+            while rest.kind == "waiting" and not self.release(rest):
                 self.take_messages()
                 rest = await self._driver.drive(through_timers=through_timers)
             if rest.failure is not None and self._environment.log is not None:
@@ -475,17 +474,9 @@ class RunHandle(HeldRun):
             rest = self._rest if self._lets_go else interruption
             raise
         finally:
-            if not self._try_release(rest):
+            if not self.release(rest):
                 self.release()  # without a rest: the senders of the messages resume it
         return rest
-
-    def _try_release(self, rest: Rest | None) -> bool:
-        """Release the run, unless it waits and messages have come meanwhile."""
-        try:
-            self.release(rest)
-        except MessagesWaitError:
-            return False
-        return True
 
     async def _drive_quietly(self, occurrences: tuple[Occurrence, ...]) -> None:
         with suppress(Exception):  # kept in `_fault`: `rest` raises it

@@ -76,15 +76,11 @@ from dsa.runtime.timeline import OnMoment, TelemetrySpan
 from dsa.semantics import Occurrence, Refusal, Taken, require_known
 
 
-class BranchError(DsaError):
-    """Raised when a run cannot be branched at a place."""
-
-
 def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
-    """Return the branch `name` of a run: its first `length` entries. Raises BranchError if something was under way after them."""
+    """Return the branch `name` of a run: its first `length` entries. Raises DsaError if something was under way after them."""
     whole = len(stored_run.entries)
     if not 1 <= length <= whole:
-        raise BranchError(f"run {stored_run.run} has {whole} entries; it cannot be branched after {length}")
+        raise _branch_error(f"run {stored_run.run} has {whole} entries; it cannot be branched after {length}")
     first, *others = stored_run.entries[:length]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
     settings = {**dict(first.started), "branched_from": {"run": stored_run.run, "entries": length}}
@@ -92,14 +88,18 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
     branch = attrs.evolve(stored_run, run=name, entries=entries, epoch=0, holder=None)
     run, _ = replay_stored(branch)
     if len(run.ledger) > length:
-        raise BranchError(
+        raise _branch_error(
             f"entry {length + 1} of run {stored_run.run} belongs to the one before: it cannot be branched between them"
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
-        raise BranchError(
+        raise _branch_error(
             f"run {stored_run.run} had effects under way after {length} entries; branch it where it rests"
         )
     return branch
+
+
+def _branch_error(message: str) -> DsaError:
+    return DsaError(message, code="BranchError")
 
 
 def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) -> None:
@@ -126,34 +126,35 @@ def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
 _COUNT_AS_DONE: Handling = "done"
 
 
-class DoubtError(DsaError):
-    """Raised for a decision about an effect that is not in doubt, and for one that this effect cannot have."""
-
-
 def require_decidable(
     machine: Machine, left: UnfinishedWork, decisions: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
 ) -> None:
-    """Raise DoubtError or OccurrenceError unless all decisions and answers fit effects in doubt, or calls that their policies had under way."""
+    """Raise DsaError or OccurrenceError unless all decisions and answers fit effects in doubt, or calls that their policies had under way."""
     effects = {open_effect.intent.key: open_effect for open_effect in left.in_flight if open_effect.in_doubt}
     calls = calls_in_doubt(left)
     for key in (*decisions, *answers):
         if key not in effects and key not in calls:
-            raise DoubtError(f"{key} is not in doubt; in doubt: {', '.join([*effects, *calls]) or 'nothing'}")
+            raise _doubt_error(f"{key} is not in doubt; in doubt: {', '.join([*effects, *calls]) or 'nothing'}")
     both = sorted(decisions.keys() & answers.keys())
     if both:
-        raise DoubtError(f"{both[0]} is decided twice")
+        raise _doubt_error(f"{both[0]} is decided twice")
     for key, handling in decisions.items():
         effect = effects[key].intent.effect if key in effects else ""
         if handling == "done" and effect in machine.answers:
             answers_text = ", ".join(machine.answers[effect])
-            raise DoubtError(
+            raise _doubt_error(
                 f"{effect} has answers, so `done` is not enough: say which answer it gave ({answers_text})"
             )
     for key, answer in answers.items():
         if isinstance(answer, Occurrence):
             _require_answer(machine, effects.get(key), answer)
         elif key not in calls:
-            raise DoubtError(f"{key} is an effect: answer it with an event, not with a step")
+            raise _doubt_error(f"{key} is an effect: answer it with an event, not with a step")
+
+
+def _doubt_error(message: str) -> DsaError:
+    """Return the error for a decision about an effect that is not in doubt, and for one that this effect cannot have."""
+    return DsaError(message, code="DoubtError")
 
 
 def _require_answer(machine: Machine, open_effect: InFlight | None, occurrence: Occurrence) -> None:
@@ -270,7 +271,7 @@ class BoundRuns(RunArchive, ABC):
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
         module, the name or file of one, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
-        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then no run exists.
+        DocumentError, MachineError, BindingError, ModelUnavailable, ParameterError, SecretError, StoreError, ValueError; then no run exists.
         """
         base = options or Options()
         full_options = attrs.evolve(base, bindings=bindings or base.bindings, model=model or base.model)
@@ -300,7 +301,7 @@ class BoundRuns(RunArchive, ABC):
     ) -> RunHandle:
         """Resume a run where it was cut off, where a failure stopped it, or where it waits.
 
-        Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError, MachineError; DoubtError and OccurrenceError
+        Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError, MachineError; DsaError and OccurrenceError
         for decisions and answers that do not fit. Then nothing has changed.
         """
         handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
@@ -474,7 +475,7 @@ class LocalRuns(BoundRuns):
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, with its first `length` entries and their artifacts; return its id.
 
-        Raises BranchError if something was under way after them, UnknownRunError, StoreError.
+        Raises DsaError if something was under way after them, UnknownRunError, StoreError.
         """
         stored_run = self._place.store.read(run_id)
         name = new_id or new_run_id(self.get(run_id).first.name)

@@ -143,7 +143,7 @@ def setup_of(
 ) -> RunSetup:
     """Bind a document's names, and return the setup for a run of it. Policies can read `config` and that of the options; `config` is not recorded.
 
-    Raises BindingError, ModelUnavailable, BudgetError, SecretError, ParameterError.
+    Raises BindingError, ModelUnavailable, SecretError, ParameterError.
     """
     machine = document.machine.at(dict(options.parameters)) if options.parameters else document.machine
     limits = limits_of(machine, options.budget)
@@ -223,7 +223,7 @@ def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
 
 
 def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[BudgetLimit, ...]:
-    """Read a run's budget. Raises BudgetError."""
+    """Read a run's budget. Raises ParameterError."""
     effects = [name for name, _ in effect_names(machine)] if budget else []
     return tuple(read_limit(text, effects) for text in budget)
 

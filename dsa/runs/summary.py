@@ -115,10 +115,10 @@ class SummaryJournal:
         self._journal.append((), self.summary_at(rest))
         self._is_written = False
 
-    def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write."""
-        self._journal.release(summary)
+    def release(self, summary: Summary | None = None) -> bool:
+        """Give up the right to write as `Journal.release` does."""
         self._is_written = False
+        return self._journal.release(summary)
 
     def summary_at(self, rest: Rest) -> Summary:
         """Return the summary of a run at rest."""

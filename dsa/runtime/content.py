@@ -213,7 +213,7 @@ def render(template: PromptTemplate | None, context: "Context", budget: TokenBud
     is a plain text: specification, previous attempt, feedback.
 
     To fit a budget, the oldest attempts are left out first, and a line says how many; repeated feedback is written once; the text that was
-    rejected last is left out at the very end, its feedback never. Raises PromptTooLong if the rest is still too long. The same arguments give the
+    rejected last is left out at the very end, its feedback never. Raises GenerationError if the rest is still too long. The same arguments give the
     same prompt.
     """
     prompt: Writable = _Plain(context) if template is None else _TemplatePrompt(template, context)

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from dsa.errors import DsaError
+from dsa.errors import DsaError, ParameterError
 from dsa.runtime.ledger import (
     PERSON,
     ArtifactEntry,
@@ -43,10 +43,6 @@ RUN = ""
 BUDGET = "BUDGET"
 
 
-class BudgetError(DsaError, ValueError):
-    """Raised for a limit that cannot be parsed."""
-
-
 class BudgetSpentError(DsaError):
     """Raised when a policy calls another one and the effect's budget is spent."""
 
@@ -66,24 +62,28 @@ class BudgetLimit:
 
 
 def read_limit(text: str, effects: Iterable[str]) -> BudgetLimit:
-    """Read `calls=20`, `usd=0.5`, or `query_llm.tokens=4000`. Raises BudgetError."""
+    """Read `calls=20`, `usd=0.5`, or `query_llm.tokens=4000`. Raises ParameterError."""
     name, _, amount = text.partition("=")
     effect, _, unit = name.strip().rpartition(".")
     names = sorted(effects)
     if unit not in UNITS or not amount.strip():
         form = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
-        raise BudgetError(f"'{text}' is not a budget: {form}")
+        raise _not_a_budget(text, form)
     if effect and effect not in names:
-        raise BudgetError(f"'{text}' is not a budget: no effect is called '{effect}'; {closest(effect, names)}")
+        raise _not_a_budget(text, f"no effect is called '{effect}'; {closest(effect, names)}")
     try:
         most = float(amount)
     except ValueError:
         most = -1.0
     if not 0 <= most < inf:
-        raise BudgetError(f"'{text}' is not a budget: '{amount}' is not a number of 0 or more")
+        raise _not_a_budget(text, f"'{amount}' is not a number of 0 or more")
     if unit in _WHOLE and not most.is_integer():
-        raise BudgetError(f"'{text}' is not a budget: {unit} must be a whole number")
+        raise _not_a_budget(text, f"{unit} must be a whole number")
     return BudgetLimit(unit, most, effect)
+
+
+def _not_a_budget(text: str, why: str) -> ParameterError:
+    return ParameterError(f"'{text}' is not a budget: {why}", code="BudgetError")
 
 
 class Meter:

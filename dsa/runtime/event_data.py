@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from dsa.data_use import guard_indices, guard_uses, prompt_references
-from dsa.declarations import Reference, UnreadableReferenceError, read_reference
+from dsa.declarations import Reference, ReferenceFault, read_reference
 from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.runtime.json_text import sorted_text_of
@@ -92,10 +92,10 @@ class DataThen:
         Raises MissingDataError if the data is missing or longer than LONGEST_VALUE, and LookupError for words that are not a reference.
         """
         if isinstance(reference, str):
-            try:
-                reference = read_reference(reference, self._machine.event_named)
-            except UnreadableReferenceError as error:
-                raise LookupError(f"machine {self._machine.name}: {error}") from error
+            words = read_reference(reference, self._machine.event_named)
+            if isinstance(words, ReferenceFault):
+                raise LookupError(f"machine {self._machine.name}: {words}")  # noqa: TRY004  (its text is wrong, not its type)
+            reference = words
         value = self._all_values(reference) if reference.is_all else self._newest_value(reference)
         size = len(value) if isinstance(value, str) else len(sorted_text_of(value))
         if size > LONGEST_VALUE:

@@ -5,7 +5,7 @@ knows no model. Without a tokenizer it counts bytes, which is an upper bound.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import attrs
 
@@ -41,12 +41,20 @@ class Usage:
 class GenerationError(DsaError):
     """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
 
-    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer.
+    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer. `about` is JSON that the
+    error step has beside.
     """
 
-    def __init__(self, message: str, reason: str = "failed", usage: Usage | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        reason: str = "failed",
+        usage: Usage | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
         self.reason = reason
         self.usage = usage
+        self.about = dict(about or {})
         super().__init__(message)
 
 
@@ -55,15 +63,6 @@ class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the ca
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="unavailable")
-
-
-class PromptTooLong(GenerationError):  # noqa: N818  # it says what is the case
-    """Raised when the parts that a prompt must have do not fit its budget. `tokens` is their number at least, `limit` the most allowed."""
-
-    def __init__(self, message: str, *, tokens: int, limit: int) -> None:
-        self.tokens = tokens
-        self.limit = limit
-        super().__init__(message, reason="prompt_too_long")
 
 
 # --- prompt budgets ---
@@ -130,7 +129,7 @@ class Writable(Protocol):
 
 
 def fit_history(prompt: Writable, budget: TokenBudget) -> HistoryCut:
-    """Return the largest part of a prompt's history that fits. Raises PromptTooLong if the rest, or the newest feedback, does not fit.
+    """Return the largest part of a prompt's history that fits. Raises GenerationError if the rest, or the newest feedback, does not fit.
 
     The search doubles and halves the number of attempts, so it writes few texts and reads at most twice as far back as what fits.
     """
@@ -171,16 +170,15 @@ def _most(count: int, holds: Callable[[int], bool]) -> int:
     return good
 
 
-def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, extent: str) -> PromptTooLong:
+def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, extent: str) -> GenerationError:
     sizes_by_name = {name: budget.count(text) for name, text in prompt.parts().items() if text}
     if prompt.context.feedback_history:
         sizes_by_name["newest feedback"] = budget.count(prompt.context.feedback_history[-1][1])
     largest = sorted(sizes_by_name, key=lambda name: -sizes_by_name[name])[:_MOST_NAMED]
     sizes = ", ".join(f"{name} {sizes_by_name[name]}" for name in largest)
     step = f" of step {prompt.context.step}" if prompt.context.step else ""
-    return PromptTooLong(
+    return GenerationError(
         f"The prompt{step} has {tokens} tokens {extent} ({sizes}; counted: {budget.counted_by}), and max_prompt_tokens allows "
         f"{budget.tokens}; shorten them, or raise max_prompt_tokens. The model was not asked.",
-        tokens=tokens,
-        limit=budget.tokens,
+        "prompt_too_long",
     )

@@ -8,6 +8,7 @@ function that converts them (`AsJson`). The module knows none of these classes.
 import json
 import json.encoder
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import isfinite, isinf
 from types import NoneType, UnionType
 from typing import Any, NoReturn
@@ -211,36 +212,29 @@ def data_of(text: str) -> Any:  # noqa: ANN401  (JSON)
 
     Raises ValueError if it is not; the message goes on behind the name of what was read.
     """
+    out_of_range: list[str] = []
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_in_range)
-        canonical_value(value)  # refuses deep nesting before the search for secrets
-    except _RangeError as fault:
-        if text.lstrip().startswith(("{", "[")) or text.strip() == fault.text:
-            raise ValueError(f": {fault}") from fault
-        return text
+        value = json.loads(text, parse_constant=_refuse, parse_float=partial(_number_of, out_of_range=out_of_range))
+        if not out_of_range:
+            canonical_value(value)  # refuses deep nesting before the search for secrets
     except (ValueError, RecursionError) as fault:
         if text.lstrip().startswith(("{", "[", '"')):
             why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
             raise ValueError(f" begins like JSON and is not valid: {why}") from fault
         return text
+    if out_of_range:
+        number = out_of_range[0]
+        excerpt = number if len(number) <= _MOST_DIGITS else f"{number[:_MOST_DIGITS]}.."
+        raise ValueError(
+            f": the number {excerpt} is out of range: the greatest is 1.8e308; write it as a text, in quotes"
+        )
     return value
 
 
-class _RangeError(ValueError):
-    """Raised for a number that would be read as infinity."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        excerpt = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}.."
-        super().__init__(
-            f"the number {excerpt} is out of range: the greatest is 1.8e308; write it as a text, in quotes"
-        )
-
-
-def _in_range(text: str) -> float:
+def _number_of(text: str, out_of_range: list[str]) -> float:
     number = float(text)
     if isinf(number):
-        raise _RangeError(text)
+        out_of_range.append(text)
     return number
 
 

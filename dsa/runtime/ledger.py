@@ -15,7 +15,6 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import attrs
 
 from dsa.expr import Outcome, Value
-from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import AsJson, line_writer, object_of, reader
 
 T = TypeVar("T")
@@ -597,14 +596,6 @@ class Part:
     def to_json(self) -> dict[str, Any]:
         """Return the part as a JSON object."""
         return {"run": self.run, "waits_for": dict(self.waits_for), "due_ms": self.due_ms}
-
-
-class PartWaitsError(GenerationError):
-    """Raised when the run that makes an artifact rests before its end: it waits for a person, or for a timer."""
-
-    def __init__(self, message: str, part: Part) -> None:
-        self.part = part
-        super().__init__(message, PART_WAITS)
 
 
 def part_in(result: ResultEntry) -> Part | None:

@@ -36,15 +36,6 @@ class UnknownRunError(StoreError):
     """Raised for a run that is not in the store, or was removed from it."""
 
 
-class TooLargeError(StoreError):
-    """Raised for an entry or a message that is too long. Nothing was written, and the store can still be used."""
-
-    def __init__(self, name: str, length: int) -> None:
-        super().__init__(
-            f"{name} has {length:,} characters of JSON, and {LONGEST_LINE:,} are allowed: store the data in a file and record its path"
-        )
-
-
 class DamageError(StoreError):
     """Raised when stored bytes differ from those that were written.
 
@@ -63,13 +54,6 @@ class HeldError(StoreError):
     def __init__(self, run: str, holder: str) -> None:
         self.run, self.holder = run, holder
         super().__init__(f"run {run} is held by {holder}")
-
-
-class MessagesWaitError(StoreError):
-    """Raised when a waiting run cannot be released, because messages are in its inbox. Nothing has changed."""
-
-    def __init__(self, run: str) -> None:
-        super().__init__(f"messages wait in the inbox of run {run}")
 
 
 class LeaseLostError(StoreError):
@@ -218,7 +202,7 @@ def summary_of(line: str) -> Summary:
 
 
 def message_line(message: InboxMessage) -> str:
-    """Write a message as one line of JSON. Raises TooLargeError; ValueError or TypeError if its data is not JSON."""
+    """Write a message as one line of JSON. Raises StoreError if it is too long; ValueError or TypeError if its data is not JSON."""
     return _within_limit(f"message {message.id}", _message_line(message))
 
 
@@ -229,7 +213,7 @@ def message_of(line: str) -> InboxMessage:
 
 
 def commit_line(run: str, entries: Sequence[Entry]) -> str:
-    """Write the entries of a commit as one line of JSON. Raises TooLargeError; ValueError or TypeError if one is not JSON."""
+    """Write the entries of a commit as one line of JSON. Raises StoreError if it is too long; ValueError or TypeError if one is not JSON."""
     lines = commit_lines(entries)
     for line in lines:
         if len(line) > LONGEST_LINE:
@@ -239,7 +223,10 @@ def commit_line(run: str, entries: Sequence[Entry]) -> str:
 
 def _within_limit(name: str, line: str) -> str:
     if len(line) > LONGEST_LINE:
-        raise TooLargeError(name, len(line))
+        raise StoreError(
+            f"{name} has {len(line):,} characters of JSON, and {LONGEST_LINE:,} are allowed: store the data in a file and record its path",
+            code="TooLargeError",
+        )
     return line
 
 
@@ -266,15 +253,15 @@ class Journal(Protocol):
     ) -> None:
         """Write entries, the summary and the outcomes of messages, all or nothing. All of it is durable when this returns.
 
-        Without a summary the previous one stays. Raises LeaseLostError, TooLargeError, or StoreError for a message in `outcomes` that is not in
+        Without a summary the previous one stays. Raises LeaseLostError, or StoreError for an entry that is too long and for a message in `outcomes` that is not in
         this run's inbox: then nothing was written. After any other StoreError the caller cannot know whether the commit was written, and must
         stop.
         """
 
-    def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write, in one commit with the summary.
+    def release(self, summary: Summary | None = None) -> bool:
+        """Give up the right to write, in one commit with the summary; return whether this was done.
 
-        Raises MessagesWaitError if the summary says that the run waits and its inbox has messages: take these first.
+        It is not if the summary says that the run waits and its inbox has messages: take these first. Then nothing has changed.
         """
 
 
@@ -319,7 +306,7 @@ class RunStore(Protocol):
     def post(self, run: str, message: InboxMessage) -> None:
         """Put a message into a run's inbox, whether or not the run has a writer. Posting the same message again changes nothing.
 
-        Raises TooLargeError, or StoreError if there is another message with that id.
+        Raises StoreError if it is too long, or if there is another message with that id.
         """
 
     def waiting_messages(self, run: str) -> tuple[InboxMessage, ...]:
@@ -380,10 +367,9 @@ class NewJournal:
         else:
             self._journal.append(entries, summary, outcomes)
 
-    def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write."""
-        if self._journal is not None:
-            self._journal.release(summary)
+    def release(self, summary: Summary | None = None) -> bool:
+        """Give up the right to write as `Journal.release` does."""
+        return self._journal is None or self._journal.release(summary)
 
 
 @attrs.frozen

@@ -540,7 +540,8 @@ class Spans:
         work.attributes |= _model_attributes(model, work.model)
         kind: Literal["internal", "client"] = "client" if "/" in model else "internal"
         model_name = model.partition("/")[2] or model
-        return self._span(f"chat {model_name}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error, kind)
+        span = self._span(f"chat {model_name}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error)
+        return attrs.evolve(span, kind=kind)
 
     def _call_span(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> TelemetrySpan:
         """Return the span of a call, or of a turn of a loop. `steps` is its result, None if it has none yet."""
@@ -560,19 +561,12 @@ class Spans:
         return self._span(name, self._call_id(key, path), parent, _OpenSpan(start_ns, about | failed), now_ns, error)
 
     def _span(
-        self,
-        name: str,
-        span_id: str,
-        parent: str | None,
-        work: _OpenSpan,
-        now_ns: int,
-        error: str | None,
-        kind: Literal["internal", "client"] = "internal",
+        self, name: str, span_id: str, parent: str | None, work: _OpenSpan, now_ns: int, error: str | None
     ) -> TelemetrySpan:
         trace = trace_id_of(self._run)
         events, links = tuple(work.events), tuple(dict.fromkeys(work.links))
         return TelemetrySpan(
-            name, trace, span_id, parent, work.start_ns, now_ns, kind, work.attributes, events, links, error
+            name, trace, span_id, parent, work.start_ns, now_ns, "internal", work.attributes, events, links, error
         )
 
     # -- ids ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dsa.targets.mermaid import mermaid
 from dsa.targets.prism import prism
 from dsa.targets.promela import promela
 from dsa.targets.scxml import scxml
-from dsa.targets.spelling import ExportError
+from dsa.targets.spelling import export_error
 from dsa.targets.tla import tla
 from dsa.targets.xstate import xstate
 from dsa.trace import table
@@ -23,13 +23,13 @@ FORMATS: dict[str, Callable[[Machine], str]] = {
 
 
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
-    """Return a machine as text in one of `FORMATS`. Raises ExportError for another format, or a machine that a tool cannot take."""
+    """Return a machine as text in one of `FORMATS`. Raises DsaError for another format, or a machine that a tool cannot take."""
     if format not in FORMATS:
-        raise ExportError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
+        raise export_error(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
     return FORMATS[format](machine)
 
 
 __all__ = [
-    "FORMATS", "ExportError", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
+    "FORMATS", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
     "xstate",
 ]  # fmt: skip

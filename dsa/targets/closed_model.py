@@ -17,7 +17,7 @@ from dsa.ground_system import Field, Ground, ground
 from dsa.machine import Machine, Precedence
 from dsa.semantics import Occurrence
 from dsa.system import GuardedCommand, Location, Promise, System, closed_system, counter
-from dsa.targets.spelling import ExportError
+from dsa.targets.spelling import export_error
 from dsa.trace import show_values
 
 #: The whole numbers that the model checkers compute with: 32 bits, with a sign.
@@ -130,10 +130,10 @@ class ClosedModel:
 
 
 def closed_model(machine: Machine) -> ClosedModel:
-    """Return the closed model of a machine. Raises ExportError if it is too large, or does not start in its domains."""
+    """Return the closed model of a machine. Raises DsaError if it is too large, or does not start in its domains."""
     system = closed_system(machine)
     if system.left_out:
-        raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
+        raise export_error(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
     initial = initial_values(machine) | {counter(effect).name: 0 for effect in system.counted_effects}
     whole = ground(system)
     steps = tuple(
@@ -145,12 +145,12 @@ def closed_model(machine: Machine) -> ClosedModel:
 
 
 def initial_values(machine: Machine) -> dict[str, expr.Value]:
-    """Return the variables' values at the start. Raises ExportError for one outside its domain."""
+    """Return the variables' values at the start. Raises DsaError for one outside its domain."""
     values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
     for name, value in values.items():
         domain = machine.values_of[name]
         if not domain.contains(value):
-            raise ExportError(f"{name} starts at {expr.show_value(value)}, outside its domain {domain}")
+            raise export_error(f"{name} starts at {expr.show_value(value)}, outside its domain {domain}")
     return values
 
 
@@ -189,7 +189,7 @@ def _read(whole: expr.Expr) -> set[str]:
 
 
 def require_small(model: ClosedModel, tool: str) -> None:
-    """Raise ExportError if a number may lie outside the 32 bits of a model checker."""
+    """Raise DsaError if a number may lie outside the 32 bits of a model checker."""
     require_few_outstanding(model.machine, tool, GREATEST)
     ranges = ranges_of(model.fields)
     for name, value in model.machine.constants.items():
@@ -200,12 +200,12 @@ def require_small(model: ClosedModel, tool: str) -> None:
 
 
 def require_few_outstanding(machine: Machine, tool: str, greatest: int) -> None:
-    """Raise ExportError if more of an effect may be outstanding than a tool can count."""
+    """Raise DsaError if more of an effect may be outstanding than a tool can count."""
     for effect, most in machine.most_outstanding.items():
         if most > greatest:
             span = machine.effect_named[effect].span
             where = f"line {span.line}: " if span else ""
-            raise ExportError(
+            raise export_error(
                 f"{where}{most} of {effect} may be outstanding, and {tool} computes with numbers up to {greatest}"
             )
 
@@ -222,11 +222,11 @@ def require_numbers(
     least: int,
     greatest: int,
 ) -> None:
-    """Raise ExportError if a value, or a number in an expression (each with its place), may lie outside a tool's range."""
+    """Raise DsaError if a value, or a number in an expression (each with its place), may lie outside a tool's range."""
     places = ((where, bounds) for where, node in expressions for bounds in _extents(node, ranges))
     for where, (low, high) in itertools.chain(ranges.items(), places):
         if low < least or high > greatest:
-            raise ExportError(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
+            raise export_error(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
 
 
 def _extents(whole: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:

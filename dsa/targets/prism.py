@@ -31,7 +31,7 @@ from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import happens
 from dsa.targets.closed_model import ClosedCommand, ClosedModel, closed_model, require_small
-from dsa.targets.spelling import ExportError, Identifiers, Syntax
+from dsa.targets.spelling import Identifiers, Syntax, export_error
 
 SYNTAX = Syntax("&", "|", "!", {"==": "="})
 _MOST_BRANCHES = 10_000
@@ -41,7 +41,7 @@ _Choice = tuple[str | None, str, tuple[tuple[str, Outcome], ...]]
 
 
 def prism(machine: Machine) -> str:
-    """Write a machine as a PRISM model at its parameter values. Raises ExportError."""
+    """Write a machine as a PRISM model at its parameter values. Raises DsaError."""
     return "\n".join(_PrismModel(machine).lines()) + "\n"
 
 
@@ -104,12 +104,12 @@ def _odds(guard: Guard) -> _Odds | None:
 
 
 def _require_own_retries(machine: Machine, guard: Guard) -> None:
-    """Raise ExportError for a guard, with odds by retry number, of answers of which several are awaited: its retries then mix theirs."""
+    """Raise DsaError for a guard, with odds by retry number, of answers of which several are awaited: its retries then mix theirs."""
     for event in guard.judges:
         effect = machine.event_named[event].origin
         if effect in machine.numbered_effects:
             where = f"line {guard.span.line}: " if guard.span else ""
-            raise ExportError(
+            raise export_error(
                 f"{where}the odds of guard {guard.name} change with its retry number, and several of {effect} may be outstanding, "
                 "whose retries it cannot tell apart; give one number for pass and one for fatal"
             )
@@ -175,7 +175,7 @@ class _PrismModel:
                 if self._model.ground.ground_condition(both := all_of([condition, option])) != FALSE
             ]
             if len(ways) > _MOST_BRANCHES:
-                raise ExportError(f"{choice[1]}: its verdicts decide in more than {_MOST_BRANCHES} ways")
+                raise export_error(f"{choice[1]}: its verdicts decide in more than {_MOST_BRANCHES} ways")
         for condition, branches in ways:
             if any(branch.step is not None for branch in branches):
                 yield condition, branches

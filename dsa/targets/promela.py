@@ -21,7 +21,7 @@ _BYTE, _SHORT = 256, 2**15
 
 
 def promela(machine: Machine) -> str:
-    """Write a machine as a Promela model at its parameter values. Raises ExportError."""
+    """Write a machine as a Promela model at its parameter values. Raises DsaError."""
     model = closed_model(machine)
     require_small(model, "SPIN")
     return "\n".join(_PromelaModel(model).lines()) + "\n"

@@ -43,7 +43,7 @@ _OTHER_DATA = _WORDS | frozenset({
 
 
 def scxml(machine: Machine) -> str:
-    """Return a machine as SCXML at its parameter values. Raises ExportError."""
+    """Return a machine as SCXML at its parameter values. Raises DsaError."""
     return "\n".join(_Document(machine, initial_values(machine)).lines()) + "\n"
 
 

@@ -32,8 +32,9 @@ from dsa.expr import (
 _LONGEST = 60
 
 
-class ExportError(DsaError, ValueError):
-    """Raised for an unknown format, or a machine that a tool cannot take at these parameter values; the message says why."""
+def export_error(message: str) -> DsaError:
+    """Return the error for an unknown format, or a machine that a tool cannot take at these parameter values; the message says why."""
+    return DsaError(message, code="ExportError")
 
 
 class Identifiers:

@@ -34,7 +34,7 @@ from dsa.machine import Machine, sources_left
 from dsa.semantics import Reason
 from dsa.system import closed_system, counter, in_domain
 from dsa.targets.closed_model import ranges_of, require_few_outstanding, require_numbers
-from dsa.targets.spelling import ExportError
+from dsa.targets.spelling import export_error
 from dsa.targets.statechart import EventKey, leaf_rows
 
 #: The greatest whole number up to which a double has them all.
@@ -81,7 +81,7 @@ class Leaves:
         self._places = {id(row): place for place, row in enumerate(machine.transitions)}
         system = closed_system(machine)
         if system.left_out:
-            raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
+            raise export_error(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
         whole = ground(system)
         self._ranges = ranges_of(whole.fields)
         self._taken = {(system.locations[c.source].state, c.occurrence.source, c.row) for c in system.commands}
@@ -93,7 +93,7 @@ class Leaves:
         }
 
     def require_exact(self, tool: str) -> None:
-        """Raise ExportError if a number may lie outside the exact whole numbers of ECMAScript."""
+        """Raise DsaError if a number may lie outside the exact whole numbers of ECMAScript."""
         require_few_outstanding(self._machine, tool, _EXACT)
         arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
         expressions = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))

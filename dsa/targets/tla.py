@@ -38,7 +38,7 @@ SYNTAX = Syntax("/\\", "\\/", "~", {"==": "=", "!=": "#"}, "(IF {} THEN 1 ELSE 0
 
 
 def tla(machine: Machine, module: str | None = None) -> str:
-    """Write a machine as a TLA+ module at its parameter values; TLC wants it in a file of the module's name. Raises ExportError."""
+    """Write a machine as a TLA+ module at its parameter values; TLC wants it in a file of the module's name. Raises DsaError."""
     return "\n".join(_TlaModule(machine, module).lines()) + "\n"
 
 

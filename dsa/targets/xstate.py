@@ -20,7 +20,7 @@ SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
 
 
 def xstate(machine: Machine) -> str:
-    """Write a machine as an XState module at its parameter values. Raises ExportError."""
+    """Write a machine as an XState module at its parameter values. Raises DsaError."""
     return "\n".join(_XStateModule(machine).lines()) + "\n"
 
 

@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from dsa.edge.binding import Bindings, ask_guard, data_readers
 from dsa.edge.event_loop import Clock
 from dsa.edge.performer import Performer, traceback_of
+from dsa.errors import code_of
 from dsa.runtime.artifacts import AttemptRecord, MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import BudgetLimit, Meter
@@ -308,4 +309,4 @@ def clean_errors(secrets: Secrets) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  (users' code may raise anything)
-        raise ApplicationError(secrets.text(str(error)), type=type(error).__name__) from None
+        raise ApplicationError(secrets.text(str(error)), type=code_of(error)) from None

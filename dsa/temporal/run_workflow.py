@@ -22,7 +22,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from dsa.edge.binding import Bindings, FromOutside, answered_key, effect_names, exact_already
 from dsa.edge.driver import Driver, outcome_of_last
-from dsa.errors import DsaError, OccurrenceError
+from dsa.errors import DsaError, OccurrenceError, code_of
 from dsa.machine import Machine, spelled_like
 from dsa.runs.archive import OtherMachineError, recorded_machine, replay_stored
 from dsa.runs.runs import record_decisions, require_decidable
@@ -55,11 +55,11 @@ async def _nobody(_action: Action, _context: object) -> list[Step]:
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Turn errors of this package into application errors of the same name, which fail an update and not the workflow."""
+    """Turn errors of this package into application errors of the same code, which fail an update and not the workflow."""
     try:
         yield
     except (DsaError, TypeError, ValueError) as error:
-        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
+        raise ApplicationError(str(error), type=code_of(error), non_retryable=True) from error
 
 
 class Execution:

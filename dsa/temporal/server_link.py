@@ -27,7 +27,7 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from dsa.errors import DocumentError
+from dsa.errors import DocumentError, code_of
 from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
@@ -90,7 +90,7 @@ class _SpanOfActivity(ActivityInboundInterceptor):
         try:
             return await super().execute_activity(input)
         except BaseException as fault:
-            error = getattr(fault, "type", None) or type(fault).__name__
+            error = getattr(fault, "type", None) or code_of(fault)
             raise
         finally:
             self._emit(

@@ -5,7 +5,8 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -25,10 +26,9 @@ from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy, Wo
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from dsa.errors import OccurrenceError
+from dsa.errors import DsaError, OccurrenceError
 from dsa.runs.archive import RunFilter, record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
-from dsa.runs.runs import DoubtError
 from dsa.runs.summary import summary_of_run
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import Entry, Ledger, VerdictEntry, from_json
@@ -57,9 +57,9 @@ def unknown_run(run_id: str) -> UnknownRunError:
 def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
     """Raise the error of this package that a workflow has raised in an update."""
     cause = error.cause
-    kinds: dict[str, type[Exception]] = {
+    kinds: dict[str, Callable[[str], Exception]] = {
         "OccurrenceError": OccurrenceError,
-        "DoubtError": DoubtError,
+        "DoubtError": partial(DsaError, code="DoubtError"),
         "NotTakenError": NotTakenError,
         "TypeError": TypeError,
         "ValueError": ValueError,

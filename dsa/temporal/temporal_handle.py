@@ -53,11 +53,8 @@ class TemporalHandle(RunHandle):
         # What a `HeldRun` has, it has not: no driver, no journal, no folder.
         self._runs, self.id, self.folder = runs, run_id, None
         self._start, self._how, self._binding = start, how, binding
-        self._on_moment, self._shown_count, self._entries_before = (
-            on_moment,
-            0,
-            0 if how is None else len(runs.store.reader_so_far(run_id).entries),
-        )
+        self._on_moment, self._shown_count = on_moment, 0
+        self._entries_before = 0 if how is None else len(runs.store.reader_so_far(run_id).entries)
         self.watchers = Watchers()
         self._offers: list[tuple[Occurrence, str | None, asyncio.Future[Taken | Refusal]]] = []
         self._begin_task: asyncio.Task[None] | None = None
@@ -285,8 +282,9 @@ class TemporalHandle(RunHandle):
         self._runs._held_runs.pop(self.id, None)  # noqa: SLF001
         self.watchers.wake()
 
-    def release(self, rest: Rest | None = None) -> None:
+    def release(self, rest: Rest | None = None) -> bool:  # noqa: ARG002  (the interface)
         """Do nothing: a run on Temporal has no holder."""
+        return True
 
 
 def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from dsa.testing.doubles import StillClock, Texts, Verdicts
     from dsa.testing.explored_graph import (
         Coverage,
-        CoverageError,
         ExploredGraph,
-        GraphTooLargeError,
         graph_of,
         row_tour,
         tour,
@@ -42,9 +40,7 @@ _NAMES = {
     "doubles": ("StillClock", "Texts", "Verdicts"),
     "explored_graph": (
         "Coverage",
-        "CoverageError",
         "ExploredGraph",
-        "GraphTooLargeError",
         "graph_of",
         "row_tour",
         "tour",
@@ -67,10 +63,8 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "CompleteSuite",
     "Coverage",
-    "CoverageError",
     "DisagreementError",
     "ExploredGraph",
-    "GraphTooLargeError",
     "Implementation",
     "Lockstep",
     "Observation",

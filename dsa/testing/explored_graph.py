@@ -1,7 +1,7 @@
 """The explored machine as a graph, the coverage of its rows, and transition tours.
 
 `graph_of` explores a machine at its parameters' values: every configuration it can reach, and what each occurrence does there.
-The graph is held whole; `GraphTooLargeError` says when it is too large for that.
+The graph is held whole; An error says when it is too large for that.
 
 `Coverage` records which rows, states and verdicts tests have taken, and reports what is missing. Rows that cannot be taken at these
 parameters are not required; they are listed apart.
@@ -26,17 +26,6 @@ from dsa.system import closed_system, location_of
 
 #: A graph has at most this many configurations, unless the caller allows more.
 MAX_CONFIGURATIONS = 50_000
-
-
-class GraphTooLargeError(DsaError):
-    """Raised when a machine has more configurations than a graph may hold. `limit` is that number."""
-
-    def __init__(self, machine: Machine, limit: int) -> None:
-        self.limit = limit
-        super().__init__(
-            f"{machine.name} has more than {limit} configurations at these parameters: too many to make tests of; "
-            "give smaller parameter values"
-        )
 
 
 @attrs.frozen
@@ -129,7 +118,7 @@ class ExploredGraph:
 
 
 def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> ExploredGraph:
-    """Explore a machine at its parameters' values. Raises GraphTooLargeError."""
+    """Explore a machine at its parameters' values. Raises DsaError."""
     system, step = closed_system(machine), compiled_step(machine).step
     possible: list[dict[Occurrence, None]] = [{} for _ in system.locations]
     for command in system.commands:
@@ -141,7 +130,11 @@ def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) 
     index = {order[0]: 0}
     for place, configuration in enumerate(order):  # grows while it is walked
         if len(order) > max_configurations or system.left_out:
-            raise GraphTooLargeError(machine, max_configurations)
+            raise DsaError(
+                f"{machine.name} has more than {max_configurations} configurations at these parameters: too many to make tests of; "
+                "give smaller parameter values",
+                code="GraphTooLargeError",
+            )
         for occurrence in possible[location_of(system, configuration)]:
             taken = step(configuration, occurrence)
             if isinstance(taken, Refusal) and taken.reason == "late":
@@ -158,10 +151,6 @@ def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) 
 
 
 Verdict = tuple[str, str]
-
-
-class CoverageError(AssertionError):
-    """Raised when tests have taken too few rows."""
 
 
 @attrs.define
@@ -188,12 +177,12 @@ class Coverage:
         self.verdicts.update(occurrence.verdicts)
 
     def require(self, share: float, graph: ExploredGraph) -> None:
-        """Raise CoverageError unless this share of the rows that can be taken was taken."""
+        """Raise AssertionError unless this share of the rows that can be taken was taken."""
         missing = sorted(graph.rows - self.rows)
         if len(missing) > (1 - share) * len(graph.rows) + 1e-9:
             rows = self.machine.transitions
             lines = "\n".join(f"  {row_label(rows[number], number)}" for number in missing)
-            raise CoverageError(
+            raise AssertionError(
                 f"{len(graph.rows) - len(missing)} of {len(graph.rows)} rows that can be taken were taken, "
                 f"{share:.0%} are required; not taken:\n{lines}"
             )
@@ -256,7 +245,7 @@ Test = tuple[Occurrence, ...]
 def tour(machine: Machine | ExploredGraph, *, refusals: bool = False) -> tuple[Test, ...]:
     """Return runs that take every transition which can be taken; the first of them take every row.
 
-    With `refusals`, the runs also feed each configuration every occurrence that it refuses, once. Raises GraphTooLargeError when there are
+    With `refusals`, the runs also feed each configuration every occurrence that it refuses, once. Raises DsaError when there are
     too many configurations.
     """
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)

@@ -548,8 +548,8 @@ def state_machine_test(
     In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. The tests `first` are played before: when
     one fails, that is the failure, and nobody walks. The implementation is walked
     for 20 s at most (then a warning says how many walks were left out), and a counterexample is shrunk for 20 s (`LONGEST_S`). After the walks, rows that
-    none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
-    `.plan.coverage` has the figures. Raises GraphTooLargeError.
+    none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or AssertionError is raised.
+    `.plan.coverage` has the figures. Raises DsaError.
     """
     graph = graph_of(machine)
     sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}

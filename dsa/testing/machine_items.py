@@ -35,10 +35,6 @@ from dsa.testing.explored_graph import Coverage, forget_listener, listen, row_la
 from dsa.trace import show_values
 
 
-class ItemFailure(Exception):  # noqa: N818  (never seen by anyone: it carries the text of a failing item)
-    """Raised by an item that fails; its text is what is shown."""
-
-
 class MachineFile(pytest.File):
     """A machine document, or a spec."""
 
@@ -99,10 +95,6 @@ class MachineItem(pytest.Item):
 
     parent: MachineFile
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401  (pytest's signature)
-        """Show a failure as its text; anything else is a fault of ours and shown as such."""
-        return str(excinfo.value) if isinstance(excinfo.value, ItemFailure) else super().repr_failure(excinfo, style)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return where the item stands: its line from 0."""
         line = self.line()
@@ -121,11 +113,11 @@ class CheckItem(MachineItem):
         try:
             document = self.parent.document
         except DocumentError as fault:
-            raise ItemFailure(str(fault)) from None
+            pytest.fail(str(fault), pytrace=False)
         diagnostics = [*document.diagnostics, *(self.parent.report.diagnostics if document.machine else ())]
         errors = [item.render() for item in diagnostics if item.severity == "error" and item.code != "DSA310"]
         if errors:
-            raise ItemFailure("\n".join(errors))
+            pytest.fail("\n".join(errors), pytrace=False)
 
 
 class ClaimItem(MachineItem):
@@ -158,7 +150,7 @@ class PropertyItem(ClaimItem):
                 f"not judged while {' and '.join(result.blocking_codes)} stands: see {self.parent.relative_path}::check"
             )
         if result.failed:
-            raise ItemFailure(_failure_text(self.parent.relative_path, result))
+            pytest.fail(_failure_text(self.parent.relative_path, result), pytrace=False)
 
 
 def _failure_text(path: str, result: PropertyResult) -> str:
@@ -178,7 +170,9 @@ class ScenarioItem(ClaimItem):
         result = self.parent.report.scenarios[self._place]
         if not result.ok:
             line = result.span.line if result.span else result.line
-            raise ItemFailure(f"{self.parent.relative_path}:{line}: scenario '{result.name}': {result.message}")
+            pytest.fail(
+                f"{self.parent.relative_path}:{line}: scenario '{result.name}': {result.message}", pytrace=False
+            )
 
 
 _OUTPUT = "dsa_machine_coverage"

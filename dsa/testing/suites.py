@@ -251,7 +251,7 @@ def complete_suite(
 ) -> CompleteSuite:
     """Make the tests that find every implementation which differs and has at most `extra` more states than the table.
 
-    The number of tests grows by about the number of inputs for each extra state. Raises GraphTooLargeError, and DsaError when
+    The number of tests grows by about the number of inputs for each extra state. Raises DsaError for a machine that is too large, and when
     there are more tests than `max_tests`, or when the `observation` does not separate two configurations that differ.
     """
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine.at(parameters or {}))

@@ -57,7 +57,7 @@ def _survivor(one: MutantResult) -> Markup:
 
 
 def proofs(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindings:
-    """Prove what a machine must do, and its properties. Raises NoSolverError without z3."""
+    """Prove what a machine must do, and its properties. Raises DsaError without z3."""
     tell = lambda claim: work.tell(f"proving: {claim}")  # noqa: E731
     report = prove(machine, time_limit_s=NO_LIMIT_S, clock=work.clock, progress=tell)
     obligations = (*report.obligations, *filter(None, [report.rest]))

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from dsa.edge.images import RenderError, svg
+from dsa.edge.images import svg
+from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.targets import dot
 from dsa.targets.picture import picture
@@ -28,7 +29,7 @@ def diagram(machine: Machine, marks: Mapping[str, str] | None = None) -> Markup:
     """Return the diagram of a machine, or why it cannot be drawn; `marks` are classes of its nodes."""
     try:
         return drawing(_svg(dot(machine)), f"Diagram of {machine.name}", marks)
-    except (RenderError, SyntaxError) as fault:  # a SyntaxError: what was drawn is not XML
+    except (DsaError, SyntaxError) as fault:  # a SyntaxError: what was drawn is not XML
         return tag("p", f"The diagram cannot be drawn: {fault}", class_="message")
 
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -22,7 +22,7 @@ from machines.chat.conversation import ChatArtifact, ChatConversation
 from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import SqlDatabase
 from machines.tool_use.chat_model import Model, ModelOptions, model_of
-from machines.tool_use.machine_session import RunResources
+from machines.tool_use.machine_session import Listener, RunResources
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.transcript import CHARS_PER_TOKEN
 
@@ -90,7 +90,6 @@ def _write(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-Listener = Callable[[str], object]
 #: A request needs room beside the conversation: for the description of data and tools, and for the answer.
 _BESIDE_TOKENS = 8_192
 

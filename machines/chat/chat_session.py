@@ -15,11 +15,10 @@ from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.setup import Options
 from dsa.runtime.secrets import SecretOptions
-from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import RESOURCES, ChatResources, Listener
+from machines.chat.chat_resources import RESOURCES, ChatResources
 from machines.chat.conversation import ChatConversation, ChatTurn
-from machines.tool_use.machine_session import MachineSession, begin_run, hold_run
+from machines.tool_use.machine_session import NO_LISTENERS, MachineSession, SessionListeners, begin_run, hold_run
 
 NAME = "chat"
 
@@ -61,16 +60,13 @@ class ChatStart:
 
 
 class Chat(MachineSession[ChatResources]):
-    """A conversation that this process holds. Make it with `begin` or `resume`; `runs` stores it.
-
-    `on_moment` is called with every moment of its run, `listen` with the model's text as it comes, `notice` with the reason when a model is asked again.
-    """
+    """A conversation that this process holds. Make it with `begin` or `resume`; `runs` stores it."""
 
     command = "dsa chat"
 
-    def __init__(self, runs: Runs, handle: RunHandle, listen: Listener, notice: Listener, *, is_new: bool) -> None:
+    def __init__(self, runs: Runs, handle: RunHandle, listeners: SessionListeners, *, is_new: bool) -> None:
         def prepare(resources: ChatResources) -> None:
-            resources.listen, resources.notice = listen, notice
+            resources.listen, resources.notice = listeners.listen, listeners.notice
             if is_new:
                 _ = resources.model, resources.database
 
@@ -78,36 +74,27 @@ class Chat(MachineSession[ChatResources]):
         self.runs = runs
 
     @classmethod
-    def begin(
-        cls,
-        settings: ChatStart,
-        runs: Runs,
-        *,
-        on_moment: OnMoment | None = None,
-        listen: Listener = lambda _text: None,
-        notice: Listener = lambda _text: None,
-    ) -> "Chat":
+    def begin(cls, settings: ChatStart, runs: Runs, listeners: SessionListeners = NO_LISTENERS) -> "Chat":
         """Begin a conversation. Raises LoadError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
-        return cls(runs, begin_run(runs, NAME, settings.options(), on_moment=on_moment), listen, notice, is_new=True)
+        handle = begin_run(runs, NAME, settings.options(), on_moment=listeners.on_moment)
+        return cls(runs, handle, listeners, is_new=True)
 
     @classmethod
     def resume(
         cls,
         run_id: str,
         runs: Runs,
+        listeners: SessionListeners = NO_LISTENERS,
         *,
         options: Options | None = None,
         take: bool = False,
-        on_moment: OnMoment | None = None,
-        listen: Listener = lambda _text: None,
-        notice: Listener = lambda _text: None,
     ) -> "Chat":
         """Resume a conversation with its own settings, except those in `options`; `go_on` finishes an interrupted turn.
 
         Raises DsaError for a run that is not a conversation, StoreError, OtherMachineError, ReplayError.
         """
-        handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=on_moment)
-        return cls(runs, handle, listen, notice, is_new=False)
+        handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=listeners.on_moment)
+        return cls(runs, handle, listeners, is_new=False)
 
     @property
     def state(self) -> str:

@@ -47,6 +47,7 @@ from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
 from machines.chat.chat_page import START_FORM, ChatPage
 from machines.chat.chat_session import NAME, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
+from machines.tool_use.machine_session import SessionListeners
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 
@@ -347,7 +348,7 @@ def _hold(
     root: Path,
     options: RunOptions,
     messages: tuple[str, ...],
-    begin: Callable[..., Chat],
+    begin: Callable[[Runs, SessionListeners], Chat],
     *,
     is_new: bool,
 ) -> int:
@@ -366,8 +367,10 @@ def _hold(
         watchers = stack.enter_context(
             options.watch_options.watch(environment_secrets(options.watch_options.secret_options))
         )
-        how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
-        chat = stack.enter_context(begin(runs, on_moment=watchers.observer(show), **how))
+        listeners = SessionListeners(watchers.observer(show))
+        if is_shown:
+            listeners = attrs.evolve(listeners, listen=display.listen, notice=display.notice)
+        chat = stack.enter_context(begin(runs, listeners))
         if is_new and is_shown:
             display.tables(chat.resources.database.tables)
         # While a user types: a script may never need Python, which takes a second to start.

@@ -25,7 +25,7 @@ from machines.coding.coding_work import Work
 from machines.coding.task_plan import Approval
 from machines.coding.toolbox import Toolbox
 from machines.tool_use.chat_model import Model, ModelOptions, model_of
-from machines.tool_use.machine_session import RunResources
+from machines.tool_use.machine_session import Listener, RunResources
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, join_neighbours, shorten, size_of
 
@@ -171,7 +171,6 @@ def settings_at_start(stored_run: StoredRun) -> CodingSettings:
     return settings_of({**(start.get("config") or {}), "budget": start.get("budget")})
 
 
-Listener = Callable[[str], object]
 #: The limit of an answer in seconds: less than the 10 minutes of `ask_model` and `decompose`.
 _ANSWER_S = 580.0
 #: A request needs room beside the messages: for the tools, and for the answer.

@@ -69,6 +69,7 @@ from machines.coding.work_session import (
     workspace_refusal,
 )
 from machines.coding.workspace_view import Projection, was_idle
+from machines.tool_use.machine_session import SessionListeners
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 
@@ -145,6 +146,7 @@ class CommandLine:
     context_tokens: int | None
     seed: int | None
     file: Path | None
+    fresh: bool
 
     def settings(self) -> CodingSettings:
         """Return the options as settings, without the workspace."""
@@ -286,7 +288,6 @@ def command(
     root: str,
     *,
     take: bool,
-    fresh: bool,
     options: RunOptions,
     **choices: Any,  # noqa: ANN401  (options)
 ) -> None:
@@ -302,7 +303,7 @@ def command(
         options = attrs.evolve(options, config={"context_tokens": line.context_tokens})
     if goal and not goal.strip():
         raise click.UsageError("GOAL is empty: describe the goal in a sentence")
-    if run and fresh:
+    if run and line.fresh:
         raise click.UsageError("--resume continues a run, --fresh starts again with a GOAL: use one of them")
     folder = Path(root)
     if run is not None:
@@ -311,7 +312,7 @@ def command(
             note_run(folder / run)
             _require_same_start(runs, run, line, options.parameters)
         sys.exit(resume(run, folder, options, take=take))
-    sys.exit(_hold(folder, options, partial(_begin, goal, line, options, take=take, fresh=fresh), goal))
+    sys.exit(_hold(folder, options, partial(_begin, goal, line, options, take=take), goal))
 
 
 def resume(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
@@ -328,28 +329,27 @@ def _begin(
     line: CommandLine,
     options: RunOptions,
     runs: Runs,
+    listeners: SessionListeners,
     *,
     take: bool,
-    fresh: bool,
-    **how: Any,  # noqa: ANN401  (its display)
 ) -> Agent:
     """Begin a run, or resume an interrupted one."""
     workspace = line.workspace.resolve()
-    run_id = None if fresh else unfinished_run(goal, workspace, runs)
+    run_id = None if line.fresh else unfinished_run(goal, workspace, runs)
     if run_id is not None:
         _require_same_start(runs, run_id, line, options.parameters)
         now = options.as_started(runs.stored_run(run_id))
-        agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
+        agent = Agent.resume(run_id, runs, listeners, options=now.changes, take=take)
         say(f"resumed: {run_id}; use --fresh to start again", err=True)
         return agent
     _require_workspace(workspace)
     try:
-        return Agent.begin(_settings(goal, workspace, line, options), runs, **how)
+        return Agent.begin(_settings(goal, workspace, line, options), runs, listeners)
     except (ValueError, OSError) as error:
         raise CommandExit(str(error), _UNREADABLE) from error
 
 
-def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
+def _hold(root: Path, options: RunOptions, begin: Callable[[Runs, SessionListeners], Agent], goal: str = "") -> int:
     """Work until the end, or until a person is needed who is not there; return the exit code."""
     display, is_shown, start_s = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as stack:
@@ -358,9 +358,10 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         watchers = stack.enter_context(
             options.watch_options.watch(environment_secrets(options.watch_options.secret_options))
         )
-        how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
-        on_moment = _observer(root, display if is_shown else None, watchers)
-        agent = stack.enter_context(begin(runs, on_moment=on_moment, **how))
+        listeners = SessionListeners(_observer(root, display if is_shown else None, watchers))
+        if is_shown:
+            listeners = attrs.evolve(listeners, listen=display.listen, notice=display.notice)
+        agent = stack.enter_context(begin(runs, listeners))
         if is_shown:
             agent.resources.toolbox.progress = show_line
         watchers.note("GOAL", goal)

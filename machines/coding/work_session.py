@@ -28,13 +28,12 @@ from machines.coding.coding_resources import (
     RESOURCES,
     CodingResources,
     CodingSettings,
-    Listener,
     settings_at_start,
 )
 from machines.coding.coding_work import Work, work_of
 from machines.coding.task_plan import CodingCall, Goal, Task
 from machines.coding.workspace_view import Projection, work_with_parts
-from machines.tool_use.machine_session import MachineSession, begin_run, hold_run
+from machines.tool_use.machine_session import NO_LISTENERS, MachineSession, SessionListeners, begin_run, hold_run
 from machines.tool_use.records import as_data
 
 NAME = "coding"
@@ -123,8 +122,7 @@ class WorkRun(MachineSession[CodingResources]):
 class Agent(WorkRun):
     """The work on one goal. Make it with `begin` and `resume`; `runs` stores it.
 
-    `on_moment` is called with every moment of the run and its parts, `listen` with the model's text as it comes, `notice` with the reason when a model is
-    asked again, and with files that cannot be written.
+    Its listeners hear of its parts too, and `notice` is called with files that cannot be written.
     """
 
     command = "dsa code"
@@ -133,41 +131,32 @@ class Agent(WorkRun):
         self,
         runs: Runs,
         handle: RunHandle,
-        listen: Listener,
-        notice: Listener,
-        on_moment: OnMoment | None,
+        listeners: SessionListeners,
         *,
         is_new: bool,
     ) -> None:
         def prepare(resources: CodingResources) -> None:
-            resources.listen, resources.notice = listen, lambda text: notice(f"model: {text}")
-            resources.runs, resources.watch_part = runs, on_moment
+            resources.listen = listeners.listen
+            resources.notice = lambda text: listeners.notice(f"model: {text}")
+            resources.runs, resources.watch_part = runs, listeners.on_moment
             _ = resources.model, resources.toolbox
             if is_new:
                 _ = resources.toolbox.tools  # MCP servers start here, or raise
 
         super().__init__(handle, RESOURCES, prepare)
-        self._runs, self._notice, self._last_problem = runs, notice, ""
+        self._runs, self._notice, self._last_problem = runs, listeners.notice, ""
         self._projection = Projection(Path(self.resources.settings.workspace))
         self._first: tuple[Occurrence, ...] = ()
 
     @classmethod
-    def begin(
-        cls,
-        settings: WorkStart,
-        runs: Runs,
-        *,
-        on_moment: OnMoment | None = None,
-        listen: Listener = lambda _text: None,
-        notice: Listener = lambda _text: None,
-    ) -> "Agent":
+    def begin(cls, settings: WorkStart, runs: Runs, listeners: SessionListeners = NO_LISTENERS) -> "Agent":
         """Begin a run. Raises ModelUnavailable, WorkspaceToolError and ValueError for unavailable tools, BindingError, StoreError, BudgetError."""
         _require_fit_for_parts(settings.settings)
         if fault := Projection(Path(settings.settings.workspace)).fault():
             raise ValueError(fault)
-        rounds = _Rounds(on_moment)
+        rounds = _Rounds(listeners.on_moment)
         handle = begin_run(runs, NAME, settings.options(), on_moment=rounds)
-        agent = cls(runs, handle, listen, notice, on_moment, is_new=True)
+        agent = cls(runs, handle, listeners, is_new=True)
         agent._first, rounds.on_round = (settings.first(),), agent.project
         return agent
 
@@ -176,12 +165,10 @@ class Agent(WorkRun):
         cls,
         run_id: str,
         runs: Runs,
+        listeners: SessionListeners = NO_LISTENERS,
         *,
         options: Options | None = None,
         take: bool = False,
-        on_moment: OnMoment | None = None,
-        listen: Listener = lambda _text: None,
-        notice: Listener = lambda _text: None,
     ) -> "Agent":
         """Resume a run with its own settings, except those in `options`: a model, a budget for the whole run.
 
@@ -190,9 +177,9 @@ class Agent(WorkRun):
         whole, _, part = run_id.partition(PART_OF)
         if part:
             raise DsaError(f"run {run_id} is a part of {whole}: continue that one")
-        rounds = _Rounds(on_moment)
+        rounds = _Rounds(listeners.on_moment)
         handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=rounds)
-        agent = cls(runs, handle, listen, notice, on_moment, is_new=False)
+        agent = cls(runs, handle, listeners, is_new=False)
         rounds.on_round = agent.project
         return agent
 

@@ -122,8 +122,7 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     text = Artifact(draft.content, artifact_id=_own_id(draft), usage=usage)
     history = context.run.step(step).history
     parent = history[-1].artifact_id if history else None
-    key = payload["key"]
-    steps = _store_version(action, key, context, text, step=step, parent=parent, author=name)
+    steps = _store_version(action, context, text, step=step, parent=parent, author=name)
     return [*_retry_steps(action.policy, usage), *steps]
 
 
@@ -160,7 +159,7 @@ def _own_id(draft: Artifact) -> str:
 
 
 def _store_version(
-    action: Action, key: str, context: PolicyContext, draft: Artifact, *, step: str, parent: str | None, author: str
+    action: Action, context: PolicyContext, draft: Artifact, *, step: str, parent: str | None, author: str
 ) -> list[Step]:
     """Store one version of a step's artifact, record it, and answer with its id."""
     run, artifacts = context.run, context.artifacts
@@ -172,7 +171,7 @@ def _store_version(
     usage = draft.usage or Usage("", 0.0)
     context.record(
         ArtifactEntry(
-            key,
+            action.payload["key"],
             step,
             version,
             artifact.artifact_id,
@@ -212,7 +211,7 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
             raise TypeError(f"the content of '{payload['event']}' is not a text")
         parent = context.run.step(step).latest
         text = Artifact(data["content"])
-        _store_version(action, payload["key"], context, text, step=step, parent=parent, author=PERSON)
+        _store_version(action, context, text, step=step, parent=parent, author=PERSON)
     run, artifacts = context.run, context.artifacts
     view = run.step(step)
     if view.latest is None:

@@ -24,6 +24,7 @@ from typing import Final
 import attrs
 
 from dsa.edge.event_loop import in_thread
+from dsa.errors import DsaError
 from dsa.generators.model_options import derive_seed
 from dsa.generators.streams import StreamResult
 from dsa.runtime.generation import GenerationError
@@ -55,14 +56,6 @@ _WORD = re.compile(r"\w[\w.'-]*")
 _BEGIN, _END = "\x02", "\x03"  # around each match; no text file contains them
 
 
-class SearchError(Exception):
-    """Raised when a search is impossible. `code` is a stable word."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-
 @attrs.frozen
 class SearchHit:
     """A match: the path within the folder, the line from 1, and the text there."""
@@ -84,13 +77,13 @@ class SearchHits:
 def search(folder: Path, query: str, limit: int = 5) -> SearchHits:
     """Return passages with words of a query, those with rare words and with many of them first.
 
-    All forms of a word match. Raises SearchError: NO_WORDS, NO_FOLDER, TOO_MANY_FILES.
+    All forms of a word match. Raises DsaError with one of the codes NO_WORDS, NO_FOLDER, TOO_MANY_FILES.
     """
     words = _WORD.findall(query)
     if not words:
-        raise SearchError("NO_WORDS", f"there is no word in '{query}' to search for")
+        raise DsaError(f"there is no word in '{query}' to search for", code="NO_WORDS")
     if not folder.is_dir():
-        raise SearchError("NO_FOLDER", f"{folder} is not a folder")
+        raise DsaError(f"{folder} is not a folder", code="NO_FOLDER")
     index = _index_of(folder, tuple(files_in(folder)))
     return SearchHits(tuple(index.places(words, limit)), index.file_count, index.left_out)
 
@@ -104,7 +97,9 @@ def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
         for path in (Path(parent, name) for name in sorted(names) if not name.startswith(".")):
             count += 1
             if count > MOST_FILES:
-                raise SearchError("TOO_MANY_FILES", f"{folder} has more than {MOST_FILES} files; name a smaller folder")
+                raise DsaError(
+                    f"{folder} has more than {MOST_FILES} files; name a smaller folder", code="TOO_MANY_FILES"
+                )
             yield path.relative_to(folder).as_posix(), *_about(path)
     for error in unreadable:
         yield str(error.filename), -1, 0
@@ -344,7 +339,7 @@ async def web_search_policy(action: Action, context: PolicyContext) -> list[Step
     payload, folder = action.payload, Path(context.config.get("over", "."))
     try:
         hits: SearchHits = await in_thread(partial(search, folder, payload["query"], payload.get("limit", 5)))
-    except SearchError as error:
+    except DsaError as error:
         return [error_step(action.policy, error.code, str(error))]
     places = [{"file": place.file, "line": place.line, "excerpt": place.excerpt} for place in hits.places]
     result = {"results": places, "searched": hits.file_count, "left_out": hits.left_out}

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+import attrs
 from rich.console import Console
 from rich.text import Text
 
@@ -61,6 +62,28 @@ class Lines:
     def say(self, text: str) -> None:
         """Show a line of our own."""
         self.line(text)
+
+
+Listener = Callable[[str], object]
+
+
+def _show_nothing(_text: str) -> None:
+    """Show nothing."""
+
+
+@attrs.frozen
+class SessionListeners:
+    """What a session calls.
+
+    `on_moment` is called with every moment of its run, `listen` with the model's text as it comes, `notice` with the reason when a model is asked again.
+    """
+
+    on_moment: OnMoment | None = None
+    listen: Listener = _show_nothing
+    notice: Listener = _show_nothing
+
+
+NO_LISTENERS = SessionListeners()
 
 
 class ClosingActions(Protocol):

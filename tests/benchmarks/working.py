@@ -31,6 +31,7 @@ from machines.coding.coding_tools import TOOLS
 from machines.coding.tools.file_arguments import read
 from machines.coding.tools.workspace import Workspace
 from machines.coding.work_session import Agent, WorkStart
+from machines.tool_use.machine_session import SessionListeners
 from machines.tool_use.records import as_data
 
 ROUND_MS, GROWTH = 10.0, 1.5
@@ -100,7 +101,7 @@ def worked(model, what, rounds):
         settings = WorkStart(what, settings_of(config), parameters=bounds)
         with (
             open_runs(folder / "runs") as runs,
-            Agent.begin(settings, runs, on_moment=marks.on_moment) as agent,
+            Agent.begin(settings, runs, SessionListeners(marks.on_moment)) as agent,
         ):
             gc.collect()
             asyncio.run(agent.go_on())

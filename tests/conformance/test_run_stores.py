@@ -13,7 +13,6 @@ from dsa.runtime.run_store import (
     HeldError,
     InboxMessage,
     LeaseLostError,
-    MessagesWaitError,
     NewJournal,
     RunSummary,
     StoreError,
@@ -273,11 +272,10 @@ def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(st
         store.post(run, InboxMessage(f"to {run}", "approved"))
     assert store.due(0) == ("0", "3", "5", "6")
     assert [store.summary(run).status for run in ("0", "3", "held")] == ["due", "interrupted", "under way"]
-    with pytest.raises(MessagesWaitError, match="messages wait in the inbox of run held"):
-        held.release(WAITING)
+    assert not held.release(WAITING), "a message waits in its inbox"
     assert store.summary("held").status == "under way"
     held.append([said("approved")], outcomes=[("to held", "{}")])
-    held.release(WAITING)
+    assert held.release(WAITING)
     store.post("held", InboxMessage("another", "approved"))
     assert store.due(0) == ("0", "3", "5", "6", "held")
 

@@ -26,6 +26,7 @@ from dsa.runs.setup import Options
 from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
 from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import conversation_of
+from machines.tool_use.machine_session import SessionListeners
 
 SAMPLE, ALL = 2, 130
 TURNS = 14
@@ -52,7 +53,7 @@ def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_pat
     with (
         playing(player) as played,
         open_runs(tmp_path) as runs,
-        Chat.begin(settings_of(seed, played.model), runs, on_moment=tally.on_moment) as chat,
+        Chat.begin(settings_of(seed, played.model), runs, SessionListeners(tally.on_moment)) as chat,
     ):
         asyncio.run(lived(chat, tally, seed, TURNS))
         last_state, turns = chat.state, chat.conversation.turns
@@ -180,7 +181,7 @@ def troubled(folder):
             if stops and isinstance(moment.entry, EffectEntry) and moment.entry.effect == "run_sql":
                 asyncio.get_running_loop().call_soon(chat.cancel)
 
-        with open_runs(folder) as runs, Chat.begin(settings, runs, on_moment=on_moment) as chat:
+        with open_runs(folder) as runs, Chat.begin(settings, runs, SessionListeners(on_moment)) as chat:
             asyncio.run(chat.say("Compare the horsepower"))
             assert chat.has_failed
             asyncio.run(chat.tell("retried"))

@@ -12,7 +12,8 @@ import pytest
 from chat_server import Said, playing
 from chats import CARS, PLOT, conversation, following, names, python, say, scripted, sql, steps_since_user
 
-from dsa.runs.runs import BranchError, open_runs
+from dsa.errors import DsaError
+from dsa.runs.runs import open_runs
 from dsa.runtime.run_store import HeldError
 from machines.chat.chat_session import Chat
 from machines.chat.command import branch
@@ -146,7 +147,7 @@ def test_a_conversation_cannot_be_branched_in_the_middle_of_a_turn(tmp_path):
         process.communicate()
     with open_runs(tmp_path) as runs:
         (run_id,) = runs.ids()
-        with pytest.raises(BranchError, match="had effects under way"):
+        with pytest.raises(DsaError, match="had effects under way"):
             branch(runs, run_id, 1)
         assert runs.ids() == (run_id,)
     assert [path.name for path in tmp_path.glob("*-chat-*")] == [run_id]

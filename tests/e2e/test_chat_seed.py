@@ -281,12 +281,13 @@ def test_e4_state_transitions_are_explicit_and_observable(tmp_path):
     from chats import CARS
 
     from machines.chat.chat_session import Chat, ChatStart
+    from machines.tool_use.machine_session import SessionListeners
 
     with (
         playing(following(*ANALYSIS)) as played,
         open_runs(tmp_path) as runs,
         Chat.begin(
-            ChatStart(played.model, (CARS,)), runs, on_moment=lambda moment, _is_new: seen.append(moment.entry)
+            ChatStart(played.model, (CARS,)), runs, SessionListeners(lambda moment, _is_new: seen.append(moment.entry))
         ) as chat,
     ):
         say(chat, "Compare horsepower by origin")

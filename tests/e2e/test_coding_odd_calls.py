@@ -3,8 +3,8 @@
 import pytest
 from coders import acting, agent_at, call, complete, tasks, worked
 
+from dsa.errors import DsaError
 from machines.coding.tools.file_arguments import Search
-from machines.coding.tools.workspace_boundary import WorkspaceGoneError
 
 PLAN = tasks(("Do it", "run_cmd what there is"))
 LONG = "a" * 300
@@ -61,7 +61,10 @@ def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, er
 
 @pytest.mark.parametrize(
     ("error", "status", "state"),
-    [(OSError(5, "no luck"), "failed", "goal_complete"), (WorkspaceGoneError("gone"), "interrupted", "escalated")],
+    [
+        (OSError(5, "no luck"), "failed", "goal_complete"),
+        (DsaError("gone", code="WorkspaceGoneError"), "interrupted", "escalated"),
+    ],
 )
 def test_what_the_system_refuses_is_told_but_not_that_the_workspace_is_gone(tmp_path, error, status, state):
     def act(view):

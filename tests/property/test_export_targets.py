@@ -3,7 +3,8 @@
 from crowds import crowded_machines
 from hypothesis import HealthCheck, Phase, given, settings
 
-from dsa.targets import ExportError, emit
+from dsa.errors import DsaError
+from dsa.targets import emit
 from dsa.testing.strategies import machines
 
 LARGE = settings(
@@ -17,6 +18,6 @@ def test_every_machine_is_written_for_every_tool_or_refused_in_words(machine):
     for tool in ("promela", "tla", "prism", "scxml", "xstate"):
         try:
             assert emit(machine, tool) == emit(machine, tool)
-        except ExportError as refusal:
+        except DsaError as refusal:
             words = ("outside its domain", "the odds of guard")
             assert any(each in str(refusal) for each in words)  # noqa: PT017  (as above)

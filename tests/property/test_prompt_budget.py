@@ -1,5 +1,7 @@
 """A prompt within a budget of tokens: never over it by whoever counts, the newest feedback in it, what it must have whole; or an error."""
 
+import re
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from sample_sizes import sample_size
 
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
-from dsa.runtime.generation import PromptTooLong, TokenBudget, bytes_of
+from dsa.runtime.generation import GenerationError, TokenBudget, bytes_of
 
 WORDS = st.text("ab {}\né☃", max_size=60)
 #: Counters that differ: bytes, words, characters in pairs (which joins what stands next to each other), and one with a fixed cost.
@@ -43,7 +45,7 @@ def rendered(context, template, budget):
     """Return the prompt, or the error."""
     try:
         return render(template, context, budget)
-    except PromptTooLong as error:
+    except GenerationError as error:
         return error
 
 
@@ -56,10 +58,11 @@ BESIDE = "(Its text is left out: it is too long.) (99 earlier attempts are left 
 def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, counter):
     count = COUNTERS[counter]
     prompt = rendered(context, template, TokenBudget(tokens, count))
-    if isinstance(prompt, PromptTooLong):
+    if isinstance(prompt, GenerationError):
         newest = tuple(("", feedback) for _, feedback in context.feedback_history[-1:])
         least = attrs.evolve(context, feedback_history=newest, current_artifact=None)
-        assert prompt.tokens > prompt.limit == tokens
+        least_tokens, limit = map(int, re.search(r"has (\d+) tokens .* allows (\d+);", str(prompt)).groups())
+        assert least_tokens > limit == tokens
         assert count(render(template, least)) + 2 * count(BESIDE) > tokens, "an error although there is room"
         return
     assert count(prompt) <= tokens
@@ -75,7 +78,7 @@ def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, 
 @settings(max_examples=sample_size(60, full=200))
 def test_the_oldest_attempts_give_way_first_and_their_number_is_told(context, template, tokens):
     prompt = rendered(context, template, TokenBudget(tokens))
-    if isinstance(prompt, PromptTooLong):
+    if isinstance(prompt, GenerationError):
         return
     count = len(context.feedback_history)
     there = [

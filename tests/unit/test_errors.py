@@ -1,7 +1,9 @@
 import pytest
 
-from dsa.errors import CODES, Diagnostic, DsaError, MachineError, Span
+from dsa.cli.command_line import fault_as_json
+from dsa.errors import CODES, Diagnostic, DocumentError, DsaError, MachineError, Span, code_of
 from dsa.lang import loads
+from dsa.runtime.policy.policies import error_of
 
 
 def test_a_finding_shows_its_line_with_a_caret_below_the_place():
@@ -55,3 +57,20 @@ def test_a_machine_error_is_a_value_error_that_carries_its_findings():
         loads("")
     assert isinstance(caught.value, ValueError)
     assert {finding.code for finding in caught.value.diagnostics} == {"DSA101", "DSA102"}
+
+
+def test_the_code_of_an_error_is_the_one_it_was_raised_with_or_its_class():
+    assert [code_of(DsaError("no", code="NoLocksError")), code_of(DocumentError("m.md", "no")), code_of(OSError())] == [
+        "NoLocksError",
+        "DocumentError",
+        "OSError",
+    ]
+
+
+def test_json_of_a_failed_command_has_the_code_of_the_error():
+    assert fault_as_json(DsaError("no", code="CompileError"))["failure"]["code"] == "CompileError"
+
+
+def test_a_failed_effect_has_the_code_of_its_error():
+    step = error_of("draft", DsaError("no", code="CompileError"))
+    assert step.payload["code"] == "CompileError"

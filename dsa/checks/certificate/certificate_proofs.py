@@ -408,15 +408,11 @@ def _single_rank(number: int) -> Rank:
 MOST_CASES = 100_000
 
 
-class SealedError(Exception):
-    """Raised when a sealed value is read."""
-
-
 class SealedValue:
-    """The place of any value: it can be passed on, and raises SealedError when it is read."""
+    """The place of any value: it can be passed on, and raises UndecidedError when it is read."""
 
     def _looked_at(self, *_: object) -> Any:  # noqa: ANN401  (it never returns)
-        raise SealedError("it reads a variable that the rows do not name")
+        raise UndecidedError("it reads a variable that the rows do not name")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __bool__ = __index__ = _looked_at
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _looked_at
@@ -573,10 +569,10 @@ def _precedence(order: Iterable[tuple[str, str]]) -> Precedence:
 
 
 def _sealed_move(compiled_step: CompiledStep, here: Configuration, occurrence: Occurrence) -> Move | None:
-    """Return what the compiled step takes where variables are sealed. Raises SealedError where it reads one."""
+    """Return what the compiled step takes where variables are sealed. Raises UndecidedError where it reads one."""
     try:
         move = compiled_step.move(here, occurrence)
-    except SealedError as why:
+    except UndecidedError as why:
         if not any(frame.f_code is step.__code__ for frame, _ in walk_tb(why.__traceback__)):
             raise
         return None  # the reference, which only decides refusals, may read every variable's domain

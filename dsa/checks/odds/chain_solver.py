@@ -328,7 +328,7 @@ class DecisionChain:
 
         The most is infinite when with some choices a run may, with odds above 0, go round for ever and gain again and again. The
         least is infinite when this is so whatever is chosen; that is, when no choices make sure that a run ends or goes on for
-        ever without a gain. All else is finite. Raises ChainTooLargeError when the time is over.
+        ever without a gain. All else is finite. Raises UndecidedError when the time is over.
         """
         values = [0.0] * len(self._chain.numbers)
         for count, (part, goes_round) in enumerate(self._parts):

@@ -21,6 +21,7 @@ import attrs
 
 from dsa.checks.odds.assumptions import ROUNDING, OddsError, left_over
 from dsa.checks.search.engine import SearchLimits
+from dsa.errors import UndecidedError
 from dsa.expr import Outcome, count, show_value
 from dsa.ground_system import Ground, GroundRule, python_source
 from dsa.machine import Machine
@@ -92,9 +93,9 @@ class Chain:
         return not self.stop_reason
 
     def require_time(self) -> None:
-        """Raise ChainTooLargeError when the time is over."""
+        """Raise UndecidedError when the time is over."""
         if self.is_expired():
-            raise ChainTooLargeError("the time limit was met before the odds were worked out")
+            raise UndecidedError("the time limit was met before the odds were worked out")
 
     @property
     def system(self) -> System:
@@ -112,10 +113,6 @@ class Chain:
             for choice in choices:
                 for edge in choice:
                     yield node, edge
-
-
-class ChainTooLargeError(OddsError):
-    """Raised where a limit is met before the odds are known; the message says which."""
 
 
 @attrs.frozen

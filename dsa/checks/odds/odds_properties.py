@@ -17,6 +17,7 @@ from dsa.checks.odds.markov_chain import MAX_NODES, Chain, Edge, End
 from dsa.checks.odds.run_odds import Question, obstacles, question
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import ExpectedCount, Form, Probability
+from dsa.errors import UndecidedError
 from dsa.expr import Boolean, Expr, evaluate
 from dsa.machine import Machine
 from dsa.system import after, at_start
@@ -44,7 +45,7 @@ def judge(machine: Machine, form: Form, limits: SearchLimits | None = None) -> J
                 odds_question, limits=attrs.evolve(limits, max_states=min(limits.max_states, MAX_NODES))
             )
         return judge_question(odds_question, form)
-    except OddsError as wrong:
+    except (OddsError, UndecidedError) as wrong:
         return "UNKNOWN", str(wrong), ()
 
 

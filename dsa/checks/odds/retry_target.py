@@ -13,7 +13,6 @@ import attrs
 from dsa import expr
 from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.chain_solver import number_text
-from dsa.checks.odds.markov_chain import ChainTooLargeError
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
 from dsa.errors import UndecidedError
@@ -335,7 +334,7 @@ def smallest(question: Question, target: float, what: VariedParameter) -> Target
         return TargetResult(what.name, target, "unknown", reason="nothing counts as success")
     try:
         result = _TargetSearch(question, target, what).run()
-    except ChainTooLargeError as limit_met:
+    except UndecidedError as limit_met:
         return TargetResult(what.name, target, "unknown", reason=str(limit_met))
     return result if result.value is None else attrs.evolve(result, odds=question.at(what.at(result.value)))
 
@@ -362,7 +361,7 @@ class _TargetSearch:
             return self._one_by_one(None, f"what success tends to is not known: {why}")
         chain = attrs.evolve(self._question, system=at_infinity.system).chain()
         if not chain.complete:
-            raise ChainTooLargeError(f"where {self._what.name} has no end: {chain.stop_reason}")
+            raise UndecidedError(f"where {self._what.name} has no end: {chain.stop_reason}")
         if chain.missing:
             return self._one_by_one(None, f"no odds of {', '.join(chain.missing)}")
         ceiling = self._question.success_of(chain)
@@ -404,7 +403,7 @@ class _TargetSearch:
             elif refuses:  # so it does at all values that are large enough
                 high = _bisection(*self._bracket(low, self._fault), self._fault)
                 ceiling, reason = self._success(high - 1), f"{name} is at most {high - 1}; {self._fault(high)}"
-        except ChainTooLargeError as limit_met:
+        except UndecidedError as limit_met:
             reason = f"{name} ends at a value that is too large to try, {limit_met}"
         return self._result("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
 
@@ -459,7 +458,7 @@ class _TargetSearch:
             chain = self._question.chain(self._what.at(value))
             at = f"at {self._what.name} = {value}: "
             if chain.numbers and not chain.complete:
-                raise ChainTooLargeError(at + chain.stop_reason)
+                raise UndecidedError(at + chain.stop_reason)
             faults = obstacles(chain, self._question.world)
             self._outcomes[value] = at + "; ".join(faults) if faults else self._question.success_of(chain)
         return self._outcomes[value]

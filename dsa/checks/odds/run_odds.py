@@ -11,9 +11,10 @@ import attrs
 
 from dsa.checks.odds.assumptions import ROUNDING, Numbers, OddsError, guard_odds
 from dsa.checks.odds.chain_solver import Averages, OddsRange, unlimited_places, worst
-from dsa.checks.odds.markov_chain import MAX_NODES, Chain, ChainAssumptions, ChainTooLargeError, Edge, End, chain_of
+from dsa.checks.odds.markov_chain import MAX_NODES, Chain, ChainAssumptions, Edge, End, chain_of
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import OUTSIDE
+from dsa.errors import UndecidedError
 from dsa.expr import Value
 from dsa.ground_system import ground
 from dsa.machine import Machine
@@ -117,11 +118,11 @@ class Question:
         return _run_odds(self, self.chain(values))
 
     def success_at(self, values: Mapping[str, Value] | None = None) -> float:
-        """Return the least odds of success alone. Raises ChainTooLargeError when a limit is met."""
+        """Return the least odds of success alone. Raises UndecidedError when a limit is met."""
         chain = self.chain(values)
         if not chain.complete:
             at = f"at {show_values(values.items())}: " if values else ""
-            raise ChainTooLargeError(at + chain.stop_reason)
+            raise UndecidedError(at + chain.stop_reason)
         return self.success_of(chain)
 
     def success_of(self, chain: Chain) -> float:

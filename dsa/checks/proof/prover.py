@@ -176,7 +176,7 @@ def prove(
     """Prove what a machine owes and claims, for all values of its parameters.
 
     `progress` gets the text of each claim before it is proved. `time_limit_s` holds for everything together and needs a
-    `clock` that gives seconds; ValueError without one. Raises NoSolverError when z3 is not installed.
+    `clock` that gives seconds; ValueError without one. Raises DsaError when z3 is not installed.
     """
     if time_limit_s is not None and clock is None:
         raise ValueError("a time limit needs a clock")

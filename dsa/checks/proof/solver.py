@@ -19,13 +19,6 @@ from dsa.system import System, in_domain
 EFFORT = 5_000_000
 
 
-class NoSolverError(DsaError):
-    """z3 is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(f"proofs need z3: {install_hint('prove')}")
-
-
 @attrs.frozen
 class SolverAnswer:
     """Whether conditions can be true together: `no` (shown), `yes` (with values of all names), or `unknown`."""
@@ -49,7 +42,7 @@ class Logic:
         try:
             import z3
         except ImportError:
-            raise NoSolverError from None
+            raise DsaError(f"proofs need z3: {install_hint('prove')}", code="NoSolverError") from None
         self._z3: Any = z3
         self.context: Any = z3.Context()
         self._is_expired = is_expired

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 
 from dsa.checks.search.engine import SearchLimits, SearchResult
+from dsa.errors import UndecidedError
 from dsa.expr import And, Arithmetic, Boolean, Compare, Count, Expr, Integer, Name, Negate, Not, Or, names
 from dsa.ground_system import Ground, GroundRule, GroundWatch
 
@@ -252,7 +253,7 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
     """Search everything that can happen. Raises ImportError without `dd`."""
     try:
         bdd_search = _BddSearch(ground, limits)
-    except _StoppedError:  # at the start, before any rule is taken
+    except UndecidedError:  # at the start, before any rule is taken
         places = len(ground.system.locations)
         locations = tuple(int(place == ground.start // ground.volume) for place in range(places))
         return SearchResult("bdd", 1, 0, locations, frozenset(), (None,) * len(watches), complete=False)
@@ -266,7 +267,7 @@ def path(ground: Ground, goal: int, limits: SearchLimits) -> list[int] | None:
     """
     try:
         return _BddSearch(ground, limits).path(goal)
-    except _StoppedError:
+    except UndecidedError:
         return None
 
 
@@ -399,10 +400,6 @@ class Counter:
         return total << (own - rank)
 
 
-class _StoppedError(Exception):
-    """A limit was met."""
-
-
 class _BddSearch:
     def __init__(self, ground: Ground, limits: SearchLimits) -> None:
         self._ground, self._limits = ground, limits
@@ -420,7 +417,7 @@ class _BddSearch:
             with _within_memory():
                 self._saturate()
                 hits = self._nearest(watches)
-        except _StoppedError:
+        except UndecidedError:
             complete = False
         return self._result(hits, complete=complete)
 
@@ -437,7 +434,7 @@ class _BddSearch:
             count = sum(map(self._count, self._reached_sets))
             self._limits.progress(count, rounds)
             if count > self._limits.max_states:
-                raise _StoppedError
+                raise UndecidedError("there are too many configurations")
 
     def _leave(self, source: int, before: Node, fresh: list[Node]) -> None:
         for relation in self._relations[source]:
@@ -452,7 +449,7 @@ class _BddSearch:
 
     def _ask(self) -> None:
         if self._limits.is_expired() or _is_crowded(self._manager):
-            raise _StoppedError
+            raise UndecidedError("the time or the memory is used up")
 
     def _layers(self) -> Iterator[list[Node]]:
         """Yield the sets of configurations at each distance from the start, by location."""
@@ -506,7 +503,7 @@ class _BddSearch:
                     layers.append(layer)
                     if layer[place] & there != circuits.false:
                         break
-        except _StoppedError:
+        except UndecidedError:
             return None
         if layers[-1][place] & there == circuits.false:
             raise ValueError(f"no way leads to configuration {goal}")
@@ -562,7 +559,7 @@ def _within_memory() -> Iterator[None]:
         yield
     except (ValueError, RuntimeError) as fault:
         if "NULL" in str(fault) or "failed" in str(fault):
-            raise _StoppedError from fault
+            raise UndecidedError("the memory is used up") from fault
         raise
 
 

@@ -16,8 +16,9 @@ from dsa.checks.search.engine import Data, RuleStep, SearchLimits, SearchPlan, S
 from dsa.checks.search.exploration import automatic
 from dsa.checks.search.python_engine import Leave, ListSearch
 from dsa.checks.search.state_graph import graph
+from dsa.errors import UndecidedError
 from dsa.expr import Expr
-from dsa.ground_system import Ground, GroundWatch, LateError
+from dsa.ground_system import Ground, GroundWatch
 from dsa.system import Location
 
 #: A first search that found more configurations is not stored: its steps would take some hundred bytes each.
@@ -60,7 +61,7 @@ class IncrementalEngine:
             result = automatic()(ground, watches, limits)
             self._first = ground
             if result.complete and result.configurations <= _MOST:
-                with suppress(LateError):  # later searches are late as well
+                with suppress(UndecidedError):  # later searches are late as well
                     self._before = _steps_by_location(ground, result)
             return result
         if self._before and ground.conditions is self._first.conditions:

@@ -218,7 +218,7 @@ def happens_with(name: str, command: GuardedCommand) -> bool:
 
 
 class Obligations:
-    """The configurations at which Q is owed, in the search of what was observed for a `leads to`. Raises LateError when the time of that is over."""
+    """The configurations at which Q is owed, in the search of what was observed for a `leads to`. Raises UndecidedError when the time of that is over."""
 
     def __init__(self, result: FinishedSearch, form: LeadsTo) -> None:
         self._result, self._fair, self._is_weak = result, form.fair, form.is_weak

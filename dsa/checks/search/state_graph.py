@@ -96,7 +96,7 @@ class _LocationPart:
 
 
 def graph(ground: Ground, result: SearchResult) -> StateGraph:
-    """Return the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
+    """Return the graph of a complete search that kept its layers; ValueError for any other, UndecidedError when the ground's time is over."""
     if not result.complete or result.layers is None:
         raise ValueError("only a complete search that kept its layers gives a graph")
     layers = [split(layer, ground.volume) for layer in result.layers]
@@ -223,7 +223,7 @@ def marked_positions(marks: Numbers) -> list[int]:
 
 
 def cycles_within(graph: StateGraph, nodes: Collection[int]) -> Iterator[frozenset[int]]:
-    """Yield the components of some positions that one can go round in. Raises LateError when the ground's time is over."""
+    """Yield the components of some positions that one can go round in. Raises UndecidedError when the ground's time is over."""
     looks = graph.ground.timely(count())
 
     def following(node: int) -> Iterator[int]:

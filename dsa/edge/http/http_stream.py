@@ -14,8 +14,8 @@ import json
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,6 @@ _END_MARK = "[DONE]"
 _MOST_SHOWN = 80
 
 
-class DecodingError(ValueError):
-    """Raised for bytes in none of the three formats."""
-
-
 class StreamDecoder:
     """Takes bytes and returns chunks; `close` returns those in the last bytes.
 
@@ -68,7 +64,7 @@ class StreamDecoder:
         self._document: list[str] = []
 
     def feed(self, data: bytes) -> list[Mapping[str, Any]]:
-        """Take the next bytes. Raises DecodingError."""
+        """Take the next bytes. Raises ValueError for what is in none of the three formats."""
         if self._after_return and data.startswith(b"\n"):  # the other half of a line end
             data = data[1:]
         if data:
@@ -83,11 +79,11 @@ class StreamDecoder:
             self._line.append(data[start:])
             self._line_bytes += len(data) - start
             if self._line_bytes > MOST_LINE_BYTES:
-                raise DecodingError(f"a line of the stream is longer than {MOST_LINE_BYTES} bytes")
+                raise ValueError(f"a line of the stream is longer than {MOST_LINE_BYTES} bytes")
         return chunks
 
     def close(self) -> list[Mapping[str, Any]]:
-        """Take the end of the stream. Raises DecodingError."""
+        """Take the end of the stream. Raises ValueError for what is in none of the three formats."""
         chunks = self._whole_line() if self._line else []
         chunks += self._end_event()
         if self._document:
@@ -118,7 +114,7 @@ class StreamDecoder:
         """Take a line outside events: a line of JSON, or the first of a document of several lines."""
         try:
             return self._take_value(_parse(line))
-        except DecodingError:
+        except ValueError:
             if self.has_begun:
                 raise
             self._document.append(line)
@@ -131,7 +127,7 @@ class StreamDecoder:
             return []
         try:
             chunks = self._take_value(_parse("\n".join(data)))
-        except DecodingError:
+        except ValueError:
             if len(data) == 1:
                 raise
             # A server without blank lines.
@@ -144,7 +140,7 @@ class StreamDecoder:
             return []
         chunks = value if isinstance(value, list) else [value]
         if not all(isinstance(chunk, Mapping) for chunk in chunks):
-            raise DecodingError(f"the stream has a value that is not a JSON object: {json.dumps(value)[:_MOST_SHOWN]}")
+            raise ValueError(f"the stream has a value that is not a JSON object: {json.dumps(value)[:_MOST_SHOWN]}")
         self.has_begun = True
         return chunks
 
@@ -156,7 +152,7 @@ def _parse(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DecodingError(f"the stream has text that is not valid JSON: {text[:_MOST_SHOWN]!r}") from error
+        raise ValueError(f"the stream has text that is not valid JSON: {text[:_MOST_SHOWN]!r}") from error
 
 
 def _as_error(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -230,26 +226,35 @@ class ModelServer:
         """
         decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
         try:
-            try:
-                async for piece in pieces:
-                    for chunk in decoder.feed(piece):
-                        yield chunk
-                    if decoder.is_done:  # a server may keep the connection open
-                        break
-            finally:
-                if decoder.is_done and self._pool is not None:
-                    self._pool.read_on(pieces)
-                else:
-                    await pieces.aclose()
-            for chunk in decoder.close():
-                yield chunk
-        except DecodingError as error:
+            async for piece in pieces:
+                with self._decoder_faults():
+                    chunks = decoder.feed(piece)
+                for chunk in chunks:
+                    yield chunk
+                if decoder.is_done:  # a server may keep the connection open
+                    break
+        finally:
+            if decoder.is_done and self._pool is not None:
+                self._pool.read_on(pieces)
+            else:
+                await pieces.aclose()
+        with self._decoder_faults():
+            chunks = decoder.close()
+        for chunk in chunks:
+            yield chunk
+        if not decoder.has_begun:
+            raise self.name.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
+
+    @contextmanager
+    def _decoder_faults(self) -> Iterator[None]:
+        """Turn the decoder's ValueError into a GenerationError."""
+        try:
+            yield
+        except ValueError as error:
             explanation = f"none of the OpenAI protocol; check the address ({self.name.clean(str(error))})."
             raise self.name.error(
                 "bad_answer", "{where} gave an answer for {model} that is " + _plain(explanation)
             ) from error
-        if not decoder.has_begun:
-            raise self.name.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
 
     async def _bytes(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
@@ -369,7 +374,7 @@ class _StreamStart:
         if self._is_over:
             return piece
         self._pieces.append(piece)
-        with suppress(DecodingError):  # the reader raises it
+        with suppress(ValueError):  # the reader raises it
             chunks = self._decoder.feed(piece)
             if not chunks and not self._decoder.is_done:
                 return b""
@@ -379,7 +384,7 @@ class _StreamStart:
     def rest(self) -> bytes:
         """Return what is held at the end. Raises ServerError."""
         if not self._is_over:
-            with suppress(DecodingError):
+            with suppress(ValueError):
                 self._require(self._decoder.close())
         return self._all()
 

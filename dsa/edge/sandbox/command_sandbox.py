@@ -36,7 +36,6 @@ from dsa.edge.sandbox.rungs import (
     SandboxError,
     SandboxOutcome,
     SandboxProgram,
-    ShortageError,
     Visible,
     interpreter,
     shortages,
@@ -68,7 +67,7 @@ def probe(name: str) -> Rung:
     with _lock:
         try:
             return _probe_rung(name)
-        except ShortageError as error:
+        except SandboxError as error:
             return Rung(name, fault=str(error))
 
 
@@ -95,9 +94,9 @@ def _probe_rung(name: str) -> Rung:
     try:
         with shortages(), targets() as target_data:
             outcome = run_on(name, TRIALS, json.dumps(target_data), _BOUNDS, Confinement())
-    except ShortageError:
-        raise
     except SandboxError as error:
+        if error.is_shortage:
+            raise
         return Rung(name, fault=str(error))
     try:
         broken_features = json.loads(outcome.results)
@@ -551,7 +550,7 @@ def probe_commands() -> Rung:
     with _lock:
         try:
             return _probe_commands()
-        except ShortageError as error:
+        except SandboxError as error:
             return Rung(_RUNG_NAME, fault=str(error))
 
 
@@ -569,9 +568,9 @@ def _probe_commands() -> Rung:
                 ShellCommand(argv, folder, folder, {}, visible_paths()), attrs.evolve(BOUNDS, timeout_s=10)
             )
         broken_features = json.loads(end.head)
-    except ShortageError:
-        raise
     except SandboxError as error:
+        if error.is_shortage:
+            raise
         return Rung(_RUNG_NAME, fault=str(error))
     except ValueError:
         lines = end.head.decode(errors="replace").strip().splitlines()

@@ -58,11 +58,14 @@ ALWAYS = (
 
 
 class SandboxError(DsaError):
-    """Raised when code cannot be confined as required. `missing` names the features, or the rung, that are not there."""
+    """Raised when code cannot be confined as required. `missing` names the features, or the rung, that are not there.
 
-    def __init__(self, message: str, missing: Collection[str] = ()) -> None:
-        super().__init__(message)
-        self.missing = tuple(missing)
+    With `is_shortage` this machine, or this process, is only short of files, processes or disk: later there may be enough.
+    """
+
+    def __init__(self, message: str, missing: Collection[str] = (), *, is_shortage: bool = False) -> None:
+        super().__init__(message, code="ShortageError" if is_shortage else "")
+        self.missing, self.is_shortage = tuple(missing), is_shortage
 
 
 #: Hints for when this machine, or this process, is short of something.
@@ -77,18 +80,14 @@ _HINTS = {
 }
 
 
-class ShortageError(SandboxError):
-    """Raised when this machine, or this process, is short of files, processes or disk. Later there may be enough."""
-
-
 @contextlib.contextmanager
 def shortages() -> Iterator[None]:
-    """Turn an OSError into a ShortageError with a hint."""
+    """Turn an OSError into a SandboxError with `is_shortage` and a hint."""
     try:
         yield
     except OSError as error:
         hint = f"; {_HINTS[error.errno]}" if error.errno in _HINTS else ""
-        raise ShortageError(f"code cannot be run now: {error}{hint}") from error
+        raise SandboxError(f"code cannot be run now: {error}{hint}", is_shortage=True) from error
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:

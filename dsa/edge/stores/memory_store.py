@@ -10,7 +10,6 @@ from dsa.runtime.run_store import (
     InboxMessage,
     LeaseLostError,
     MessageOutcome,
-    MessagesWaitError,
     RunSummary,
     StoredRun,
     StoreError,
@@ -89,7 +88,7 @@ class MemoryStore:
         return RunSummary(run, count, record.summary, holder, messages=len(record.waiting_messages()))
 
     def post(self, run: str, message: InboxMessage) -> None:
-        """Put a message into a run's inbox. Raises UnknownRunError, TooLargeError, StoreError."""
+        """Put a message into a run's inbox. Raises UnknownRunError, StoreError."""
         record = self._record(run)
         message_line(message)
         others = [each for each in self._runs.values() if each is not None and message.id in each.inbox]
@@ -156,10 +155,11 @@ class MemoryJournal:
         for message, outcome in outcomes:
             record.inbox[message] = (record.inbox[message][0], outcome)
 
-    def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write. Raises MessagesWaitError."""
+    def release(self, summary: Summary | None = None) -> bool:
+        """Give up the right to write as `Journal.release` does."""
         if self._record.stored_run.epoch == self.epoch:
             if summary is not None and summary.status == "waiting" and self._record.waiting_messages():
-                raise MessagesWaitError(self.run)
+                return False
             self._record.stored_run = attrs.evolve(self._record.stored_run, holder=None)
             self._record.summary = summary or self._record.summary
+        return True

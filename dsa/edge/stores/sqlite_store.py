@@ -38,7 +38,6 @@ from dsa.runtime.run_store import (
     InboxMessage,
     LeaseLostError,
     MessageOutcome,
-    MessagesWaitError,
     RunSummary,
     StoredRun,
     StoreError,
@@ -129,18 +128,19 @@ class SqliteStore:
             store_texts(connection, commit.texts)
             commit.write(connection)
 
-    def release(self, row: RunRow, commit: StoreCommit, *, rests: bool) -> None:
-        """Give up the right to write a run; one that rests must have no messages in its inbox. Raises MessagesWaitError."""
+    def release(self, row: RunRow, commit: StoreCommit, *, rests: bool) -> bool:
+        """Give up the right to write a run, but not of one that rests and has messages in its inbox; return whether this was done."""
         if not self._database.is_open:
-            return  # after a fault; the next process finds this holder dead
+            return True  # after a fault; the next process finds this holder dead
         with suppress(LeaseLostError), self._database.write_transaction() as connection:
             if rests and store_rows.waiting_messages(connection, row.number, row.run):
-                raise MessagesWaitError(row.run)
+                return False
             row.replace(connection, attrs.evolve(row, holder=None))
             with suppress(
                 LeaseLostError
             ):  # this process was interrupted before it knew of its last commit: the summary is of another one
                 commit.write(connection)
+        return True
 
     def remove(self, *runs: str) -> None:
         """Remove runs and their inboxes; their rows stay, so that the ids are not used again. Raises HeldError."""
@@ -212,7 +212,7 @@ class SqliteStore:
     # -- the inbox -------------------------------------------------------------------------------------------------
 
     def post(self, run: str, message: InboxMessage) -> None:
-        """Put a message into a run's inbox, even while another process holds the run. Raises UnknownRunError, TooLargeError, StoreError."""
+        """Put a message into a run's inbox, even while another process holds the run. Raises UnknownRunError, StoreError."""
         self._written_inboxes += 1
         with self._database.write_transaction() as connection:
             store_rows.post(connection, self._row(connection, run).number, message)
@@ -298,10 +298,10 @@ class SqliteJournal:
             self._store.append(self._row, commit, outcomes)
             self._end = commit.after
 
-    def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write, in one commit with the summary. Raises MessagesWaitError."""
+    def release(self, summary: Summary | None = None) -> bool:
+        """Give up the right to write as `Journal.release` does."""
         rests = summary is not None and summary.status == "waiting"
-        self._store.release(self._row, StoreCommit(self._row.run, self._end, (), _line(summary)), rests=rests)
+        return self._store.release(self._row, StoreCommit(self._row.run, self._end, (), _line(summary)), rests=rests)
 
 
 def _line(summary: Summary | None) -> str | None:

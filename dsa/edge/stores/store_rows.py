@@ -298,7 +298,7 @@ _Row = tuple[int, str, int, str, str | None, bytes]
 
 
 def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> None:
-    """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another message with that id."""
+    """Put a message into the inbox of a run, unless it is there. Raises StoreError if it is too long, or for another message with that id."""
     row = _find(connection, message.id)
     if row is not None:
         if row[2] != number or not message_of(row[3]).repeats(message):

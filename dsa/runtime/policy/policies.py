@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 import attrs
 
 from dsa.declarations import Reference, index_in
+from dsa.errors import code_of
 from dsa.expr import Outcome
 from dsa.immutable import immutable
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -35,13 +36,11 @@ from dsa.runtime.json_text import (
     value_of,
 )
 from dsa.runtime.ledger import (
-    PART,
     PERSON,
     ArtifactEntry,
     Entry,
     GuardVerdict,
     Ledger,
-    PartWaitsError,
     VerdictEntry,
     dump_line,
     from_json,
@@ -245,11 +244,10 @@ def error_step(actor: str, code: str, message: str, *, about: Payload | None = N
 
 def error_of(actor: str, error: BaseException) -> Step:
     """Return the error step for an exception of a policy."""
-    code = error.reason if isinstance(error, GenerationError) else type(error).__name__
+    code = error.reason if isinstance(error, GenerationError) else code_of(error)
     place, usage = _place_in_users_code(error), error.usage if isinstance(error, GenerationError) else None
     about = {**({"at": place} if place else {}), **({"usage": attrs.asdict(usage)} if usage is not None else {})}
-    if isinstance(error, PartWaitsError):
-        about = {**about, PART: error.part.to_json()}
+    about |= error.about if isinstance(error, GenerationError) else {}
     return error_step(actor, code, _message_of(error) or type(error).__name__, about=about)
 
 

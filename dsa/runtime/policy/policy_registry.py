@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dsa.errors import BindingError
+from dsa.errors import BindingError, UndecidedError
 from dsa.runtime.json_text import sorted_text_of
 from dsa.runtime.ledger import Handling
 from dsa.runtime.policy.policies import Action, Policy, Step, error_step
@@ -40,10 +40,6 @@ _WORK_LEFT: ContextVar[int] = ContextVar("_WORK_LEFT")
 
 #: A keyword's function in jsonschema. Its arguments are the validator, the keyword's value, the instance, and the schema around the keyword.
 _Keyword = Callable[[Any, Any, Any, Any], Any]
-
-
-class _TooMuchWorkError(Exception):
-    """Raised when a payload has used up MOST_WORK."""
 
 
 @attrs.frozen
@@ -81,7 +77,7 @@ class PayloadSchema:
         reset = _WORK_LEFT.set(MOST_WORK)
         try:
             error = best_match(self._validator.iter_errors(payload))
-        except _TooMuchWorkError:
+        except UndecidedError:
             return PayloadFault(
                 "$",
                 f"it could not be checked against its schema in {MOST_WORK:,} steps: send a smaller or simpler payload",
@@ -181,7 +177,7 @@ def _bounded_kind() -> Any:  # noqa: ANN401  (a class of jsonschema's)
 def _spend(units: int) -> None:
     left = _WORK_LEFT.get() - units
     if left < 0:
-        raise _TooMuchWorkError
+        raise UndecidedError(f"a payload takes more than {MOST_WORK:,} steps")
     _WORK_LEFT.set(left)
 
 

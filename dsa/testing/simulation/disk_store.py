@@ -255,15 +255,15 @@ class DiskJournal:
                     raise LeaseLostError(self.run)
             self._end = len(self._file.content)
 
-    def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
+    def release(self, summary: Summary | None = None) -> bool:  # noqa: ARG002  (not kept)
         """Give up the right to write; another holder's is left alone. Raises StoreError."""
         if not self._owner.may_release:
-            return  # the next holder finds this one dead
+            return True  # the next holder finds this one dead
         self._owner.on_release("before")
         try:
             self.require_lease()
         except LeaseLostError:
-            return
+            return True
         current = self._current_contents
         self._file.write(_frame(f"free {self.epoch}"))
         if current is not None:
@@ -272,6 +272,7 @@ class DiskJournal:
         self._file.sync()
         self._end = len(self._file.content)
         self._owner.on_release("durable")
+        return True
 
 
 def _frame(body: str) -> bytes:

@@ -152,7 +152,7 @@ class Subject:
 
     @cached_property
     def graph(self) -> ExploredGraph:
-        """All that the machine can do. Raises GraphTooLargeError."""
+        """All that the machine can do. Raises DsaError."""
         return graph_of(self.machine)
 
     @cached_property
@@ -206,7 +206,7 @@ class Subject:
         return sleeping_effects(self.machine)
 
     def prepare(self) -> None:
-        """Compute what all stories share, before they are shared out. Raises GraphTooLargeError."""
+        """Compute what all stories share, before they are shared out. Raises DsaError."""
         _ = self.triples, self.guide, self.step, self.digest
 
     def goals(self, aim: Triple) -> tuple[GraphEdge, ...]:

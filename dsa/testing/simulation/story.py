@@ -407,7 +407,7 @@ def play_seeds(subject: Subject, seeds: Sequence[int]) -> CampaignResult:
 def simulate(
     subject: Subject, seeds: Sequence[int], *, workers: int = 1, progress: Callable[[int], None] = lambda _count: None
 ) -> CampaignResult:
-    """Play seeds in `workers` processes; `progress` is called with the number that are done. Raises GraphTooLargeError.
+    """Play seeds in `workers` processes; `progress` is called with the number that are done. Raises DsaError.
 
     Where processes cannot be forked, or other threads run, all are played in this one.
     """

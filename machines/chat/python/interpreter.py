@@ -104,10 +104,9 @@ class PythonError(DsaError):
     """
 
     def __init__(self, code: str, message: str, *, output: str = "", line: int | None = None) -> None:
-        self.code = code
         self.output = output
         self.line = line
-        super().__init__(message)
+        super().__init__(message, code=code)
 
 
 MOST_FILES = 20

@@ -39,14 +39,11 @@ class SqlError(DsaError):
     """Raised when a query is refused or fails. `code` is one of CODES."""
 
     def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
+        super().__init__(message, code=code)
 
 
 class LoadError(DsaError):
     """Raised when a source of data cannot be loaded. `source` is the file, `reason` what is wrong with it."""
-
-    code = "load_error"
 
     def __init__(self, source: Path | str, reason: str) -> None:
         self.source = on_one_line(str(source))

@@ -18,16 +18,16 @@ from secrets import token_hex
 import attrs
 
 from machines.coding.history import snapshots
-from machines.coding.history.snapshots import FileVersion, InTheWay, Snapshot, Snapshots
+from machines.coding.history.snapshots import FileVersion, Snapshot, Snapshots
 from machines.coding.history.workspace_scan import (
     IGNORED_AT_START,
     PROGRAM,
     SPECIAL,
     FileState,
-    HistoryError,
     IgnoreRule,
     ScanBudget,
     WorkspaceState,
+    history_error,
     is_named,
     look,
     parts_of,
@@ -262,7 +262,7 @@ class UndoPlan:
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
                     snapshots.permit_folder(self.workspace, parts, before)
-            except (InTheWay, WorkspaceToolError) as error:
+            except WorkspaceToolError as error:
                 self.conflicts.append(Conflict(folder, str(error)))
 
     def _is_open(self, change: ChangedFile) -> bool:
@@ -318,7 +318,7 @@ class UndoPlan:
                 if not special_kind:
                     snapshots.remove(self.workspace, path, current)
                 self.removed_paths.append(path)
-        except InTheWay as error:
+        except WorkspaceToolError as error:
             self.conflicts.append(Conflict(path, str(error)))
 
     def _permissions(self, path: str, mode: str) -> int:
@@ -375,7 +375,7 @@ class WorkspaceHistory:
     def mark(self, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> str:
         """Record the state of the workspace, and return the id of the commit; an unchanged workspace keeps its last one.
 
-        `text` is the message, `also` names files to include even if they would be left out. Raises HistoryError for a workspace with too many
+        `text` is the message, `also` names files to include even if they would be left out. Raises DsaError for a workspace with too many
         files, and when `stop` returns True meanwhile.
         """
         with self._thread, self._snapshots.hold() as tip:
@@ -386,7 +386,7 @@ class WorkspaceHistory:
     def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
         """Mark the workspace before a call that will write the files `also`. A second begin of the same call returns the first mark.
 
-        Raises HistoryError for a workspace with too many files.
+        Raises DsaError for a workspace with too many files.
         """
         earlier = self._calls.find(key)
         if earlier is not None:
@@ -399,7 +399,7 @@ class WorkspaceHistory:
         return call
 
     def end(self, call: CallMark, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
-        """Mark the workspace after a call. Raises HistoryError for a workspace with too many files."""
+        """Mark the workspace after a call. Raises DsaError for a workspace with too many files."""
         over = attrs.evolve(call, after=self.mark(text, also, stop))
         self._calls.keep(over)
         return over
@@ -407,7 +407,7 @@ class WorkspaceHistory:
     def interrupted_call(self, key: str, stop: Callable[[], bool] = bool) -> CallMark | None:
         """Return an interrupted call with a mark after it, or None when it had not begun. All differences since its start count as its own.
 
-        Raises HistoryError for a workspace with too many files.
+        Raises DsaError for a workspace with too many files.
         """
         call = self._calls.find(key)
         return call if call is None or call.after else self.end(call, "after an interrupted call", stop=stop)
@@ -423,7 +423,7 @@ class WorkspaceHistory:
         return unkept(self._read(mark).left_out)
 
     def changed_files(self, first: str, last: str, new_paths: Collection[str] = ()) -> tuple[ChangedFile, ...]:
-        """Return the files that differ at two marks in content or permissions, by path. Raises HistoryError for an id that is not a mark.
+        """Return the files that differ at two marks in content or permissions, by path. Raises DsaError for an id that is not a mark.
 
         An existing content that is not stored is UNKEPT; it is UNKNOWN when a `.gitignore` named the file at first, unless the file is one of `new_paths`.
         """
@@ -442,7 +442,7 @@ class WorkspaceHistory:
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
         """Return the changes between two marks in the form of `git diff`; a longer text is cut to its beginning and its end.
 
-        Raises HistoryError for an id that is not a mark.
+        Raises DsaError for an id that is not a mark.
         """
         then, now = self._read(first), self._read(last)
         new = {path: why for path, why in now.left_out.items() if path not in then.left_out}
@@ -462,14 +462,14 @@ class WorkspaceHistory:
             command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder)
         )
         if result.code:
-            raise HistoryError(f"git diff-tree failed: {result.complaint}")
+            raise history_error(f"git diff-tree failed: {result.complaint}")
         return result.text() + "".join(more)
 
     def undo(self, first: str, last: str, new_paths: Collection[str] = ()) -> UndoResult:
         """Undo the changes between two marks. A file is only restored if it is still as it was at `last`; others are conflicts, and left alone.
 
         `new_paths` are files that did not exist before, even if a `.gitignore` names them. The workspace is marked before and after the undo, so nothing is lost, and an
-        undo can be undone. A killed undo can be repeated. Raises HistoryError for an id that is not a mark.
+        undo can be undone. A killed undo can be repeated. Raises DsaError for an id that is not a mark.
         """
         then, now = self._read(first), self._read(last)
         with self._thread, self._snapshots.hold() as tip:

@@ -4,7 +4,7 @@
 trees. Permissions beyond git's modes are in the commit message: the usual ones of each kind once, the others by path. A commit is on disk when `write`
 returns.
 
-`put`, `remove` and the other functions on an open workspace restore one file or folder. Each raises `InTheWay`, and changes nothing, unless the workspace
+`put`, `remove` and the other functions on an open workspace restore one file or folder. Each raises WorkspaceToolError, and changes nothing, unless the workspace
 still has the expected version. They follow no links.
 """
 
@@ -27,7 +27,7 @@ from dsa.edge.git.git_branch import Branch, make_ready
 from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
 from dsa.errors import DsaError
 from dsa.runtime.artifacts import ArtifactStoreError
-from machines.coding.history.workspace_scan import LINK, SPECIAL, HistoryError, blob_id, read_file
+from machines.coding.history.workspace_scan import LINK, SPECIAL, blob_id, history_error, read_file
 from machines.coding.tools.file_writer import sweep, temporary_name, write_whole
 from machines.coding.tools.workspace_boundary import NEW, Beneath
 from machines.coding.tools.workspace_paths import WorkspaceToolError
@@ -109,15 +109,15 @@ class Snapshots:
             yield self._branch.read()
 
     def read(self, commit: str) -> Snapshot:
-        """Return the state of the workspace at a commit. Raises HistoryError."""
+        """Return the state of the workspace at a commit. Raises DsaError."""
         if not _OBJECT_ID.fullmatch(commit):
-            raise HistoryError("a mark has 40 hex digits")
+            raise history_error("a mark has 40 hex digits")
         try:
             record = read_commit(commit, self._objects.read(commit))
         except ArtifactStoreError as fault:
-            raise HistoryError(f"there is no mark {commit} in this history") from fault
+            raise history_error(f"there is no mark {commit} in this history") from fault
         if not _OBJECT_ID.fullmatch(record.tree):
-            raise HistoryError(f"{commit} is not a mark")
+            raise history_error(f"{commit} is not a mark")
         files, folders = self._list_tree(record.tree)
         snapshot = Snapshot(commit, files, folders, {}, {})
         permissions_line, left_out = ["", "", *record.message.rstrip("\n").split("\n")][-2:]
@@ -151,7 +151,7 @@ class Snapshots:
         message = f"{_message_text(text)}\n\n{_PERMISSIONS}{permissions_line}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))
         if not self._branch.advance(above, commit):
-            raise HistoryError("another program has moved the branch of this history; mark again")
+            raise history_error("another program has moved the branch of this history; mark again")
         return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
     def _list_tree(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
@@ -220,8 +220,9 @@ _OWNER_ONLY = 0o700
 FileVersion = tuple[str, str] | None
 
 
-class InTheWay(DsaError):  # noqa: N818  # named like a condition
-    """Raised when a file is not in the expected version; the text describes it."""
+def _in_the_way(what: str) -> WorkspaceToolError:
+    """Return the error for a file that is not in the expected version."""
+    return WorkspaceToolError("in_the_way", what)
 
 
 @attrs.frozen
@@ -234,7 +235,7 @@ class Content:
 
 
 def put(workspace: Beneath, path: str, expected_version: FileVersion, content: Content) -> None:
-    """Write a file or a link, whole or not at all, into an existing folder. Raises InTheWay."""
+    """Write a file or a link, whole or not at all, into an existing folder. Raises WorkspaceToolError."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         _require(folder, name, expected_version)
@@ -245,11 +246,11 @@ def put(workspace: Beneath, path: str, expected_version: FileVersion, content: C
                 if expected_version is not None or not _link(folder, temporary, name):
                     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
-            raise InTheWay("there is something else now") from None
+            raise _in_the_way("there is something else now") from None
         except FileNotFoundError:
-            raise InTheWay("another process has swept the folder: undo once more") from None
+            raise _in_the_way("another process has swept the folder: undo once more") from None
         except IsADirectoryError:
-            raise InTheWay("there is a folder now") from None
+            raise _in_the_way("there is a folder now") from None
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
@@ -257,7 +258,7 @@ def put(workspace: Beneath, path: str, expected_version: FileVersion, content: C
 
 
 def remove(workspace: Beneath, path: str, expected_version: FileVersion) -> None:
-    """Remove a file or a link. Raises InTheWay."""
+    """Remove a file or a link. Raises WorkspaceToolError."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         _require(folder, name, expected_version)
@@ -266,15 +267,15 @@ def remove(workspace: Beneath, path: str, expected_version: FileVersion) -> None
 
 
 def remove_special(workspace: Beneath, path: str, kind: str) -> None:
-    """Remove a special file: a pipe, a socket, a device. Raises InTheWay."""
+    """Remove a special file: a pipe, a socket, a device. Raises WorkspaceToolError."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            raise InTheWay("it is gone") from None
+            raise _in_the_way("it is gone") from None
         if SPECIAL.get(stat.S_IFMT(status.st_mode)) != kind:
-            raise InTheWay("there is something else now")
+            raise _in_the_way("there is something else now")
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
@@ -291,7 +292,7 @@ def remove_folder(workspace: Beneath, path: str) -> bool:
 
 
 def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[str, int]) -> None:
-    """Create a folder and the folders above it that are missing, with permissions by path. Raises InTheWay."""
+    """Create a folder and the folders above it that are missing, with permissions by path. Raises WorkspaceToolError."""
     for number in range(1, len(parts) + 1):
         bits = permissions.get("/".join(parts[:number]), _OWNER_ONLY)
         with _open_folder(workspace, parts[: number - 1]) as above:
@@ -304,7 +305,7 @@ def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[s
 
 
 def permit_folder(workspace: Beneath, parts: Sequence[str], permissions: int) -> None:
-    """Set the permissions of a folder. Raises InTheWay."""
+    """Set the permissions of a folder. Raises WorkspaceToolError."""
     with _open_folder(workspace, parts) as folder:
         os.fchmod(folder, permissions)
 
@@ -314,26 +315,24 @@ def _open_folder(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
     try:
         with workspace.folder(parts) as folder:
             yield folder
-    except WorkspaceToolError as error:
-        raise InTheWay(str(error)) from error
     except PermissionError as error:
-        raise InTheWay("the system does not permit the change") from error
+        raise _in_the_way("the system does not permit the change") from error
 
 
 def _require(folder: int, name: str, expected_version: FileVersion) -> None:
-    """Raise InTheWay unless a file is in the expected version."""
+    """Raise WorkspaceToolError unless a file is in the expected version."""
     try:
         file = read_file(folder, name)
-    except (HistoryError, OSError) as error:
-        raise InTheWay(f"it is something else now: {error}") from error
+    except (DsaError, OSError) as error:
+        raise _in_the_way(f"it is something else now: {error}") from error
     if file is None:
         is_there = _exists(folder, name)
         if is_there or expected_version is not None:
-            raise InTheWay("there is something else now" if is_there else "it is gone")
+            raise _in_the_way("there is something else now" if is_there else "it is gone")
     elif expected_version is None:
-        raise InTheWay("there is another file now")
+        raise _in_the_way("there is another file now")
     elif (file[0], blob_id(file[1])) != expected_version:
-        raise InTheWay("it was changed since")
+        raise _in_the_way("it was changed since")
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:

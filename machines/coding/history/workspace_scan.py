@@ -235,8 +235,9 @@ _QUIET_S, _EVERY_S = 2.0, 0.5
 Stamp = tuple[int, int, int, int, int]
 
 
-class HistoryError(DsaError):
-    """Raised when the state of a workspace cannot be stored, or is not known."""
+def history_error(message: str) -> DsaError:
+    """Return the error for a state of a workspace that cannot be stored, or is not known."""
+    return DsaError(message, code="HistoryError")
 
 
 def unkept(left_out: Mapping[str, str]) -> str:
@@ -278,9 +279,9 @@ class ScanBudget:
         return time.monotonic() - self._began_s > MOST_S
 
     def go_on(self, size: int = 0) -> None:
-        """Count a file, and the bytes read of it. Raises HistoryError when the scan was stopped."""
+        """Count a file, and the bytes read of it. Raises DsaError when the scan was stopped."""
         if self.stop():
-            raise HistoryError("the scan of the workspace was stopped")
+            raise history_error("the scan of the workspace was stopped")
         self._files, self._bytes = self._files + (not size), self._bytes + size
         taken_s = time.monotonic() - self._began_s
         if taken_s >= self._told_s + _EVERY_S:
@@ -343,7 +344,7 @@ def look(
 
     `before` are the files of the last scan, and `folders` are their folders: both are scanned even if a `.gitignore` names them now, as in git, and so are the
     files of `also`. `keep` is called with the id and the content of each file that was read. `own` is device and number of a folder to leave out. Raises
-    HistoryError for more files than can be stored.
+    DsaError for more files than can be stored.
     """
     above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
     effort = effort or ScanBudget()
@@ -359,7 +360,7 @@ def look(
 
 
 def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
-    """Return mode and content of a file or link, or None for anything else. Raises OSError, and HistoryError for a file that is too large."""
+    """Return mode and content of a file or link, or None for anything else. Raises OSError, and DsaError for a file that is too large."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
@@ -370,7 +371,7 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
     except FileNotFoundError:
         return None
     if file is None:
-        raise HistoryError(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or not a regular file any more")
+        raise history_error(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or not a regular file any more")
     return _mode(file[0].st_mode), file[1]
 
 
@@ -500,7 +501,7 @@ class _Scan:
                 with suppress(FileNotFoundError):  # gone since it was listed
                     self._file(descriptor, entry.name, path, entry.stat(follow_symlinks=False))
         if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
-            raise HistoryError(
+            raise history_error(
                 f"the workspace has more than {_MOST:,} files: name those that are not part of the work in a .gitignore"
             )
 

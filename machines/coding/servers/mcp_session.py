@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.errors import install_hint
+from dsa.errors import DsaError, install_hint
 from machines.coding.servers.mcp_results import (
     ForeignTool,
     ListedTool,
@@ -45,10 +45,6 @@ LONGEST_BYTES, MOST_LEVELS = 16 << 20, 200
 _FROM_OURS = ("PATH", "HOME", "LANG")
 _PIECE_BYTES, _COMPLAINT_BYTES = 1 << 16, 4_096
 _GRACE_S, _LOOK_AGAIN_S = 1.0, 0.01
-
-
-class TooLarge(Exception):  # noqa: N818  # named like a condition
-    """Raised for a line that is too long, or whose JSON is nested too deep; the text has the limit."""
 
 
 class ServerProcess:
@@ -82,7 +78,7 @@ class ServerProcess:
         return self._process.pid
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of its output until it is closed. Raises TooLarge."""
+        """Yield the lines of its output until it is closed. Raises DsaError, with the limit, for one that is too long."""
         pieces: list[bytes] = []
         size = 0
         while piece := await _read(self._stdout.fileno()):
@@ -93,7 +89,7 @@ class ServerProcess:
             pieces.append(rest)
             size += len(rest)
             if size > LONGEST_BYTES:
-                raise TooLarge(f"of more than {LONGEST_BYTES >> 20} MiB")
+                raise DsaError(f"of more than {LONGEST_BYTES >> 20} MiB")
 
     async def drain(self) -> None:
         """Read and drop the rest of its output, so that a full pipe does not block it."""
@@ -393,7 +389,7 @@ class Live:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session was over before
             try:
                 await self._pass_on(into)
-            except TooLarge as large:
+            except DsaError as large:
                 self.stop(
                     WorkspaceToolError(
                         "too_large", f"{self.label} was ended: it writes a message {large}; ask it for less"
@@ -478,7 +474,7 @@ def _import_fault(error: ImportError) -> str:
 
 
 def _message(line: bytes) -> "types.JSONRPCMessage | None":
-    """Return the message in a line, or None. Raises TooLarge for one that is nested too deep."""
+    """Return the message in a line, or None. Raises DsaError for one that is nested too deep."""
     from mcp import types
 
     try:
@@ -488,18 +484,18 @@ def _message(line: bytes) -> "types.JSONRPCMessage | None":
     except ValueError:
         return None
     except RecursionError:
-        raise TooLarge(_TOO_DEEP) from None
+        raise DsaError(_TOO_DEEP) from None
 
 
 def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
-    """Raise TooLarge for a value that is nested too deep."""
+    """Raise DsaError for a value that is nested too deep."""
     level = [value]
     for _ in range(MOST_LEVELS + 1):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
         level = [each for values in inner for each in values]
         if not level:
             return
-    raise TooLarge(_TOO_DEEP)
+    raise DsaError(_TOO_DEEP)
 
 
 def error_text(error: Exception) -> str:

@@ -35,10 +35,6 @@ from machines.tool_use.records import JsonObject
 T = TypeVar("T")
 
 
-class LoopClosedError(Exception):
-    """Raised when the loop ended before the work was done."""
-
-
 class _LoopJob(Generic[T]):
     """A job on the loop's thread, which can be given up before and after its start."""
 
@@ -76,12 +72,15 @@ class BesideLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a job on the loop, and return its result or raise its exception. Ctrl-C and other exceptions in the caller cancel it. Raises LoopClosedError."""
+        """Run a job on the loop, and return its result or raise its exception. Ctrl-C and other exceptions in the caller cancel it.
+
+        Raises CancelledError of concurrent.futures when the loop ended before the work was done.
+        """
         job = _LoopJob(work)
         try:
             return self._submit(job).result()
-        except concurrent.futures.CancelledError as error:
-            raise LoopClosedError from error
+        except concurrent.futures.CancelledError:
+            raise
         except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
             with suppress(RuntimeError):  # the loop has ended, and so has the job
                 self._loop.call_soon_threadsafe(job.give_up)
@@ -91,7 +90,7 @@ class BesideLoop:
         with self._one_at_a_time:
             if self._is_ended:
                 job.forget()
-                raise LoopClosedError
+                raise concurrent.futures.CancelledError
             return asyncio.run_coroutine_threadsafe(job.run(), self._loop)
 
     @property
@@ -361,7 +360,7 @@ class Foreign:
             life = self._life
         try:
             return ask(life)
-        except LoopClosedError as error:
+        except concurrent.futures.CancelledError as error:
             raise WorkspaceToolError("closed", "the tools of MCP servers were closed") from error
         except WorkspaceToolError as error:
             raise WorkspaceToolError(error.code, self._redact(str(error))) from error
@@ -396,7 +395,7 @@ class _Life:
 
         try:
             if not self._loop.is_here:
-                with suppress(LoopClosedError):  # another caller was faster
+                with suppress(concurrent.futures.CancelledError):  # another caller was faster
                     self._loop.run(close_all())
         finally:
             for each in self._connections.values():

@@ -41,10 +41,6 @@ _PIECE = 65_536
 _GRACE_S = 1.0
 
 
-class GitFailedError(DsaError):
-    """Raised when git is not installed, or has not ended in time."""
-
-
 @attrs.frozen
 class GitBounds:
     """The limits of a git process: its time in seconds, and the bytes of its output that are returned, from the start and from the end."""
@@ -80,6 +76,10 @@ class GitOutput:
         return self.omitted_bytes + len(self.head.rpartition(b"\n")[2]) + len(self.tail.partition(b"\n")[0])
 
 
+def _git_error(message: str) -> DsaError:
+    return DsaError(message, code="GitFailedError")
+
+
 def run_git_process(
     arguments: Sequence[str],
     *,
@@ -90,11 +90,11 @@ def run_git_process(
 ) -> GitOutput:
     """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return its output.
 
-    The environment of this process is not passed on. Raises GitFailedError.
+    The environment of this process is not passed on. Raises DsaError where git is not installed, and when it has not ended in time.
     """
     git = shutil.which("git", path=_PATH)
     if git is None:
-        raise GitFailedError("git is not installed in any of these folders: " + _PATH)
+        raise _git_error("git is not installed in any of these folders: " + _PATH)
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     with tempfile.TemporaryFile() as stdin:
         stdin.write(stdin_data)
@@ -111,7 +111,7 @@ def run_git_process(
             _read({stdout: output, stderr: complaint}, time.monotonic() + bounds.timeout_s)
             code = process.wait(_GRACE_S)
         except (TimeoutError, subprocess.TimeoutExpired):
-            raise GitFailedError(f"git was ended after {bounds.timeout_s:g} s: ask for less") from None
+            raise _git_error(f"git was ended after {bounds.timeout_s:g} s: ask for less") from None
         finally:
             _end(process)
     message = bytes(complaint.head).decode("utf-8", "replace").strip()

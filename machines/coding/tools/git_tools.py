@@ -16,7 +16,8 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, run_git_process
+from dsa.errors import DsaError
+from machines.coding.tools.git_process import GitBounds, GitOutput, run_git_process
 from machines.coding.tools.workspace_boundary import NEW, READ
 from machines.coding.tools.workspace_paths import (
     PROTECTED_NAMES,
@@ -133,7 +134,7 @@ class Repository:
             return run_git_process(
                 arguments, folder=self._root, bounds=bounds or self._bounds, stdin_data=stdin_data, **variables
             )
-        except GitFailedError as fault:
+        except DsaError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
 
     def run_checked(
@@ -178,7 +179,7 @@ class Repository:
                 ["config", "--file", str(self.shadow / "said"), "--no-includes", "-z", "--list"],
                 folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
             )  # fmt: skip
-        except GitFailedError as fault:
+        except DsaError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
         if output.code:
             raise WorkspaceToolError("unsafe_repository", "'.git/config' cannot be read; work without git")

@@ -14,6 +14,7 @@ from typing import Self
 
 import attrs
 
+from dsa.errors import DsaError
 from dsa.text import plural
 from machines.coding.tools import file_arguments, file_view
 from machines.coding.tools.file_view import (
@@ -30,7 +31,7 @@ from machines.coding.tools.file_view import (
 )
 from machines.coding.tools.file_writer import refuse_unwritable, settle, twins_of, write_all
 from machines.coding.tools.planted_files import is_head
-from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
+from machines.coding.tools.workspace_boundary import Beneath
 from machines.coding.tools.workspace_paths import (
     PROTECTED_NAMES,
     Protection,
@@ -332,7 +333,7 @@ class Workspace:
             self._refuse(call)
         except WorkspaceToolError as error:
             return str(error) if error.code in _BOUNDARY else ""
-        except (OSError, WorkspaceGoneError) as error:
+        except (OSError, DsaError) as error:
             return f"the path cannot be looked at: {error}"
         return ""
 

@@ -43,8 +43,9 @@ _BENEATH = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE
 _TRIES = 64
 
 
-class WorkspaceGoneError(DsaError):
-    """Raised when the workspace itself is deleted, or was closed. It is not the fault of a call."""
+def _gone_error(message: str) -> DsaError:
+    """Return the error for a workspace that was itself deleted, or closed. It is not the fault of a call."""
+    return DsaError(message, code="WorkspaceGoneError")
 
 
 class Beneath:
@@ -64,9 +65,9 @@ class Beneath:
         self.by_walk = by_walk or not _kernel_can(self._root)
 
     def fileno(self) -> int:
-        """Return the descriptor of the folder. Raises WorkspaceGoneError once it is closed."""
+        """Return the descriptor of the folder. Raises DsaError once it is closed."""
         if self._root is None:
-            raise WorkspaceGoneError("the workspace is closed")
+            raise _gone_error("the workspace is closed")
         return self._root
 
     def close(self) -> None:
@@ -118,7 +119,7 @@ class Beneath:
 
     @contextmanager
     def explain_errors(self, parts: Sequence[str]) -> Iterator[None]:
-        """Turn an error of the system into WorkspaceToolError, WorkspaceGoneError, or raise it unchanged when no call can help it."""
+        """Turn an error of the system into WorkspaceToolError, or DsaError where the workspace is gone, or raise it unchanged when no call can help it."""
         try:
             yield
         except OSError as error:
@@ -126,7 +127,7 @@ class Beneath:
 
     def _explanation(self, error: OSError, parts: Sequence[str]) -> DsaError:
         if error.errno == errno.ENOENT and os.fstat(self.fileno()).st_nlink == 0:
-            return WorkspaceGoneError("the folder of the workspace was deleted")
+            return _gone_error("the folder of the workspace was deleted")
         return _tool_error(error, parts)
 
     def _stat(self, parts: Sequence[str]) -> os.stat_result:

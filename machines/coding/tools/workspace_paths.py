@@ -19,8 +19,7 @@ class WorkspaceToolError(DsaError):
     """Raised when a call cannot be made; `code` names the rule or the fault, the text says what is allowed instead."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(message, code=code)
 
 
 #: Never written, at any depth, in addition to the user's patterns.

@@ -16,12 +16,12 @@ from dsa.checks.report import check
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.exploration import explore, explore_system
 from dsa.checks.search.incremental_search import IncrementalEngine
+from dsa.errors import DsaError
 from dsa.lang import loads
 from dsa.machine import read_guards
 from dsa.semantics import Configuration, Occurrence, start, step
 from dsa.system import closed_system
 from dsa.targets import emit
-from dsa.targets.spelling import ExportError
 
 CREW = """# crew
 
@@ -288,7 +288,7 @@ def test_odds_by_retry_number_are_refused_where_several_answers_are_awaited():
 
 def test_a_model_for_prism_is_refused_for_odds_by_retry_number_of_several_answers():
     assert "0.25" in emit(loads(ASKED.replace("PASS", "0.25, 0.25")), "prism")
-    with pytest.raises(ExportError, match=r"^line \d+: the odds of guard fits change with its retry number"):
+    with pytest.raises(DsaError, match=r"^line \d+: the odds of guard fits change with its retry number"):
         emit(loads(ASKED.replace("PASS", "0.25, 0.5")), "prism")
 
 

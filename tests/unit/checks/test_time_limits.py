@@ -9,7 +9,8 @@ from dsa.checks.properties import Questions, judge
 from dsa.checks.report import check
 from dsa.checks.search import python_engine
 from dsa.checks.search.engine import SearchLimits, SearchResult
-from dsa.ground_system import Ground, GroundWatch, LateError, ground
+from dsa.errors import UndecidedError
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -101,5 +102,5 @@ def test_what_was_found_is_not_looked_at_after_the_time() -> None:
 def test_many_items_are_given_only_while_there_is_time() -> None:
     late = ground(closed_system(loads(COUNTERS)), is_late=lambda: True)
     assert len(list(late.timely(range(100)))) == 100
-    with pytest.raises(LateError):
+    with pytest.raises(UndecidedError):
         list(late.timely(range(10_000)))

@@ -9,6 +9,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 import dsa.cli.replay as replay_command
 from dsa.edge.document_files import locate, read_text
+from dsa.errors import DocumentError
 from dsa.runtime.ledger import ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
 from dsa.runtime.run import oldest_key, replay
 from dsa.semantics import Occurrence
@@ -225,3 +226,10 @@ def test_json_of_a_trace():
     Path("trace.jsonl").write_text(TRACE)
     told = json.loads(dsa("replay", "trace.jsonl", "--against", "dual_state", "--json").stdout)
     assert told["mismatch"]["step"] == 5
+
+
+def test_trace_that_cannot_be_read_is_one_message_with_its_line():
+    Path("bad.jsonl").write_text('{"event": "e"}\nno\n')
+    result = dsa("replay", "bad.jsonl", "--against", "dual_state")
+    assert isinstance(result.exception, DocumentError)
+    assert str(result.exception) == "bad.jsonl: line 2: not JSON (Expecting value); write one object a line"

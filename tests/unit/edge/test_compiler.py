@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from dsa.edge import processes as module
-from dsa.edge.processes import CompileError, compile_library, compiler
+from dsa.edge.processes import compile_library, compiler
+from dsa.errors import DsaError
 
 
 def test_a_program_is_loaded_and_called():
@@ -20,13 +21,13 @@ def test_two_programs_with_the_same_names_stay_apart():
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     compile_library("int answer(void) { return 1; }\n")
-    with pytest.raises(CompileError):
+    with pytest.raises(DsaError):
         compile_library("no C\n")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_c_is_one_sentence():
-    with pytest.raises(CompileError, match=r"did not compile \(exit 1\): .*error") as caught:
+    with pytest.raises(DsaError, match=r"did not compile \(exit 1\): .*error") as caught:
         compile_library("int answer(void) { return wrong; }\n")
     assert "\n" not in str(caught.value)
 
@@ -34,7 +35,7 @@ def test_what_is_no_c_is_one_sentence():
 def test_no_compiler_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert compiler() is None
-    with pytest.raises(CompileError, match="no C compiler was found"):
+    with pytest.raises(DsaError, match="no C compiler was found"):
         compile_library("int answer(void) { return 1; }\n")
 
 
@@ -47,7 +48,7 @@ def fake(folder: Path, name: str, script: str) -> None:
 def test_a_compiler_that_makes_nothing_to_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "cc", 'while [ "$1" != -o ]; do shift; done; echo text > "$2"')
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CompileError, match="the library from cc could not be loaded"):
+    with pytest.raises(DsaError, match="the library from cc could not be loaded"):
         compile_library("int answer(void) { return 1; }\n")
 
 
@@ -55,7 +56,7 @@ def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path:
     fake(tmp_path, "clang", "while :; do :; done")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(module, "TIME_LIMIT_S", 0.2)
-    with pytest.raises(CompileError, match=r"clang did not compile: .*timed out"):
+    with pytest.raises(DsaError, match=r"clang did not compile: .*timed out"):
         compile_library("int answer(void) { return 1; }\n")
 
 
@@ -63,6 +64,6 @@ def test_the_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "gcc", f'for last; do :; done; ls -ld "$(dirname "$last")" > {tmp_path}/listed; exit 1')
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(module, "_NAMES", ("gcc",))
-    with pytest.raises(CompileError, match="exit 1"):
+    with pytest.raises(DsaError, match="exit 1"):
         compile_library("int answer(void) { return 1; }\n")
     assert (tmp_path / "listed").read_text().startswith("drwx------")

@@ -3,8 +3,8 @@
 import pytest
 from kept_runs import begun
 
-from dsa.errors import OccurrenceError
-from dsa.runs.runs import DoubtError, record_decisions, require_decidable
+from dsa.errors import DsaError, OccurrenceError
+from dsa.runs.runs import record_decisions, require_decidable
 from dsa.runtime.ledger import DecidedEntry, ResultEntry
 from dsa.runtime.run import replay
 from dsa.runtime.status import status_of, unfinished_work
@@ -25,11 +25,11 @@ def decide(run, decided=None, answers=None):
 
 
 @pytest.mark.parametrize(("decided", "answers", "fault", "said"), [
-    ({"x": "retry"}, {}, DoubtError, f"x is not in doubt; in doubt: {PAY}"),
-    ({LOG: "retry"}, {}, DoubtError, f"{LOG} is not in doubt"),
-    ({PAY: "done"}, {}, DoubtError, r"pay has answers.*\(paid, declined\)"),
-    ({PAY: "retry"}, {PAY: Occurrence("paid")}, DoubtError, "decided twice"),
-    ({}, {LOG: Occurrence("paid")}, DoubtError, "is not in doubt"),
+    ({"x": "retry"}, {}, DsaError, f"x is not in doubt; in doubt: {PAY}"),
+    ({LOG: "retry"}, {}, DsaError, f"{LOG} is not in doubt"),
+    ({PAY: "done"}, {}, DsaError, r"pay has answers.*\(paid, declined\)"),
+    ({PAY: "retry"}, {PAY: Occurrence("paid")}, DsaError, "decided twice"),
+    ({}, {LOG: Occurrence("paid")}, DsaError, "is not in doubt"),
     ({}, {PAY: Occurrence("order")}, OccurrenceError, "'order' is not an answer of pay; its answers: paid, declined"),
     ({}, {PAY: Occurrence("pay.failed")}, OccurrenceError, "is not an answer of pay"),
     ({}, {PAY: Occurrence("paid", {"g": "passed"})}, OccurrenceError, "has no guard 'g'"),

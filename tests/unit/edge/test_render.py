@@ -11,7 +11,7 @@ from drawing import Line, faults, overflows, read
 from hypothesis import HealthCheck, given, settings
 from repository import all_machines
 
-from dsa.edge.images import RenderError, png, renderer, svg
+from dsa.edge.images import png, renderer, svg
 from dsa.errors import DsaError
 from dsa.lang import loads, spell_out
 from dsa.targets.dot import dot
@@ -183,7 +183,7 @@ def test_a_png_is_one(program, machine):
 
 
 def test_text_that_is_not_dot_is_one_clear_error(program):
-    with pytest.raises(RenderError, match=r"did not draw.*syntax error"):
+    with pytest.raises(DsaError, match=r"did not draw.*syntax error"):
         svg("digraph {")
 
 

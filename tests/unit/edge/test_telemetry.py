@@ -10,7 +10,8 @@ pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not install
 from collecting import attributes, collector
 from moments import show_to
 
-from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, trace_run
+from dsa.edge.telemetry import Telemetry, is_configured, trace_run
+from dsa.errors import DsaError
 from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
@@ -141,5 +142,5 @@ def test_without_opentelemetry_there_is_a_line_that_installs_it(monkeypatch):
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(TelemetryError, match=r"pip install '\.\[otel\]' \(in a clone"), trace_run(NONE, print):
+    with pytest.raises(DsaError, match=r"pip install '\.\[otel\]' \(in a clone"), trace_run(NONE, print):
         pass

@@ -15,7 +15,7 @@ from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
 from dsa.generators import provider, provider_errors
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
-from dsa.runtime.generation import GenerationError, PromptTooLong
+from dsa.runtime.generation import GenerationError
 
 require_package("litellm", "the extra `llm` is not installed")
 
@@ -302,7 +302,7 @@ def test_without_the_option_nothing_is_tried_again():
 def test_a_prompt_too_long_is_told_before_anything_is_asked(ask):
     with (
         serving(OPENAI.whole("hi")) as (address, requests),
-        pytest.raises(PromptTooLong, match="as LiteLLM counts for openai/gpt-4o-mini"),
+        pytest.raises(GenerationError, match="as LiteLLM counts for openai/gpt-4o-mini"),
     ):
         ask(made(OPENAI, address, max_prompt_tokens=20), Context(AmbientEnvironment(), "word " * 50))
     assert requests == []
@@ -327,7 +327,7 @@ def test_somebody_else_may_count():
     with serving(OPENAI.whole("hi")) as (address, _):
         generator = made(OPENAI, address, max_prompt_tokens=2, count_tokens=lambda text: len(text.split()))
         assert generator.generate(Context(AmbientEnvironment(), "two words")).content == "hi"
-        with pytest.raises(PromptTooLong, match="by the function that was given"):
+        with pytest.raises(GenerationError, match="by the function that was given"):
             generator.generate(Context(AmbientEnvironment(), "these are more"))
 
 
@@ -340,7 +340,7 @@ def test_counting_fetches_no_tokenizer(monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr("socket.getaddrinfo", refused)
-    with pytest.raises(PromptTooLong):
+    with pytest.raises(GenerationError):
         LiteLLMGenerator("openrouter/meta-llama/llama-3-70b-instruct", max_prompt_tokens=1).generate(CONTEXT)
     assert asked == []
 

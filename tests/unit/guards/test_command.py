@@ -14,7 +14,6 @@ from dsa.edge.sandbox import RUNGS, SandboxError, probe
 from dsa.errors import BindingError
 from dsa.guards import CommandGuard, build_guard
 from dsa.guards.feedback import MOST_CHARACTERS, MOST_LINES
-from dsa.guards.tool_guards import ToolMissingError
 from dsa.lang import loads
 from dsa.runtime.content import Artifact
 
@@ -211,7 +210,7 @@ TABLE = """# t
 def test_a_table_names_it():
     guard = build_guard("tool", loads(TABLE.format(options="command = grep -q 'a b'; timeout_s = 5")))
     assert guard.validate(Artifact("a b")).passed
-    with pytest.raises(ToolMissingError):
+    with pytest.raises(BindingError):
         CommandGuard("nonesuch-program")
     with pytest.raises(BindingError, match=r":6:3: guard tool: there is no program 'nonesuch-program': give its path"):
         build_guard("tool", loads(TABLE.format(options="command = nonesuch-program")))

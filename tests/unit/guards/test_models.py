@@ -10,7 +10,7 @@ import pytest
 from each_row import each_row
 
 from dsa.errors import BindingError
-from dsa.guards import PydanticGuard, ToolMissingError, build_guard
+from dsa.guards import PydanticGuard, build_guard
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.guards.text_guards import model_at
 from dsa.lang import loads
@@ -119,7 +119,7 @@ def test_what_a_validator_raises_of_its_own_is_no_verdict():
 
 def test_where_pydantic_is_not_installed_it_is_said_how(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ToolMissingError, match=r"pip install '\.\[pydantic\]'"):
+    with pytest.raises(BindingError, match=r"pip install '\.\[pydantic\]'"):
         PydanticGuard(int)
 
 

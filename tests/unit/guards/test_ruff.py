@@ -7,7 +7,8 @@ import pytest
 from conftest import NOT_TESTED
 
 from dsa.edge.sandbox import RUNGS, probe
-from dsa.guards import RuffGuard, ToolMissingError
+from dsa.errors import BindingError
+from dsa.guards import RuffGuard
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.runtime.content import Artifact
 
@@ -91,6 +92,6 @@ def test_rules_that_ruff_does_not_know_are_found_at_once(options):
 def test_where_ruff_is_not_installed_it_is_said_how(monkeypatch):
     monkeypatch.setattr(sysconfig, "get_path", lambda _: "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ToolMissingError, match=r"ruff is not installed: pip install '\.\[lint\]'"):
+    with pytest.raises(BindingError, match=r"ruff is not installed: pip install '\.\[lint\]'"):
         RuffGuard()
     assert importlib.util.find_spec("ruff") is not None

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.git import GitArtifacts
+from dsa.errors import DsaError
 from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
 from dsa.runs.archive import replay_stored
-from dsa.runs.runs import BranchError, branch_of, copy_artifacts, length_before
+from dsa.runs.runs import branch_of, copy_artifacts, length_before
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import (
@@ -119,8 +120,9 @@ def test_a_run_is_branched_only_where_it_rests(moves, data):
     if length in rests:
         assert len(branch_of(whole, length, NEW).entries) == length
         return
-    with pytest.raises(BranchError):
+    with pytest.raises(DsaError) as refused:
         branch_of(whole, length, NEW)
+    assert refused.value.code == "BranchError"
 
 
 @pytest.mark.parametrize("kept", [EffectEntry, "note", "work"], ids=str)
@@ -128,14 +130,14 @@ def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
     whole, _ = recorded(["go"])
     names = [entry.steps[0]["actor"] if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
     length = len(names) - names[::-1].index(kept)
-    with pytest.raises(BranchError, match=f"run {OLD} had effects under way after {length} entries"):
+    with pytest.raises(DsaError, match=f"run {OLD} had effects under way after {length} entries"):
         branch_of(whole, length, NEW)
 
 
 def test_an_event_and_its_step_are_not_parted():
     whole, _ = recorded(["go"])
     length = len(whole.entries) - 1
-    with pytest.raises(BranchError, match=f"entry {length + 1} of run {OLD} belongs to the one before"):
+    with pytest.raises(DsaError, match=f"entry {length + 1} of run {OLD} belongs to the one before"):
         branch_of(whole, length, NEW)
 
 
@@ -143,7 +145,7 @@ def test_an_event_and_its_step_are_not_parted():
 def test_a_length_that_the_run_does_not_have_is_refused(length):
     whole, _ = recorded(["go"])
     with pytest.raises(
-        BranchError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after {length}"
+        DsaError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after {length}"
     ):
         branch_of(whole, length, NEW)
 

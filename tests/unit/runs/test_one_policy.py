@@ -10,9 +10,9 @@ from kept_runs import keep
 
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import locate
-from dsa.errors import BindingError, DocumentError, OccurrenceError
+from dsa.errors import BindingError, DocumentError, DsaError, OccurrenceError
 from dsa.runs.bindings import answer_text, calls_of_policy, perform, policy_steps, replay_policy, request
-from dsa.runs.runs import DoubtError, Resumption, open_runs
+from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.call_tree import ReplayMismatchError
@@ -200,13 +200,13 @@ def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path
     assert (rest.kind, [intent.key for intent in rest.in_doubt], trip.did) == ("in doubt", ["1/1"], [])
     assert record(tmp_path, run).status.kind == "in doubt"
     for key in ("1/1/1.1.1", "1.1.3"):
-        with pytest.raises(DoubtError, match=rf"in doubt: 1/1, {PAY}"):
+        with pytest.raises(DsaError, match=rf"in doubt: 1/1, {PAY}"):
             trip.resume(tmp_path, run, decisions={f"{run}/{key}": "retry"})
-    with pytest.raises(DoubtError, match="decided twice"):
+    with pytest.raises(DsaError, match="decided twice"):
         trip.resume(tmp_path, run, decisions={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
     with pytest.raises(OccurrenceError, match="a call gives a step"):
         trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
-    with pytest.raises(DoubtError, match="is an effect"):
+    with pytest.raises(DsaError, match="is an effect"):
         trip.resume(tmp_path, run, answers={"1/1": text_step("pay", "x")})
     assert entries_in(tmp_path, run) == before
 

@@ -8,10 +8,10 @@ import pytest
 from kept_runs import RUN, SHOP, begun, keep, recorded
 
 from dsa.edge.binding import Bindings
-from dsa.errors import OccurrenceError
+from dsa.errors import DsaError, OccurrenceError
 from dsa.lang import loads
 from dsa.runs.archive import OtherMachineError, replay_stored
-from dsa.runs.runs import DoubtError, Resumption, open_runs
+from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import event_step
@@ -95,8 +95,8 @@ def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):
 
 
 @pytest.mark.parametrize(("said", "fault"), [
-    ({"decisions": {MAIL: "retry"}}, DoubtError),
-    ({"decisions": {PAY: "done"}}, DoubtError),
+    ({"decisions": {MAIL: "retry"}}, DsaError),
+    ({"decisions": {PAY: "done"}}, DsaError),
     ({"answers": {PAY: Occurrence("order")}}, OccurrenceError),
 ])  # fmt: skip
 def test_what_cannot_be_said_changes_nothing(doubted, said, fault):

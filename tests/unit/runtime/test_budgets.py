@@ -2,7 +2,8 @@
 
 import pytest
 
-from dsa.runtime.costs import BudgetError, BudgetLimit, Meter, read_limit
+from dsa.errors import ParameterError
+from dsa.runtime.costs import BudgetLimit, Meter, read_limit
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, EffectEntry, Ledger, ResultEntry, ResumedEntry
 
 LEDGERS = {}
@@ -58,8 +59,9 @@ def test_a_limit_is_read(text, limit):
     ],
 )
 def test_what_is_no_limit_is_said(text, why):
-    with pytest.raises(BudgetError, match=why):
+    with pytest.raises(ParameterError, match=why) as refused:
         read_limit(text, EFFECTS)
+    assert refused.value.code == "BudgetError"
 
 
 def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():

@@ -1,8 +1,10 @@
 """What references stand for: rules D1 to D6 of the semantics, over ledgers written by hand."""
 
+import re
+
 import pytest
 
-from dsa.declarations import UnreadableReferenceError, read_reference
+from dsa.declarations import read_reference
 from dsa.lang import loads
 from dsa.runtime.event_data import LONGEST_VALUE, EventData, MissingDataError, placeholder_values
 from dsa.runtime.run import begin
@@ -154,8 +156,7 @@ def test_what_is_too_long_is_not_given():
 def test_words_that_are_no_reference_say_what_to_write(words, said):
     with pytest.raises(LookupError, match=said):
         then(told()).get(words)
-    with pytest.raises(UnreadableReferenceError, match=said):
-        read_reference(words, MACHINE.event_named)
+    assert re.search(said, str(read_reference(words, MACHINE.event_named)))
 
 
 def test_all_the_data_of_a_prompt_together_has_a_bound():

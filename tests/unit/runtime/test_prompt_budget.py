@@ -1,10 +1,11 @@
+import re
 from collections.abc import Sequence
 
 import pytest
 from each_row import each_row
 
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
-from dsa.runtime.generation import GenerationError, PromptTooLong, TokenBudget, bytes_of
+from dsa.runtime.generation import GenerationError, TokenBudget, bytes_of
 
 TEMPLATE = PromptTemplate("You write Python.", "", "Write it.", "Rejected: {feedback}")
 
@@ -60,6 +61,10 @@ def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
     assert "word word" not in prompt
 
 
+def tokens_in(error):
+    return int(re.search(r"has (\d+) tokens", str(error))[1])
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -69,11 +74,10 @@ def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
     ids=["specification", "feedback"],
 )  # fmt: skip
 def test_what_is_never_left_out_and_does_not_fit_is_an_error_with_the_sizes(given, told):
-    with pytest.raises(PromptTooLong, match=f"{told}.*allows 30; shorten them, or raise max_prompt_tokens") as raised:
+    with pytest.raises(GenerationError, match=f"{told}.*allows 30; shorten them, or raise max_prompt_tokens") as raised:
         render(TEMPLATE, given, words(30))
-    assert isinstance(raised.value, GenerationError)
-    assert (raised.value.reason, raised.value.limit) == ("prompt_too_long", 30)
-    assert raised.value.tokens > 30
+    assert raised.value.reason == "prompt_too_long"
+    assert tokens_in(raised.value) > 30
 
 
 HISTORIES = {
@@ -91,25 +95,24 @@ HISTORIES = {
 def test_what_an_error_names_is_the_least_that_is_enough(template, history, specification):
     """A line in the place of a text, or of attempts, may be longer than they are."""
     given = context(*history, specification=specification)
-    with pytest.raises(PromptTooLong) as raised:
+    with pytest.raises(GenerationError) as raised:
         render(template, given, TokenBudget(1))
-    least = raised.value.tokens
-    assert f"has {least} tokens" in str(raised.value)
+    least = tokens_in(raised.value)
     assert bytes_of(render(template, given, TokenBudget(least))) == least
     for fewer in range(max(1, least - 60), least):
-        with pytest.raises(PromptTooLong) as raised:
+        with pytest.raises(GenerationError) as raised:
             render(template, given, TokenBudget(fewer))
-        assert raised.value.tokens == least
+        assert tokens_in(raised.value) == least
 
 
 def test_the_step_is_named():
-    with pytest.raises(PromptTooLong, match="The prompt of step g_impl has"):
+    with pytest.raises(GenerationError, match="The prompt of step g_impl has"):
         render(TEMPLATE, Context(AmbientEnvironment(), "word " * 50, step="g_impl"), words(30))
 
 
 def test_what_a_step_uses_is_never_cut():
     given = Context(AmbientEnvironment(), "Psi", dependencies={"test": Artifact("word " * 50)})
-    with pytest.raises(PromptTooLong, match="test 50"):
+    with pytest.raises(GenerationError, match="test 50"):
         render(TEMPLATE, given, words(40))
 
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from plain import search
 
 from dsa.checks.search.engine import SearchLimits
+from dsa.errors import DsaError
 from dsa.expr import TRUE, Arithmetic, Count, Integer, evaluate, unparse
 from dsa.lang import loads
-from dsa.targets import ExportError, emit
+from dsa.targets import emit
 from dsa.targets.closed_model import closed_model, require_small, sequential
 
 
@@ -70,13 +71,13 @@ def test_numbers_that_do_not_fit_are_refused_with_their_line():
 | ------ | ----- | -- | ------ | ------ |
 | s      | x     | n * n * n < 7 | n = 2 | s |
 """)
-    with pytest.raises(ExportError, match=r"line 11: .*SPIN computes with"):
+    with pytest.raises(DsaError, match=r"line 11: .*SPIN computes with"):
         require_small(closed_model(machine), "SPIN")
     several = attrs.evolve(
         machine.transitions[0],
         condition=compare(Arithmetic("*", Count((compare("n", ">", 0),) * 3), Integer(10**9)), "<", 7),
     )
-    with pytest.raises(ExportError, match=r"line 11: .*numbers from 0 to 3000000000, and SPIN computes with"):
+    with pytest.raises(DsaError, match=r"line 11: .*numbers from 0 to 3000000000, and SPIN computes with"):
         require_small(closed_model(attrs.evolve(machine, transitions=(several,))), "SPIN")
     assert "n * n * n" not in emit(attrs.evolve(machine, transitions=machine.transitions[:0]), "promela")
 
@@ -85,7 +86,7 @@ def test_a_start_outside_its_domain_is_refused():
     wrong = attrs.evolve(dual_state().variables[1], initial=Integer(7))
     machine = attrs.evolve(dual_state(), variables=(dual_state().variables[0], wrong))
     for tool in ("promela", "tla", "prism", "scxml", "xstate"):
-        with pytest.raises(ExportError, match="retries starts at 7, outside its domain"):
+        with pytest.raises(DsaError, match="retries starts at 7, outside its domain"):
             emit(machine, tool)
 
 

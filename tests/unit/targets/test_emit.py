@@ -5,11 +5,12 @@ import sys
 
 import pytest
 
-from dsa.targets import FORMATS, ExportError, emit
+from dsa.errors import DsaError
+from dsa.targets import FORMATS, emit
 
 
 def test_an_unknown_format_is_an_error_that_names_the_known_ones(dual_state):
-    with pytest.raises(ExportError, match=r"'svgg'.*mermaid, dot, table"):
+    with pytest.raises(DsaError, match=r"'svgg'.*mermaid, dot, table"):
         emit(dual_state, "svgg")
 
 

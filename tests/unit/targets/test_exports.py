@@ -7,12 +7,13 @@ import warnings
 import attrs
 import pytest
 
+from dsa.errors import DsaError
 from dsa.lang import dumps, loads
 from dsa.targets import emit
 from dsa.targets.prism import prism, prism_unsaid
 from dsa.targets.promela import promela, promela_unsaid
 from dsa.targets.scxml import TAKEN, scxml
-from dsa.targets.spelling import ExportError, Identifiers
+from dsa.targets.spelling import Identifiers
 from dsa.targets.statechart import statechart_module
 from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
 from dsa.targets.xstate import xstate
@@ -131,7 +132,7 @@ EXACT = """# exact
 @pytest.mark.parametrize("write", [scxml, xstate])
 def test_numbers_that_a_double_does_not_have_are_refused_with_their_line(write):
     """In ECMAScript 94906267 squared is 9007199515875288, which is one too few."""
-    with pytest.raises(ExportError, match=r"line 9: .*Script computes with -9007199254740991 to 9007199254740991"):
+    with pytest.raises(DsaError, match=r"line 9: .*Script computes with -9007199254740991 to 9007199254740991"):
         write(loads(EXACT))
     assert "n == 3" in write(loads(EXACT.replace("n * n == 9007199515875288", "n == 3"))).replace("===", "==")
 

@@ -11,6 +11,7 @@ from repository import shipped_machines
 from sample_sizes import sample_size
 
 from dsa.edge.document_files import load
+from dsa.errors import DsaError
 from dsa.lang import loads
 from dsa.runtime.ledger import EventEntry, Ledger, ResultEntry, load_lines
 from dsa.runtime.run import replay
@@ -25,7 +26,6 @@ from dsa.testing import (
     run_walks,
     state_machine_test,
 )
-from dsa.testing.explored_graph import GraphTooLargeError
 from dsa.testing.lockstep import DEFAULT
 from dsa.testing.strategies import machines
 
@@ -140,7 +140,7 @@ def test_who_offers_no_restart_is_never_restarted():
 def test_any_run_of_any_machine_comes_back(machine, data):
     try:
         graph = graph_of(machine, max_configurations=60)
-    except GraphTooLargeError:
+    except DsaError:
         return
     test = Lockstep(machine, ReplayedMachine(machine))
     for occurrence in data.draw(st.lists(st.sampled_from(graph.alphabet), max_size=12)) if graph.alphabet else ():

@@ -11,8 +11,8 @@ from dsa.checks.search import exploration, numpy_engine, python_engine
 from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.checks.search.exploration import automatic
 from dsa.declarations import Variable
-from dsa.edge.processes import CompileError
 from dsa.edge.processes import compile_library as compile_c
+from dsa.errors import DsaError
 from dsa.expr import Integer
 from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
@@ -71,7 +71,7 @@ def test_what_numpy_must_hash_goes_to_c_when_there_is_a_compiler(monkeypatch):
 
 def test_a_compiler_that_fails_is_passed_over(monkeypatch):
     def broken(_: str):
-        raise CompileError("no")
+        raise DsaError("no")
 
     monkeypatch.setattr(numpy_engine, "MAX_BYTES", -1)
     assert searched(families.any_order(5, 3), compile_c=broken).engine == "numpy"

@@ -2,8 +2,9 @@ import os
 
 import pytest
 
+from dsa.errors import DsaError
 from machines.search import policies
-from machines.search.policies import SearchError, SearchHit, search
+from machines.search.policies import SearchHit, search
 
 
 @pytest.fixture
@@ -85,17 +86,17 @@ def test_what_is_no_text_is_left_out_and_counted(folder):
 
 @pytest.mark.parametrize(("query", "code"), [("", "NO_WORDS"), ("?!", "NO_WORDS")])
 def test_a_query_without_words_is_refused(folder, query, code):
-    with pytest.raises(SearchError, match="there is no word in") as caught:
+    with pytest.raises(DsaError, match="there is no word in") as caught:
         search(folder, query)
     assert caught.value.code == code
 
 
 def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
-    with pytest.raises(SearchError, match="is not a folder") as caught:
+    with pytest.raises(DsaError, match="is not a folder") as caught:
         search(folder / "animals.md", "cat")
     assert caught.value.code == "NO_FOLDER"
     monkeypatch.setattr(policies, "MOST_FILES", 1)
-    with pytest.raises(SearchError, match="more than 1 files") as caught:
+    with pytest.raises(DsaError, match="more than 1 files") as caught:
         search(folder, "cat")
     assert caught.value.code == "TOO_MANY_FILES"
 

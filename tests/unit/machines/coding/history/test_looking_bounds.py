@@ -11,7 +11,8 @@ import pytest
 from coding_typed import DONE, PLAN, block, calls, typed_in
 
 from dsa.edge.sandbox.command_sandbox import stop
-from machines.coding.history import HistoryError, WorkspaceHistory, workspace_scan
+from dsa.errors import DsaError
+from machines.coding.history import WorkspaceHistory, workspace_scan
 from machines.coding.task_plan import CodingCall
 from machines.coding.toolbox import Toolbox
 from machines.coding.tools.file_arguments import WriteFile
@@ -76,7 +77,7 @@ def test_what_was_read_once_is_looked_at_however_late_it_is(history, root, monke
 
 def test_a_mark_that_is_stopped_leaves_nothing(history, root):
     asked = itertools.count()
-    with pytest.raises(HistoryError, match="was stopped"):
+    with pytest.raises(DsaError, match="was stopped"):
         history.mark("first", stop=lambda: next(asked) > 1)
     assert history.unkept(history.mark("second")) == ""
 
@@ -88,7 +89,7 @@ def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp
     call = CodingCall(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
-        with pytest.raises(HistoryError, match="was stopped"):
+        with pytest.raises(DsaError, match="was stopped"):
             toolbox.do(call, key="r/1/1", stop=stopped)
     assert not (root / "new.txt").exists()
     toolbox.close()

@@ -10,16 +10,10 @@ import pytest
 from workspaces import git_of_history as git
 from workspaces import state
 
+from dsa.errors import DsaError
 from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history import ChangedFile, WorkspaceHistory
-from machines.coding.history.workspace_scan import (
-    IGNORED_AT_START,
-    LARGEST_BYTES,
-    FileState,
-    HistoryError,
-    blob_id,
-    look,
-)
+from machines.coding.history.workspace_scan import IGNORED_AT_START, LARGEST_BYTES, FileState, blob_id, look
 
 UNKNOWN = "0" * 40
 
@@ -233,9 +227,9 @@ def test_what_is_no_mark_is_refused(history, bad):
     mark = history.mark("mark")
     bad = blob_id(b"a = 1\n") if bad == "blob" else bad
     for ask in (history.changed_files, history.diff, history.undo):
-        with pytest.raises(HistoryError):
+        with pytest.raises(DsaError):
             ask(mark, bad)
-        with pytest.raises(HistoryError):
+        with pytest.raises(DsaError):
             ask(bad, mark)
 
 

@@ -1,11 +1,12 @@
 """The event loop beside the threads that use it."""
 
 import asyncio
+import concurrent.futures
 import threading
 
 import pytest
 
-from machines.coding.servers.mcp_tools import BesideLoop, LoopClosedError
+from machines.coding.servers.mcp_tools import BesideLoop
 
 
 @pytest.fixture
@@ -47,5 +48,5 @@ def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monk
 
 def test_work_for_a_loop_that_was_ended_is_refused(beside):
     beside.end()
-    with pytest.raises(LoopClosedError):
+    with pytest.raises(concurrent.futures.CancelledError):
         beside.run(asyncio.sleep(0))
