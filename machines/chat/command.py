@@ -109,7 +109,7 @@ def counters_of(conversation: ChatConversation) -> ConversationCounters:
 def branch(runs: Runs, run_id: str, turn: int) -> str:
     """Make a branch of a conversation after a turn (0: before the first), and return its id.
 
-    The branch has the artifacts up to that turn. Raises BranchError when the conversation did not rest there, UnknownRunError.
+    The branch has the artifacts up to that turn. Raises DsaError when the conversation did not rest there, UnknownRunError.
     """
     assert runs.root is not None, "conversations are stored in a folder"
     name, length = new_run_id(NAME), length_before(runs.stored_run(run_id).entries, "message", turn + 1)
