@@ -564,7 +564,7 @@ class RunWorkflow:
         here = self._execution
         story = here.story.read(after, artifacts_after, here.run.ledger, here.artifacts.records)
         story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
-        story["driven"] = here.task is not None or here.is_called
+        story["driven"], story["queue"] = here.task is not None or here.is_called, here.queue
         first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
         return story if after else {**story, "start": first.to_json()}
 

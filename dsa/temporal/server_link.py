@@ -6,6 +6,7 @@ So anyone who reads a run may wait for the answer, in a loop or not: the worker 
 import asyncio
 import os
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,7 +15,11 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Any, TypeVar
 
+import attrs
 from temporalio import activity
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError
@@ -32,12 +37,15 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import QUEUE
+from dsa.temporal.payloads import NAMED_QUEUE, PROCESS_QUEUE, QUEUE
 
 T = TypeVar("T")
 
-#: `temporal://HOST:PORT/NAMESPACE?store=STORE`. A path that was made of it has lost a slash.
-_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>.+))?")
+#: `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`. A path that was made of it has lost a slash.
+_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?(?P<options>.+))?")
+#: What joins the options of an address. Another `&` belongs to the address of a store.
+_JOINT = re.compile(r"&(?=(?:queue|store)=)")
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
 #: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
@@ -52,18 +60,52 @@ _HEARTBEAT = timedelta(seconds=1)
 BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
 #: The longest that anyone waits for the answer of a worker.
 PATIENCE = timedelta(seconds=20)
+#: The longest time between two polls of a worker that is alive, in seconds: a poll takes a minute if there is no work.
+_LONGEST_POLL_S = 70.0
 
 
-def address_of(where: str) -> tuple[str, str, ObjectStore | None]:
-    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=STORE`. Raises DocumentError, BindingError."""
-    match = _ADDRESS.fullmatch(where)
-    if match is None:
-        raise DocumentError(
-            where,
-            "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, "
-            "and ?store=/FOLDER behind it where long payloads are in a shared folder, or another store",
-        )
-    return match["host"], match["namespace"], store_of(match["store"]) if match["store"] else None
+@attrs.frozen
+class ServerAddress:
+    """The parts of `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`: the host with its port, and the namespace.
+
+    `queue` is the task queue for effects, that of a name or the one of all workers. `store` keeps long payloads; None: the server does.
+    """
+
+    host: str
+    namespace: str
+    queue: str = QUEUE
+    store: ObjectStore | None = None
+    _store_name: str = ""
+
+    @classmethod
+    def read(cls, where: str) -> "ServerAddress":
+        """Read an address. Raises DocumentError, BindingError."""
+        match = _ADDRESS.fullmatch(where)
+        options = dict[str, str]()
+        for part in _JOINT.split(match["options"]) if match is not None and match["options"] else ():
+            name, _, value = part.partition("=")
+            if name not in {"queue", "store"} or name in options or not value:
+                match = None
+            options[name] = value
+        if match is None:
+            raise DocumentError(
+                where,
+                "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, and behind it ?store=/FOLDER where long payloads are "
+                "in a shared folder, or another store; ?queue=NAME for effects that need a certain machine; or both, ?queue=NAME&store=/FOLDER",
+            )
+        if (name := options.get("queue", "all")) and not _QUEUE_NAME.fullmatch(name):
+            raise DocumentError(
+                where, f"'{name}' is not a name of a queue: use letters, digits, and `.`, `_` or `-` between them"
+            )
+        queue = f"{NAMED_QUEUE}{options['queue']}" if "queue" in options else QUEUE
+        store = store_of(options["store"]) if "store" in options else None
+        return cls(match["host"], match["namespace"], queue, store, options.get("store", ""))
+
+    def for_queue(self, queue: str) -> str:
+        """Return the address for the workers of a task queue."""
+        names = {"queue": queue.removeprefix(NAMED_QUEUE) if queue != QUEUE else "", "store": self._store_name}
+        options = "&".join(f"{name}={value}" for name, value in names.items() if value)
+        return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
 
 
 class ActivitySpans(Interceptor):
@@ -114,8 +156,9 @@ class ServerLink:
     """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
 
     def __init__(self, where: str) -> None:
-        self.host, self.namespace, store = address_of(where)
-        self._converter = converter_with(store)
+        address = self.address = ServerAddress.read(where)
+        self.host, self.namespace, self.effect_queue = address.host, address.namespace, address.queue
+        self._converter = converter_with(address.store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
@@ -158,6 +201,34 @@ class ServerLink:
         if self._is_indexed is None:
             self._is_indexed = await search_attributes.ensure(await self.client())
         return self._is_indexed
+
+    async def has_worker(self, queue: str, *, drives: bool) -> bool:
+        """Return whether a worker has polled a task queue lately, in the link's loop: for workflows if it `drives`, else for effects.
+
+        A worker that was killed counts for a minute. Where the server does not say, there may be one.
+        """
+        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if drives else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        request = DescribeTaskQueueRequest(
+            namespace=self.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+        )
+        try:
+            answer = await (await self.client()).workflow_service.describe_task_queue(request)
+        except RPCError:
+            return True
+        latest_s = max((each.last_access_time.ToMilliseconds() / 1000 for each in answer.pollers), default=0.0)
+        return time.time() - latest_s < _LONGEST_POLL_S
+
+    async def wanted_worker(self, queue: str, *, drives: bool = False) -> str:
+        """Return which worker has to be started, and how; "" if one has polled the queue lately, as `has_worker` says."""
+        if await self.has_worker(queue, drives=drives):
+            return ""
+        if queue.startswith(PROCESS_QUEUE):
+            return "the program that has its bindings, which are objects of that program"
+        command = shlex.join(["dsa", "work", ".", "--runs", self.address.for_queue(queue)])
+        if queue == QUEUE:
+            return f"a worker; start one: {command}"
+        name = queue.removeprefix(NAMED_QUEUE)
+        return f"a worker of the queue '{name}'; start one on the machine that has what its effects need: {command}"
 
     async def work_on(
         self,

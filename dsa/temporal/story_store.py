@@ -28,6 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from dsa.errors import OccurrenceError
 from dsa.runs.archive import RunFilter, record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
+from dsa.runs.place import PART_OF
 from dsa.runs.runs import DoubtError
 from dsa.runs.summary import summary_of_run
 from dsa.runtime.artifacts import MemoryArtifacts
@@ -72,7 +73,7 @@ def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
 
 
 class StoryReader:
-    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, and whether something drives it."""
+    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, whether something drives it."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -80,6 +81,7 @@ class StoryReader:
         self.entries: Ledger[Entry] = Ledger()
         self.artifacts = MemoryArtifacts()
         self.rest: Json | None = None
+        self.queue = QUEUE
         self.is_driven = True
         self.page_count = 0
         self._artifact_count = 0
@@ -106,7 +108,7 @@ class StoryReader:
     def _take(self, story: Json) -> None:
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
         self._add(story)
-        self.rest, self.is_driven = story["rest"], story["driven"]
+        self.rest, self.is_driven, self.queue = story["rest"], story["driven"], story["queue"]
 
     def _add(self, part: Json) -> None:
         """Add the entries and artifacts of a part of the story."""
@@ -212,6 +214,20 @@ class TemporalStore:
     def forget(self, run_id: str) -> None:
         """Forget what was read of a run."""
         self._readers.pop(run_id, None)
+
+    async def wanted_worker(self, run_id: str) -> str:
+        """Return which worker a run under way waits for, in the link's loop; "" if there is one."""
+        reader = await self.look_at(run_id)
+        is_under_way = reader.rest is None and reader.is_driven
+        return await self.link.wanted_worker(reader.queue) if is_under_way else ""
+
+    async def remove(self, run_id: str) -> None:
+        """End the workflows of a run and of its parts, in the link's loop. Raises UnknownRunError, and HeldError for a run that goes on by itself."""
+        if (await self.look_at(run_id)).is_driven:
+            raise HeldError(run_id, "Temporal")
+        for each in (*(part for part in await self._ids() if part.startswith(f"{run_id}{PART_OF}")), run_id):
+            await self.end_workflow(each)
+            self.forget(each)
 
     def read(self, run: str) -> StoredRun:
         """Read a run."""

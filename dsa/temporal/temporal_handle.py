@@ -4,6 +4,7 @@ Any number of processes may have a handle of the same run. A handle looks at the
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -35,6 +36,27 @@ if TYPE_CHECKING:
 
 #: The time between two looks at a run, in seconds: the first, and the longest.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.25
+#: The time between two checks whether there is a worker for a run that somebody waits for, in seconds.
+_PATIENT_S = 2.0
+_NOTICES = logging.getLogger("dsa.notice")
+
+
+@attrs.define
+class _WorkerWatch:
+    """Says once for which worker a run waits that somebody waits for, as long as it does."""
+
+    _next_s: float = attrs.field(factory=lambda: time.monotonic() + _PATIENT_S)
+    _wanted_worker: str = ""
+
+    async def check(self, runs: "TemporalRuns", run_id: str) -> None:
+        """Check whether there is a worker for the run, if some time has passed since the last check."""
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + _PATIENT_S
+        wanted_worker = await runs.wanted_worker(run_id)
+        if wanted_worker and wanted_worker != self._wanted_worker:
+            _NOTICES.warning("run %s waits for %s", run_id, wanted_worker)
+        self._wanted_worker = wanted_worker
 
 
 class TemporalHandle(RunHandle):
@@ -53,16 +75,13 @@ class TemporalHandle(RunHandle):
         # What a `HeldRun` has, it has not: no driver, no journal, no folder.
         self._runs, self.id, self.folder = runs, run_id, None
         self._start, self._how, self._binding = start, how, binding
-        self._on_moment, self._shown_count, self._entries_before = (
-            on_moment,
-            0,
-            0 if how is None else len(runs.store.reader_so_far(run_id).entries),
-        )
+        self._on_moment, self._shown_count = on_moment, 0
+        self._entries_before = 0 if how is None else len(runs.store.reader_so_far(run_id).entries)
         self.watchers = Watchers()
         self._offers: list[tuple[Occurrence, str | None, asyncio.Future[Taken | Refusal]]] = []
         self._begin_task: asyncio.Task[None] | None = None
         self._show_task: asyncio.Task[None] | None = None
-        self._wait_s = _FIRST_LOOK_S
+        self._wait_s, self._watch = _FIRST_LOOK_S, _WorkerWatch()
         self._is_let_go = False
         runs._handles[run_id] = self  # noqa: SLF001  (its own entry point)
 
@@ -142,6 +161,8 @@ class TemporalHandle(RunHandle):
     async def change(self) -> None:
         """Wait a moment, in which something may happen in the run; the next time longer, until this handle sends something."""
         self._wait_s = min(_LONGEST_LOOK_S, 1.5 * self._wait_s)
+        if self._start is None:
+            await self._watch.check(self._runs, self.id)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.watchers.change(), self._wait_s)
 
