@@ -4,6 +4,7 @@ So anyone who reads a run may wait for the answer, in a loop or not: the worker 
 """
 
 import asyncio
+import logging
 import os
 import re
 import shlex
@@ -58,8 +59,9 @@ _VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
 _HEARTBEAT = timedelta(seconds=1)
 #: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
 BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
-#: The longest that anyone waits for the answer of a worker.
-PATIENCE = timedelta(seconds=20)
+#: The longest that anyone waits for the answer of a worker, in seconds.
+PATIENCE_S = 20.0
+_NOTICES = logging.getLogger("dsa.notice")
 #: The longest time between two polls of a worker that is alive, in seconds: a poll takes a minute if there is no work.
 _LONGEST_POLL_S = 70.0
 
@@ -168,6 +170,7 @@ class ServerLink:
         self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
+        self._notes = set[str]()
         self._kept_tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -190,7 +193,7 @@ class ServerLink:
                 try:
                     self._client = await asyncio.wait_for(
                         Client.connect(self.host, namespace=self.namespace, data_converter=self._converter),
-                        PATIENCE.total_seconds(),
+                        PATIENCE_S,
                     )
                 except (RuntimeError, RPCError, TimeoutError) as error:
                     raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error
@@ -221,6 +224,7 @@ class ServerLink:
     async def wanted_worker(self, queue: str, *, drives: bool = False) -> str:
         """Return which worker has to be started, and how; "" if one has polled the queue lately, as `has_worker` says."""
         if await self.has_worker(queue, drives=drives):
+            self._notes.clear()
             return ""
         if queue.startswith(PROCESS_QUEUE):
             return "the program that has its bindings, which are objects of that program"
@@ -229,6 +233,12 @@ class ServerLink:
             return f"a worker; start one: {command}"
         name = queue.removeprefix(NAMED_QUEUE)
         return f"a worker of the queue '{name}'; start one on the machine that has what its effects need: {command}"
+
+    def note_once(self, text: str) -> None:
+        """Tell a person something while a command waits, once, until a worker was there again."""
+        if text not in self._notes:
+            self._notes.add(text)
+            _NOTICES.warning(text)
 
     async def work_on(
         self,
@@ -292,4 +302,4 @@ class ServerLink:
         for task in waiting_tasks:
             task.cancel()
         if waiting_tasks:
-            await asyncio.wait(waiting_tasks, timeout=PATIENCE.total_seconds())
+            await asyncio.wait(waiting_tasks, timeout=PATIENCE_S)

@@ -5,7 +5,8 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -13,7 +14,6 @@ import attrs
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import (
-    Client,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -39,9 +39,11 @@ from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
 from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
-from dsa.temporal.server_link import PATIENCE, ServerLink
+from dsa.temporal.server_link import PATIENCE_S, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
 
+#: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
+_FIRST_WAIT_S, _STARTING_S = 1.0, 3.0
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
 #: The statuses of executions that are no run (any more), and their names in queries.
@@ -88,17 +90,16 @@ class StoryReader:
         self._run: Run | None = None
         self._lock = asyncio.Lock()
 
-    async def read(self, client: Client) -> "StoryReader":
-        """Read what is new. Raises UnknownRunError, StoreError."""
+    async def read(self, link: ServerLink) -> "StoryReader":
+        """Read what is new, in the link's loop. Raises UnknownRunError, StoreError."""
         async with self._lock:
-            handle = client.get_workflow_handle(self.run_id)
             while True:
                 position = len(self.entries), self._artifact_count
-                story = await _ask(handle, payloads.STORY, *position)
+                story = await _ask(link, self.run_id, payloads.STORY, *position)
                 self._take(story)
                 if "ends" in story:  # a page at a time: a long story is much larger as JSON than as entries
                     self.page_count = len(story["ends"])
-                    async for page in pages_after(client, self.run_id, story["ends"], *position):
+                    async for page in pages_after(await link.client(), self.run_id, story["ends"], *position):
                         self._add(page)
                 if not story["more"]:
                     return self
@@ -162,27 +163,61 @@ class StoryReader:
         return RunSummary(self.run_id, len(self.entries), summary, holder)
 
 
-async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object) -> Json:
-    """Ask a workflow. Raises UnknownRunError, StoreError."""
-    how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
-    try:
-        with store_errors(f"run {handle.id}"):
-            answer: Json = await handle.query(query, args=arguments, **how)
-    except WorkflowQueryRejectedError as error:
-        if error.status == WorkflowExecutionStatus.TERMINATED:
-            raise unknown_run(handle.id) from None
-        if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
-            return await _ask(handle, query, *arguments)
-        raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            raise unknown_run(handle.id) from None
-        raise StoreError(
-            f"run {handle.id} gives no answer: {error.message}. Is there a worker? The server keeps the run, which goes on when there is one"
-        ) from error
-    except WorkflowQueryFailedError as error:
-        raise StoreError(f"run {handle.id}: {error}") from error
-    return answer
+async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object) -> Json:
+    """Ask a workflow, in the link's loop. Raises UnknownRunError, and StoreError if no worker answers.
+
+    An answer can be lost with a worker that forgets the workflow meanwhile, so it is asked for again. Where no worker is there at all, one that is just
+    starting gets a few seconds.
+    """
+    handle, until_s, wait_s = (
+        (await link.client()).get_workflow_handle(run_id),
+        time.monotonic() + PATIENCE_S,
+        _FIRST_WAIT_S,
+    )
+    is_last = False
+    while True:
+        begin_s = time.monotonic()
+        try:
+            return await _ask_once(handle, query, arguments, timedelta(seconds=wait_s))
+        except RPCError as error:
+            wanted_worker = await link.wanted_worker(QUEUE, drives=True)
+            if is_last if wanted_worker else time.monotonic() > until_s:
+                why = (
+                    f"no worker is there; it waits for {wanted_worker}"
+                    if wanted_worker
+                    else f"{error.message}. Is there a worker?"
+                )
+                message = f"run {run_id} gives no answer: {why}\nThe server keeps the run, which goes on when a worker answers"
+                raise StoreError(message) from error
+            if wanted_worker:
+                link.note_once(f"no worker answers yet; runs wait for {wanted_worker}")
+            is_last = bool(wanted_worker)
+            await asyncio.sleep(
+                max(0.0, min(wait_s, 1.0) - (time.monotonic() - begin_s))
+            )  # the server may refuse at once
+            wait_s = _STARTING_S if wanted_worker else min(2 * wait_s, max(1.0, until_s - time.monotonic()))
+
+
+async def _ask_once(handle: WorkflowHandle[Any, Any], query: str, arguments: Sequence[object], most: timedelta) -> Json:
+    """Ask a workflow, and wait for its answer for some time. Raises UnknownRunError, StoreError, and RPCError if none comes."""
+    how: Json = {"rpc_timeout": most, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
+    while True:
+        try:
+            with store_errors(f"run {handle.id}"):
+                answer: Json = await handle.query(query, args=arguments, **how)
+        except WorkflowQueryRejectedError as error:
+            if error.status == WorkflowExecutionStatus.TERMINATED:
+                raise unknown_run(handle.id) from None
+            if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
+                continue
+            raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise unknown_run(handle.id) from None
+            raise
+        except WorkflowQueryFailedError as error:
+            raise StoreError(f"run {handle.id}: {error}") from error
+        return answer
 
 
 class TemporalStore:
@@ -195,13 +230,12 @@ class TemporalStore:
     async def look_at(self, run_id: str) -> StoryReader:
         """Read what is new of a run, in the link's loop. Raises UnknownRunError."""
         reader = self._readers.get(run_id) or StoryReader(run_id)
-        await reader.read(await self.link.client())
+        await reader.read(self.link)
         return self._readers.setdefault(run_id, reader)
 
     async def is_at_rest(self, run_id: str) -> bool:
         """Return whether a run rests, without reading its story, in the link's loop. Raises UnknownRunError."""
-        handle = (await self.link.client()).get_workflow_handle(run_id)
-        return bool((await _ask(handle, payloads.STATE))["rests"])
+        return bool((await _ask(self.link, run_id, payloads.STATE))["rests"])
 
     def reader(self, run_id: str) -> StoryReader:
         """Read what is new of a run, and wait for it. Raises UnknownRunError."""

@@ -28,7 +28,7 @@ from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
 from dsa.temporal.part_links import BEGIN_PART, EffectAtWork, effect_at_work, whole_of
 from dsa.temporal.payloads import Json, StartPayload
-from dsa.temporal.server_link import PATIENCE
+from dsa.temporal.server_link import PATIENCE_S
 from dsa.temporal.story_store import StoryReader
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ async def _send_to_part(whole: TemporalHandle, place: str, occurrence: Occurrenc
     before = await whole.look()
     outcome = await whole.another(part_id).hand(occurrence, at)
     is_heard = isinstance(outcome, Refusal) or part_id not in {each.run for each in parts(before.run).values()}
-    count, until_s = len(before.entries), time.monotonic() + PATIENCE.total_seconds()
+    count, until_s = len(before.entries), time.monotonic() + PATIENCE_S
     while not is_heard and time.monotonic() < until_s:
         reader = await whole.look()
         is_heard = reader.rest is None or len(reader.entries) > count or not reader.is_driven

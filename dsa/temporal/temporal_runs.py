@@ -26,6 +26,7 @@ from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.runs.archive import RunFilter, RunNews, change_machine, record_of, require_no_secret, text_of
 from dsa.runs.bindings import import_kinds
+from dsa.runs.child_runs import keep_parts_in
 from dsa.runs.handle import require_place
 from dsa.runs.place import RunPlace, new_run_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
@@ -287,7 +288,12 @@ class TemporalRuns(BoundRuns):
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
         assert self._loop is not None, "a worker has been started"
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+        async def work_with_parts() -> Json:
+            keep_parts_in(self)
+            return await work
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work_with_parts(), self._loop))
 
     def show(self, run_id: str, key: str, text: str) -> None:
         """Show a piece of text to those who watch the run here."""
