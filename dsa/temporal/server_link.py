@@ -12,18 +12,21 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import attrs
 from temporalio import activity
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest, ListWorkersRequest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.service import RPCError
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
@@ -62,6 +65,7 @@ BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
 #: The longest that anyone waits for the answer of a worker, in seconds.
 PATIENCE_S = 20.0
 _NOTICES = logging.getLogger("dsa.notice")
+_LAST_STATUSES = {WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, WorkerStatus.WORKER_STATUS_SHUTDOWN}
 #: The longest time between two polls of a worker that is alive, in seconds: a poll takes a minute if there is no work.
 _LONGEST_POLL_S = 70.0
 
@@ -108,6 +112,31 @@ class ServerAddress:
         names = {"queue": queue.removeprefix(NAMED_QUEUE) if queue != QUEUE else "", "store": self._store_name}
         options = "&".join(f"{name}={value}" for name, value in names.items() if value)
         return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
+
+
+#: Why a connection fails, as libraries put it, and in words.
+_FAULTS = {
+    "Connection refused": "nothing listens there; start one with `temporal server start-dev`, or name another address",
+    "tcp connect error": "nothing listens there now",
+    "h2 protocol error": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
+    "dns error": "the name of that host is not known",
+    "transport error": "the connection is broken",
+}
+
+
+def fault_in_words(error: BaseException) -> str:
+    """Return why a server cannot be reached, for a person."""
+    if isinstance(error, TimeoutError):
+        return f"no answer came within {PATIENCE_S:g} s"
+    text = str(error)
+    return next((words for sign, words in _FAULTS.items() if sign in text), text)
+
+
+@cache
+def _quiet_runtime() -> Runtime:
+    """Return the runtime of all clients of this process, which prints none of its own warnings: what people should know is said in words."""
+    errors = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(errors)))
 
 
 class ActivitySpans(Interceptor):
@@ -173,31 +202,51 @@ class ServerLink:
         self._notes = set[str]()
         self._kept_tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Begin work in the link's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        async def work_in_words() -> T:
+            try:
+                return await work
+            except RPCError as error:
+                raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. It keeps the runs: try again") from error  # fmt: skip
+
+        return asyncio.run_coroutine_threadsafe(work_in_words(), self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work in the link's loop, and wait for it. Never call this there."""
-        return self.begin(work).result()
+        """Do work in the link's loop, and wait for it. Never call this there. Raises StoreError if the server does not answer."""
+        return self._begin(work).result()
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work in the link's loop, and await it in another one."""
-        return await asyncio.wrap_future(self.begin(work))
+        """Do work in the link's loop, and await it in another one. Raises StoreError if the server does not answer."""
+        return await asyncio.wrap_future(self._begin(work))
 
     async def client(self) -> Client:
-        """Return the client, in the link's loop. Raises StoreError if no server answers."""
+        """Return the client, in the link's loop. Raises StoreError if no server answers, or has no such namespace."""
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
             if self._client is None:
+                how: Any = {"data_converter": self._converter, "runtime": _quiet_runtime()}
                 try:
-                    self._client = await asyncio.wait_for(
-                        Client.connect(self.host, namespace=self.namespace, data_converter=self._converter),
-                        PATIENCE_S,
+                    client = await asyncio.wait_for(
+                        Client.connect(self.host, namespace=self.namespace, **how), PATIENCE_S
                     )
                 except (RuntimeError, RPCError, TimeoutError) as error:
-                    raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error
+                    raise StoreError(f"no Temporal server answers at {self.host}: {fault_in_words(error)}") from error
+                await self._require_namespace(client)
+                self._client = client
             return self._client
+
+    async def _require_namespace(self, client: Client) -> None:
+        """Raise StoreError if the server has no such namespace. One that it may not show is used all the same."""
+        try:
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=self.namespace))
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                command = f"temporal operator namespace create {self.namespace} --address {self.host}"
+                raise StoreError(
+                    f"the Temporal server at {self.host} has no namespace '{self.namespace}': name another, or create it with `{command}`"
+                ) from error
+            if error.status != RPCStatusCode.PERMISSION_DENIED:
+                raise
 
     async def is_indexed(self) -> bool:
         """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""
@@ -208,22 +257,31 @@ class ServerLink:
     async def has_worker(self, queue: str, *, drives: bool) -> bool:
         """Return whether a worker has polled a task queue lately, in the link's loop: for workflows if it `drives`, else for effects.
 
-        A worker that was killed counts for a minute. Where the server does not say, there may be one.
+        One that has ended in order counts no longer; one that was killed counts for a minute. Where the server does not say, there may be one.
         """
+        service = (await self.client()).workflow_service
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if drives else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         request = DescribeTaskQueueRequest(
             namespace=self.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
         )
         try:
-            answer = await (await self.client()).workflow_service.describe_task_queue(request)
+            pollers = (await service.describe_task_queue(request)).pollers
         except RPCError:
             return True
-        latest_s = max((each.last_access_time.ToMilliseconds() / 1000 for each in answer.pollers), default=0.0)
-        return time.time() - latest_s < _LONGEST_POLL_S
+        since_ms = 1000 * (time.time() - _LONGEST_POLL_S)
+        names = {each.identity for each in pollers if each.last_access_time.ToMilliseconds() > since_ms}
+        if names:
+            with suppress(RPCError):  # older servers have no list of workers
+                which = ListWorkersRequest(namespace=self.namespace, query=f"TaskQueue = '{queue}'")
+                workers = [each.worker_heartbeat for each in (await service.list_workers(which)).workers_info]
+                active_names = {each.worker_identity for each in workers if each.status not in _LAST_STATUSES}
+                names -= {each.worker_identity for each in workers} - active_names
+        return bool(names)
 
     async def wanted_worker(self, queue: str, *, drives: bool = False) -> str:
         """Return which worker has to be started, and how; "" if one has polled the queue lately, as `has_worker` says."""
-        if await self.has_worker(queue, drives=drives):
+        is_here = (queue, "workflows" if drives else "activities") in self._workers
+        if is_here or await self.has_worker(queue, drives=drives):
             self._notes.clear()
             return ""
         if queue.startswith(PROCESS_QUEUE):
@@ -239,6 +297,15 @@ class ServerLink:
         if text not in self._notes:
             self._notes.add(text)
             _NOTICES.warning(text)
+
+    def work_in_words(self, at_once: int) -> str:
+        """Return what a worker does here, which performs `at_once` effects side by side."""
+        what = (
+            "their effects"
+            if self.effect_queue == QUEUE
+            else f"the effects of the queue '{self.effect_queue.removeprefix(NAMED_QUEUE)}'"
+        )
+        return f"this worker drives the runs of {self.host}/{self.namespace} and performs {what}, at most {at_once} side by side; Ctrl-C ends it"
 
     async def work_on(
         self,

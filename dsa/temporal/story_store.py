@@ -43,7 +43,7 @@ from dsa.temporal.server_link import PATIENCE_S, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
 
 #: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
-_FIRST_WAIT_S, _STARTING_S = 1.0, 3.0
+_FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
 #: The statuses of executions that are no run (any more), and their names in queries.
@@ -90,12 +90,12 @@ class StoryReader:
         self._run: Run | None = None
         self._lock = asyncio.Lock()
 
-    async def read(self, link: ServerLink) -> "StoryReader":
+    async def read(self, link: ServerLink, *, is_patient: bool = False) -> "StoryReader":
         """Read what is new, in the link's loop. Raises UnknownRunError, StoreError."""
         async with self._lock:
             while True:
                 position = len(self.entries), self._artifact_count
-                story = await _ask(link, self.run_id, payloads.STORY, *position)
+                story = await _ask(link, self.run_id, payloads.STORY, *position, is_patient=is_patient)
                 self._take(story)
                 if "ends" in story:  # a page at a time: a long story is much larger as JSON than as entries
                     self.page_count = len(story["ends"])
@@ -163,11 +163,11 @@ class StoryReader:
         return RunSummary(self.run_id, len(self.entries), summary, holder)
 
 
-async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object) -> Json:
+async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is_patient: bool = False) -> Json:
     """Ask a workflow, in the link's loop. Raises UnknownRunError, and StoreError if no worker answers.
 
     An answer can be lost with a worker that forgets the workflow meanwhile, so it is asked for again. Where no worker is there at all, one that is just
-    starting gets a few seconds.
+    starting gets a few seconds, or the same time as one that is busy if the caller is patient.
     """
     handle, until_s, wait_s = (
         (await link.client()).get_workflow_handle(run_id),
@@ -181,20 +181,17 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object) ->
             return await _ask_once(handle, query, arguments, timedelta(seconds=wait_s))
         except RPCError as error:
             wanted_worker = await link.wanted_worker(QUEUE, drives=True)
-            if is_last if wanted_worker else time.monotonic() > until_s:
-                why = (
-                    f"no worker is there; it waits for {wanted_worker}"
-                    if wanted_worker
-                    else f"{error.message}. Is there a worker?"
-                )
+            if time.monotonic() > until_s or (is_last and wanted_worker and not is_patient):
+                if error.status == RPCStatusCode.UNAVAILABLE:
+                    raise  # it is the server
+                why = f"it waits for {wanted_worker}" if wanted_worker else f"{error.message}. Is there a worker?"
                 message = f"run {run_id} gives no answer: {why}\nThe server keeps the run, which goes on when a worker answers"
                 raise StoreError(message) from error
             if wanted_worker:
-                link.note_once(f"no worker answers yet; runs wait for {wanted_worker}")
+                link.note_once(f"waiting for {wanted_worker}")
             is_last = bool(wanted_worker)
-            await asyncio.sleep(
-                max(0.0, min(wait_s, 1.0) - (time.monotonic() - begin_s))
-            )  # the server may refuse at once
+            left_s = min(wait_s, 1.0) - (time.monotonic() - begin_s)  # the server may refuse at once
+            await asyncio.sleep(max(0.0, left_s))
             wait_s = _STARTING_S if wanted_worker else min(2 * wait_s, max(1.0, until_s - time.monotonic()))
 
 
@@ -227,10 +224,10 @@ class TemporalStore:
         self.link = link
         self._readers: dict[str, StoryReader] = {}
 
-    async def look_at(self, run_id: str) -> StoryReader:
-        """Read what is new of a run, in the link's loop. Raises UnknownRunError."""
+    async def look_at(self, run_id: str, *, is_patient: bool = False) -> StoryReader:
+        """Read what is new of a run, in the link's loop; wait longer for a worker that is to be started if the caller `is_patient`. Raises UnknownRunError, StoreError."""
         reader = self._readers.get(run_id) or StoryReader(run_id)
-        await reader.read(self.link)
+        await reader.read(self.link, is_patient=is_patient)
         return self._readers.setdefault(run_id, reader)
 
     async def is_at_rest(self, run_id: str) -> bool:

@@ -87,7 +87,8 @@ class TemporalHandle(RunHandle):
 
     async def look(self) -> StoryReader:
         """Read what is new of the run."""
-        reader: StoryReader = await self._runs.link.wait(self._runs.store.look_at(self.id))
+        work = self._runs.store.look_at(self.id, is_patient=True)
+        reader: StoryReader = await self._runs.link.wait(work)
         return reader
 
     def another(self, run_id: str) -> "TemporalHandle":

@@ -392,6 +392,7 @@ class TemporalWorker(Worker):
         runs = self._temporal_runs
         runs.link.on_span = self.on_span
         await runs.work_for_all(self._options, self._require_allowed, self._at_once)
+        self.on_begin(runs.link.work_in_words(self._at_once))
         while True:
             for run_id, look in tuple(runs.active_runs.items()):
                 take_up = await self._take_up_of(run_id) if look.is_due else None
@@ -419,4 +420,6 @@ class TemporalWorker(Worker):
                 return TakeUp(run_id, await runs.attach(run_id).rest())
         except UnknownRunError:
             return TakeUp(run_id, fault="it was removed")
+        except StoreError as error:
+            runs.link.note_once(f"{error}; this worker goes on when it can")
         return None
