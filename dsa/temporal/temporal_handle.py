@@ -214,7 +214,7 @@ class TemporalHandle(RunHandle):
             await _begin_workflow(runs, attrs.evolve(self._start, first=tuple(payload)))
             self._start = None
         elif self._how is not None:
-            how, self._how = {**self._how, "occurrences": payload}, None
+            how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
         elif occurrences and not (
             whole_of(self.id) and (await self.look()).rest is None
@@ -309,6 +309,12 @@ class TemporalHandle(RunHandle):
 
     def release(self, rest: Rest | None = None) -> None:
         """Do nothing: a run on Temporal has no holder."""
+
+
+def _resumption(how: Json, occurrences: list[Json], *, moves: bool) -> Json:
+    """Return how a run goes on, with events; on the queue that it had before, unless this `moves` it: who sends an event does not."""
+    queue = how["queue" if moves else "queue_before"]
+    return {**how, "queue": queue, "occurrences": occurrences}
 
 
 def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal:

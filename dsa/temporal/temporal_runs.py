@@ -181,6 +181,7 @@ class TemporalRuns(BoundRuns):
         how = {
             "settings": setup.binding.secrets.value(dict(setup.settings)),
             "queue": queue,
+            "queue_before": queue if reader.queue.startswith(PROCESS_QUEUE) or queue == self._queue else reader.queue,
             "change": change,
             "decisions": dict(resumption.decisions),
             "answers": {key: _answer_to_json(each) for key, each in resumption.answers.items()},

@@ -63,6 +63,15 @@ effects = {"look": look}
 """
 
 
+#: `dsa`, but somebody who sends an event hears at once, and not after 2 s, what is waited for.
+PROGRAM = """from dsa.cli import send
+from dsa.cli.main import main
+
+send._LONG_S = 0.0
+main()
+"""
+
+
 @attrs.frozen
 class Place:
     """A server with two workers: `office` has the folder of that of everything, `desk` the folder of that of the queue `desk`."""
@@ -75,7 +84,7 @@ class Place:
 def command(*words: str, folder: Path, where: str) -> "subprocess.Popen[str]":
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    line = [sys.executable, "-m", "dsa", *words, "--runs", where]
+    line = [sys.executable, "-c", PROGRAM, *words, "--runs", where]
     return subprocess.Popen(line, cwd=folder, text=True, env=environment, **how)
 
 
@@ -191,12 +200,21 @@ def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: 
         end(client)
 
     async def move() -> None:
+        async with dsa.open_runs(place.where) as runs:
+            async for _ in runs.worker().take_up(once=True):
+                raise AssertionError("no run is for this worker, and it does not wait for that of another one")
         async with dsa.open_runs(f"{place.where}?queue=desk") as runs:
             await runs.interrupt(run_id)
             await looked(runs, await runs.resume(run_id))
+        async with dsa.open_runs(where) as runs:  # who sends does not move the run
+            handle = runs.hold(run_id)
+            answer = handle.offer(dsa.Occurrence("question"))
+            handle.start()
+            assert isinstance(await handle.outcome_of("question", answer), dsa.Taken)
+            await looked(runs, handle)
 
     asyncio.run(asyncio.wait_for(move(), 30))
-    assert begun(shop) == ["desk"]
+    assert begun(shop) == ["desk", "desk"]
 
 
 def files_of(folder: Path, run_id: str) -> set[str]:
@@ -240,7 +258,9 @@ def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) 
     goal = "code", "Write a greeting", "-w", "hello", "--model", f"scripted:{script}", "--json"
     report = json.loads(printed(*goal, folder=place.desk, where=where))
     assert (report["state"], report["work"]["asks"]["tool"]) == ("working.approving", "write_file")
-    assert "goal_complete" in printed("send", report["run"], "permitted", folder=shop, where=place.where)
+    sent = printed("send", report["run"], "permitted", folder=shop, where=place.where)
+    assert sent.startswith(f"waiting until {report['run']} rests\n")
+    assert "goal_complete" in sent
     assert (workspace / "hello.py").read_text() == "print(1)\n"
     assert "+print(1)" in printed("show", report["run"], "--diff", folder=place.desk, where=place.where)
     assert "history" in files_of(place.desk, report["run"])
