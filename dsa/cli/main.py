@@ -8,6 +8,7 @@ import contextlib
 import gc
 import importlib
 import io
+import logging
 import os
 import sys
 import threading
@@ -140,6 +141,17 @@ def main() -> None:
     sys.exit(code)
 
 
+class _Notices(logging.Handler):
+    """Prints what a person should know while a command waits, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        say(record.getMessage(), err=True)
+
+
+_NOTICES = _Notices()
+
+
 def run_program() -> int:
     """Run the program, and return its exit code. Errors that this package raises on purpose become a message and exit code 2."""
     # Until the command is loaded there is no garbage, and what is loaded stays. To collect again and again would take a
@@ -151,6 +163,9 @@ def run_program() -> int:
         sys.stdout, io.TextIOWrapper
     ):  # a file's name may have bytes or characters that the encoding does not have
         sys.stdout.reconfigure(errors="backslashreplace")
+    notices = logging.getLogger("dsa.notice")
+    notices.addHandler(_NOTICES)
+    notices.propagate = False  # with `--log` it would be there twice
     code = _exit_code()
     gc.enable()
     if (reason := lost_output()) is not None:

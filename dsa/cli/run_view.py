@@ -40,7 +40,7 @@ from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.place import ERRORS, accepted_artifacts, place_text, result_of, text_for_people
+from dsa.runs.place import ERRORS, SERVER, accepted_artifacts, place_text, result_of, text_for_people
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
@@ -540,14 +540,16 @@ def _redaction_text(run: Run) -> str | None:
 
 def _totals_text(finished_run: FinishedRun) -> str:
     sums = run_totals(finished_run.rest.run)
+    is_elsewhere = str(finished_run.directory).startswith(SERVER)  # the run goes on there while no command follows it
+    in_all = "" if is_elsewhere else f", {finished_run.seconds:.1f} s in all"
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
     calls = calls_of_policy(finished_run.rest.run)
     if calls:
         cached_count = sum(call.is_cached for call in calls)
         models = f", {sums.calls} by models: {tokens_and_cost(sums)}" if sums.calls else ""
         calls_text = f"{plural(len(calls) - 1, 'call')}{f' ({cached_count} cached)' if cached_count else ''}"
-        return f"{calls_text}{models}, {finished_run.seconds:.1f} s in all"
+        return f"{calls_text}{models}{in_all}"
     return (
         f"{plural(sums.calls, 'model call')}{failed}, {tokens_and_cost(sums)}, {sums.model_seconds:.1f} s model, "
-        f"{sums.guard_seconds:.1f} s guards, {finished_run.seconds:.1f} s in all"
+        f"{sums.guard_seconds:.1f} s guards{in_all}"
     )

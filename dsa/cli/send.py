@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -27,7 +28,15 @@ from dsa.cli.run_options import (
     shell_command,
     watching_options,
 )
-from dsa.cli.run_view import EXIT_WAITING, JsonRunCommand, RunReport, exit_code, print_result, recorded_report
+from dsa.cli.run_view import (
+    EXIT_WAITING,
+    FinishedRun,
+    JsonRunCommand,
+    RunReport,
+    exit_code,
+    print_result,
+    recorded_report,
+)
 from dsa.declarations import OUTSIDE
 from dsa.edge.event_loop import run_to_end
 from dsa.runs.archive import POLL_S, RunRecord
@@ -44,6 +53,8 @@ from dsa.runtime.timeline import RefusedEvent
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import closest, shorten
 
+#: After how many seconds somebody who waits should hear why.
+_LONG_S = 2.0
 #: The place of a question: the number of an event, or the key of an effect.
 _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
 
@@ -104,7 +115,7 @@ def command(
     if code is not None:
         sys.exit(code)
     rest = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
-    finished_run = go_on(whole if is_part else record, folder, rest, Manner(options, take))
+    finished_run = _go_on_in_words(whole if is_part else record, folder, rest, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
     refusals = _refusals_in(_delivery(folder, message), run_input) if is_posted else finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
@@ -112,6 +123,18 @@ def command(
         say(f"{event} was not sent: first decide what is in doubt", err=True)
     print_result(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
     sys.exit(exit_code(finished_run.rest, refusals))
+
+
+def _go_on_in_words(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) -> FinishedRun:
+    """Go on with a run. Of one on a server, print what is waited for if that takes a while: a worker does the work, and may show nothing here."""
+    timer = threading.Timer(_LONG_S, say, [f"waiting until {record.run.run_id} rests"], {"err": True})
+    timer.daemon = True
+    if str(root).startswith(SERVER) and not manner.options.quiet:
+        timer.start()
+    try:
+        return go_on(record, root, run_input, manner)
+    finally:
+        timer.cancel()
 
 
 def _require_unfinished(record: RunRecord) -> None:

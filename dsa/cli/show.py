@@ -1,5 +1,6 @@
 """`dsa show RUN`: the story of a run and how it stands, or the run as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,11 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
             record = machine_record(stored_run)
         with open_run_folder(folder) as runs:
             summary = runs.summary(stored_run.run).at(runs.now_ms())
+            wanted_worker = asyncio.run(runs.wanted_worker(stored_run.run))
         for line in story(record, folder, summary, after=after):
             say(line)
+        if wanted_worker:
+            say(f"it waits for {wanted_worker}")
     else:
         for line in _lines(stored_run, folder, form, after):
             say(line)

@@ -109,6 +109,7 @@ def command(
             readable_folders = [Path(folder) for folder in folders or (".",)]
             worker = runs.worker(machine=machine, at_once=limit, options=options, folders=readable_folders)
             worker.on_span = watchers.on_span
+            worker.on_begin = lambda text: None if quiet else say(text, err=True)
             async for taken in worker.take_up(once=once):
                 printer.tell(taken)
                 faults.extend([taken] if taken.rest is None else [])

@@ -149,6 +149,10 @@ class RunArchive:
             else:
                 await self._change(run_id)
 
+    async def wanted_worker(self, run_id: str) -> str:  # noqa: ARG002  (as elsewhere)
+        """Return which worker a run waits for, and how to start it. No run of a folder or in memory needs one: any process drives it."""
+        return ""
+
     async def _change(self, run_id: str) -> None:
         """Wait until something may have happened in a run."""
         handle = self._handles.get(run_id)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ from dsa.runtime.status import Rest, timed_events
 from dsa.semantics import Occurrence
 
 if TYPE_CHECKING:
-    from dsa.runs.door import RecordedRuns, RunMaker
+    from dsa.runs.door import RecordedRuns, RunMaker, Runs
     from dsa.runs.handle import RunHandle
 
 
@@ -250,6 +251,19 @@ def _usage(entries: Iterable[Entry]) -> Usage:
 def _sum(amounts: Iterable[Any]) -> Any:  # noqa: ANN401  (int or float, or None)
     values = list(amounts)
     return None if not values or None in values else sum(values)
+
+
+_RUNS: ContextVar["Runs | None"] = ContextVar("runs for parts", default=None)
+
+
+def keep_parts_in(runs: "Runs") -> None:
+    """Say that the rest of this task is the work of an effect whose parts are kept in these runs."""
+    _RUNS.set(runs)
+
+
+def runs_for_parts() -> "Runs | None":
+    """Return the runs in which the effect at work keeps its parts, as its worker says; None where none is said: in the folder of its own run."""
+    return _RUNS.get()
 
 
 def target_run(runs: "RecordedRuns", run_id: str, event: str, at: str | None) -> tuple[str, str | None]:

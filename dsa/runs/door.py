@@ -70,6 +70,9 @@ class RecordedRuns(Protocol):
     ) -> tuple[RunSummary, ...]:
         """Return the summaries of all runs that match the filter."""
 
+    async def wanted_worker(self, run_id: str) -> str:
+        """Return which worker a run waits for, and how to start it; "" if it waits for none."""
+
     async def count(self) -> int:
         """Return the number of all runs."""
 

@@ -608,6 +608,8 @@ class Worker:
         self._faulty_runs: set[tuple[str, int]] = set()
         #: What takes a span for each effect that is performed here for a run that is driven elsewhere, as on Temporal.
         self.on_span: Callable[[TelemetrySpan], None] | None = None
+        #: What takes a sentence about the work when it begins, where there is something to say beside the place: on Temporal.
+        self.on_begin: Callable[[str], None] = lambda _text: None
 
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Take up due runs; yield a `TakeUp` for each, when it rests or when it cannot be taken up.

@@ -300,7 +300,7 @@ class _EffectHistory:
 _CLASS_NAME = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 StatusKind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
 #: After this many resumptions without a result a run counts as stopped: its work may end the process each time.
-_MOST_TAKE_UPS = 3
+MOST_TAKE_UPS = 3
 
 
 @attrs.frozen
@@ -456,7 +456,7 @@ def _failure(run: Run, left: UnfinishedWork) -> str:
         if open_effect.has_failed and not open_effect.in_doubt and open_effect.part is None:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
             return f"{_effect_text(open_effect)} failed{_message(results[open_effect.intent.key])}"
-    if left.in_flight and (times := _take_ups(run)) >= _MOST_TAKE_UPS:
+    if left.in_flight and (times := _take_ups(run)) >= MOST_TAKE_UPS:
         return f"taken up {times} times without a result"
     reasons = _refusal_reasons(run) if left.answers else {}
     for intent, _ in left.answers:

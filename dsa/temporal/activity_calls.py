@@ -16,10 +16,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from dsa.edge.performer import EffectPlan, Performer
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.ledger import Intent, ResumedEntry, VerdictEntry, from_json
+from dsa.runtime.ledger import DecidedEntry, Intent, ResumedEntry, VerdictEntry, from_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step, error_step, question_step
-from dsa.runtime.status import doubt_of
+from dsa.runtime.run import Run
+from dsa.runtime.status import MOST_TAKE_UPS, doubt_of
 from dsa.semantics import Occurrence
 from dsa.temporal import continuation, payloads
 from dsa.temporal.continuation import WorkGate
@@ -100,7 +101,8 @@ async def ask_activity(name: str, request: Json, *, queue: str) -> Json:
 class ActivityPerformer(Performer):
     """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on.
 
-    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins.
+    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins. `give_up` hears the key of an effect that
+    was lost with its workers too often: its policy may end the process each time.
     """
 
     _queue: str = attrs.field(kw_only=True)
@@ -108,6 +110,7 @@ class ActivityPerformer(Performer):
     _gate: WorkGate = attrs.field(kw_only=True)
     _costs: continuation.Costs = attrs.field(kw_only=True)
     _part_news: PartNews = attrs.field(kw_only=True)
+    _give_up: Callable[[str], None] = attrs.field(kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._meter.begin_with(self._costs)
@@ -124,15 +127,8 @@ class ActivityPerformer(Performer):
     ) -> T:
         """Call the policy once, on a worker. An effect that is lost with its worker is in doubt, and handled as the table says."""
         effect, meter = action.policy, self._meter
-        request = {
-            "run": self._host.run.run_id,
-            "digest": self._digest,
-            "key": key,
-            "effect": effect,
-            "root": root,
-            "payload": action.payload,
-            "at_ms": self._clock.wall_ms(),
-        }
+        about_run = {"run": self._host.run.run_id, "digest": self._digest, "at_ms": self._clock.wall_ms()}
+        request = {**about_run, "key": key, "effect": effect, "root": root, "payload": action.payload}
         place = f"{key.replace('/', ':')}:{effect}{f':{root}' if root > 1 else ''}"
         limit = self._limit_of(plan.about)
         within = _NO_LIMIT if limit is None else timedelta(seconds=limit.seconds) + _GRACE
@@ -147,7 +143,10 @@ class ActivityPerformer(Performer):
                 if not is_lost(error):
                     return conclude([_step_of(effect, error)])
                 handling = doubt_of(plan.about)
-                if handling == "ask":  # nothing is recorded: the run rests, and its status says why
+                is_hopeless = handling == "retry" and _take_ups(self._host.run, key) >= MOST_TAKE_UPS
+                if is_hopeless:
+                    self._give_up(key)
+                if handling == "ask" or is_hopeless:  # nothing is recorded: the run rests, and its status says why
                     return cast(T, (question_step(effect, IN_DOUBT, about={"code": IN_DOUBT}), True))
                 self._host.keep(ResumedEntry(at_ms=self._clock.wall_ms(), effects=((key, handling),)))
                 if handling == "fail":
@@ -170,6 +169,17 @@ class ActivityPerformer(Performer):
             if isinstance(entry, VerdictEntry):
                 self._artifacts.record_clean_verdict(entry)
             self._host.record(cast(Any, entry))
+
+
+def _take_ups(run: Run, key: str) -> int:
+    """Return how often an effect was performed again since it, or a try of it, had an entry."""
+    count = 0
+    for entry in reversed(run.ledger):
+        if isinstance(entry, ResumedEntry):
+            count += any(each == key for each, _ in entry.effects)
+        elif getattr(entry, "key", None) == key and not isinstance(entry, DecidedEntry):
+            break
+    return count
 
 
 def _step_of(effect: str, error: ActivityError) -> Step:

@@ -38,10 +38,12 @@ SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
 STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
 #: The memo with the time at which a run was begun, in seconds since 1970: its executions begin later.
 START_TIME = "start_time"
-#: The task queue of workflows, and of the effects whose bindings any worker can find by their name.
+#: The task queue of workflows, and of the effects that any worker can perform: it finds their bindings by name, and they need nothing of one machine.
 QUEUE = "dsa"
+#: The beginnings of the task queues for effects of certain machines, with the name that an address gives them, and of single processes.
+NAMED_QUEUE, PROCESS_QUEUE = f"{QUEUE}-", f"{QUEUE}/"
 #: The task queue of the workflows that hold pages of stories: workers forget each as soon as it has been looked at.
-PAGE_QUEUE = "dsa-pages"
+PAGE_QUEUE = f"{PROCESS_QUEUE}pages"
 #: The types of application errors: one carries the outcome of a refused event, the other says that the next execution takes the event.
 REFUSAL, NEXT_EXECUTION = "Refusal", "NextExecution"
 

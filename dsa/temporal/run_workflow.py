@@ -27,13 +27,13 @@ from dsa.machine import Machine, spelled_like
 from dsa.runs.archive import OtherMachineError, recorded_machine, replay_stored
 from dsa.runs.runs import record_decisions, require_decidable
 from dsa.runs.setup import limits_of
-from dsa.runtime.ledger import ChangeEntry, Entry, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
+from dsa.runtime.ledger import ChangeEntry, Entry, Intents, Ledger, ResumedEntry, VerdictEntry, from_json, to_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step
 from dsa.runtime.run import Command, Run, begin
 from dsa.runtime.run_store import StoredRun, StoreError
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import Rest, UnfinishedWork, parts, status_of, unfinished_work
+from dsa.runtime.status import MOST_TAKE_UPS, Failure, Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import continuation, payloads, search_attributes
 from dsa.temporal.activity_calls import ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock, ask_activity
@@ -95,7 +95,7 @@ class Execution:
     def new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
         """Return a driver of a run, which performs effects by activities."""
         binding = binding_without_code(self, run.machine)
-        self.outside = FromOutside(binding)
+        self.outside, self.hopeless_keys = FromOutside(binding), list[str]()
         return Driver(
             run,
             binding,
@@ -114,6 +114,7 @@ class Execution:
                 gate=self.gate,
                 costs=self.costs,
                 part_news=self.part_news,
+                give_up=self.hopeless_keys.append,
             ),
         )
 
@@ -161,8 +162,7 @@ class Execution:
     def come_to_rest(self, rest: Rest) -> None:
         """Rest; an effect that was lost with its worker, and about which a person has to decide, leaves the run in doubt."""
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
-        doubts = status_of(self.run).doubts if is_lost_one else ()
-        self.rest = Rest("in doubt", self.run, in_doubt=doubts) if doubts else rest
+        self.rest = rest_after_losses(self, rest) if is_lost_one else rest
         self.left_rest = self.story_length if self.has_whole else None
         search_attributes.show_rest(self.rest)
 
@@ -311,6 +311,16 @@ class Execution:
         self.is_moving = False
         task.cancel()
         await workflow.wait_condition(task.done)
+
+
+def rest_after_losses(here: Execution, rest: Rest) -> Rest:
+    """Return why a run rests if effects were lost with their workers: a person has to decide about one, or one was lost too often."""
+    doubts = status_of(here.run).doubts
+    if doubts or not here.hopeless_keys:
+        return Rest("in doubt", here.run, in_doubt=doubts) if doubts else rest
+    intent = Intents(here.run.ledger)[here.hopeless_keys[0]]
+    why = f"its worker was lost {MOST_TAKE_UPS + 1} times or more while it was under way; once the cause is gone, resume the run"
+    return Rest("stopped", here.run, Failure(intent.effect, intent.line, "lost", why))
 
 
 def driver_of_branch(here: Execution) -> Driver:
@@ -564,7 +574,7 @@ class RunWorkflow:
         here = self._execution
         story = here.story.read(after, artifacts_after, here.run.ledger, here.artifacts.records)
         story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
-        story["driven"] = here.task is not None or here.is_called
+        story["driven"], story["queue"] = here.task is not None or here.is_called, here.queue
         first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
         return story if after else {**story, "start": first.to_json()}
 

@@ -4,20 +4,29 @@ So anyone who reads a run may wait for the answer, in a loop or not: the worker 
 """
 
 import asyncio
+import logging
 import os
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from importlib.metadata import version
 from typing import Any, TypeVar
 
+import attrs
 from temporalio import activity
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest, ListWorkersRequest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.service import RPCError
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
@@ -32,12 +41,15 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import QUEUE
+from dsa.temporal.payloads import NAMED_QUEUE, PROCESS_QUEUE, QUEUE
 
 T = TypeVar("T")
 
-#: `temporal://HOST:PORT/NAMESPACE?store=STORE`. A path that was made of it has lost a slash.
-_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?store=(?P<store>.+))?")
+#: `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`. A path that was made of it has lost a slash.
+_ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?(?P<options>.+))?")
+#: What joins the options of an address. Another `&` belongs to the address of a store.
+_JOINT = re.compile(r"&(?=(?:queue|store)=)")
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
 #: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
@@ -50,20 +62,81 @@ _VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
 _HEARTBEAT = timedelta(seconds=1)
 #: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
 BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
-#: The longest that anyone waits for the answer of a worker.
-PATIENCE = timedelta(seconds=20)
+#: The longest that anyone waits for the answer of a worker, in seconds.
+PATIENCE_S = 20.0
+_NOTICES = logging.getLogger("dsa.notice")
+_LAST_STATUSES = {WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, WorkerStatus.WORKER_STATUS_SHUTDOWN}
+#: The longest time between two polls of a worker that is alive, in seconds: a poll takes a minute if there is no work.
+_LONGEST_POLL_S = 70.0
 
 
-def address_of(where: str) -> tuple[str, str, ObjectStore | None]:
-    """Return host and port, the namespace, and the store, of `temporal://HOST:PORT/NAMESPACE?store=STORE`. Raises DocumentError, BindingError."""
-    match = _ADDRESS.fullmatch(where)
-    if match is None:
-        raise DocumentError(
-            where,
-            "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, "
-            "and ?store=/FOLDER behind it where long payloads are in a shared folder, or another store",
-        )
-    return match["host"], match["namespace"], store_of(match["store"]) if match["store"] else None
+@attrs.frozen
+class ServerAddress:
+    """The parts of `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`: the host with its port, and the namespace.
+
+    `queue` is the task queue for effects, that of a name or the one of all workers. `store` keeps long payloads; None: the server does.
+    """
+
+    host: str
+    namespace: str
+    queue: str = QUEUE
+    store: ObjectStore | None = None
+    _store_name: str = ""
+
+    @classmethod
+    def read(cls, where: str) -> "ServerAddress":
+        """Read an address. Raises DocumentError, BindingError."""
+        match = _ADDRESS.fullmatch(where)
+        options = dict[str, str]()
+        for part in _JOINT.split(match["options"]) if match is not None and match["options"] else ():
+            name, _, value = part.partition("=")
+            if name not in {"queue", "store"} or name in options or not value:
+                match = None
+            options[name] = value
+        if match is None:
+            raise DocumentError(
+                where,
+                "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, and behind it ?store=/FOLDER where long payloads are "
+                "in a shared folder, or another store; ?queue=NAME for effects that need a certain machine; or both, ?queue=NAME&store=/FOLDER",
+            )
+        if (name := options.get("queue", "all")) and not _QUEUE_NAME.fullmatch(name):
+            raise DocumentError(
+                where, f"'{name}' is not a name of a queue: use letters, digits, and `.`, `_` or `-` between them"
+            )
+        queue = f"{NAMED_QUEUE}{options['queue']}" if "queue" in options else QUEUE
+        store = store_of(options["store"]) if "store" in options else None
+        return cls(match["host"], match["namespace"], queue, store, options.get("store", ""))
+
+    def for_queue(self, queue: str) -> str:
+        """Return the address for the workers of a task queue."""
+        names = {"queue": queue.removeprefix(NAMED_QUEUE) if queue != QUEUE else "", "store": self._store_name}
+        options = "&".join(f"{name}={value}" for name, value in names.items() if value)
+        return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
+
+
+#: Why a connection fails, as libraries put it, and in words.
+_FAULTS = {
+    "Connection refused": "nothing listens there; start one with `temporal server start-dev`, or name another address",
+    "tcp connect error": "nothing listens there now",
+    "h2 protocol error": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
+    "dns error": "the name of that host is not known",
+    "transport error": "the connection is broken",
+}
+
+
+def fault_in_words(error: BaseException) -> str:
+    """Return why a server cannot be reached, for a person."""
+    if isinstance(error, TimeoutError):
+        return f"no answer came within {PATIENCE_S:g} s"
+    text = str(error)
+    return next((words for sign, words in _FAULTS.items() if sign in text), text)
+
+
+@cache
+def _quiet_runtime() -> Runtime:
+    """Return the runtime of all clients of this process, which prints none of its own warnings: what people should know is said in words."""
+    errors = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(errors)))
 
 
 class ActivitySpans(Interceptor):
@@ -114,8 +187,9 @@ class ServerLink:
     """The link of one entry point. `run` waits for work in the link's loop from any thread, `wait` from a coroutine of another loop."""
 
     def __init__(self, where: str) -> None:
-        self.host, self.namespace, store = address_of(where)
-        self._converter = converter_with(store)
+        address = self.address = ServerAddress.read(where)
+        self.host, self.namespace, self.effect_queue = address.host, address.namespace, address.queue
+        self._converter = converter_with(address.store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
@@ -125,39 +199,113 @@ class ServerLink:
         self._is_indexed: bool | None = None
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
+        self._notes = set[str]()
         self._kept_tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Begin work in the link's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        async def work_in_words() -> T:
+            try:
+                return await work
+            except RPCError as error:
+                raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. It keeps the runs: try again") from error  # fmt: skip
+
+        return asyncio.run_coroutine_threadsafe(work_in_words(), self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work in the link's loop, and wait for it. Never call this there."""
-        return self.begin(work).result()
+        """Do work in the link's loop, and wait for it. Never call this there. Raises StoreError if the server does not answer."""
+        return self._begin(work).result()
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work in the link's loop, and await it in another one."""
-        return await asyncio.wrap_future(self.begin(work))
+        """Do work in the link's loop, and await it in another one. Raises StoreError if the server does not answer."""
+        return await asyncio.wrap_future(self._begin(work))
 
     async def client(self) -> Client:
-        """Return the client, in the link's loop. Raises StoreError if no server answers."""
+        """Return the client, in the link's loop. Raises StoreError if no server answers, or has no such namespace."""
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
             if self._client is None:
+                how: Any = {"data_converter": self._converter, "runtime": _quiet_runtime()}
                 try:
-                    self._client = await asyncio.wait_for(
-                        Client.connect(self.host, namespace=self.namespace, data_converter=self._converter),
-                        PATIENCE.total_seconds(),
+                    client = await asyncio.wait_for(
+                        Client.connect(self.host, namespace=self.namespace, **how), PATIENCE_S
                     )
                 except (RuntimeError, RPCError, TimeoutError) as error:
-                    raise StoreError(f"no Temporal server answers at {self.host}: {error}") from error
+                    raise StoreError(f"no Temporal server answers at {self.host}: {fault_in_words(error)}") from error
+                await self._require_namespace(client)
+                self._client = client
             return self._client
+
+    async def _require_namespace(self, client: Client) -> None:
+        """Raise StoreError if the server has no such namespace. One that it may not show is used all the same."""
+        try:
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=self.namespace))
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                command = f"temporal operator namespace create {self.namespace} --address {self.host}"
+                raise StoreError(
+                    f"the Temporal server at {self.host} has no namespace '{self.namespace}': name another, or create it with `{command}`"
+                ) from error
+            if error.status != RPCStatusCode.PERMISSION_DENIED:
+                raise
 
     async def is_indexed(self) -> bool:
         """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""
         if self._is_indexed is None:
             self._is_indexed = await search_attributes.ensure(await self.client())
         return self._is_indexed
+
+    async def has_worker(self, queue: str, *, drives: bool) -> bool:
+        """Return whether a worker has polled a task queue lately, in the link's loop: for workflows if it `drives`, else for effects.
+
+        One that has ended in order counts no longer; one that was killed counts for a minute. Where the server does not say, there may be one.
+        """
+        service = (await self.client()).workflow_service
+        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if drives else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        request = DescribeTaskQueueRequest(
+            namespace=self.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+        )
+        try:
+            pollers = (await service.describe_task_queue(request)).pollers
+        except RPCError:
+            return True
+        since_ms = 1000 * (time.time() - _LONGEST_POLL_S)
+        names = {each.identity for each in pollers if each.last_access_time.ToMilliseconds() > since_ms}
+        if names:
+            with suppress(RPCError):  # older servers have no list of workers
+                which = ListWorkersRequest(namespace=self.namespace, query=f"TaskQueue = '{queue}'")
+                workers = [each.worker_heartbeat for each in (await service.list_workers(which)).workers_info]
+                active_names = {each.worker_identity for each in workers if each.status not in _LAST_STATUSES}
+                names -= {each.worker_identity for each in workers} - active_names
+        return bool(names)
+
+    async def wanted_worker(self, queue: str, *, drives: bool = False) -> str:
+        """Return which worker has to be started, and how; "" if one has polled the queue lately, as `has_worker` says."""
+        is_here = (queue, "workflows" if drives else "activities") in self._workers
+        if is_here or await self.has_worker(queue, drives=drives):
+            self._notes.clear()
+            return ""
+        if queue.startswith(PROCESS_QUEUE):
+            return "the program that has its bindings, which are objects of that program"
+        command = shlex.join(["dsa", "work", ".", "--runs", self.address.for_queue(queue)])
+        if queue == QUEUE:
+            return f"a worker; start one: {command}"
+        name = queue.removeprefix(NAMED_QUEUE)
+        return f"a worker of the queue '{name}'; start one on the machine that has what its effects need: {command}"
+
+    def note_once(self, text: str) -> None:
+        """Tell a person something while a command waits, once, until a worker was there again."""
+        if text not in self._notes:
+            self._notes.add(text)
+            _NOTICES.warning(text)
+
+    def work_in_words(self, at_once: int) -> str:
+        """Return what a worker does here, which performs `at_once` effects side by side."""
+        what = (
+            "their effects"
+            if self.effect_queue == QUEUE
+            else f"the effects of the queue '{self.effect_queue.removeprefix(NAMED_QUEUE)}'"
+        )
+        return f"this worker drives the runs of {self.host}/{self.namespace} and performs {what}, at most {at_once} side by side; Ctrl-C ends it"
 
     async def work_on(
         self,
@@ -221,4 +369,4 @@ class ServerLink:
         for task in waiting_tasks:
             task.cancel()
         if waiting_tasks:
-            await asyncio.wait(waiting_tasks, timeout=PATIENCE.total_seconds())
+            await asyncio.wait(waiting_tasks, timeout=PATIENCE_S)

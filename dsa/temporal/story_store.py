@@ -5,7 +5,8 @@ A `StoryReader` has the moments of a run that came so far, and asks for those af
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -14,7 +15,6 @@ import attrs
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import (
-    Client,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -29,6 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from dsa.errors import DsaError, OccurrenceError
 from dsa.runs.archive import RunFilter, record_of, recorded_machine
 from dsa.runs.handle import NotTakenError
+from dsa.runs.place import PART_OF
 from dsa.runs.summary import summary_of_run
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import Entry, Ledger, VerdictEntry, from_json
@@ -38,9 +39,11 @@ from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
 from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
-from dsa.temporal.server_link import PATIENCE, ServerLink
+from dsa.temporal.server_link import PATIENCE_S, ServerLink
 from dsa.temporal.story_pages import page_id, pages_after
 
+#: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
+_FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
 #: The statuses of executions that are no run (any more), and their names in queries.
@@ -72,7 +75,7 @@ def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
 
 
 class StoryReader:
-    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, and whether something drives it."""
+    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, whether something drives it."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -80,23 +83,23 @@ class StoryReader:
         self.entries: Ledger[Entry] = Ledger()
         self.artifacts = MemoryArtifacts()
         self.rest: Json | None = None
+        self.queue = QUEUE
         self.is_driven = True
         self.page_count = 0
         self._artifact_count = 0
         self._run: Run | None = None
         self._lock = asyncio.Lock()
 
-    async def read(self, client: Client) -> "StoryReader":
-        """Read what is new. Raises UnknownRunError, StoreError."""
+    async def read(self, link: ServerLink, *, is_patient: bool = False) -> "StoryReader":
+        """Read what is new, in the link's loop. Raises UnknownRunError, StoreError."""
         async with self._lock:
-            handle = client.get_workflow_handle(self.run_id)
             while True:
                 position = len(self.entries), self._artifact_count
-                story = await _ask(handle, payloads.STORY, *position)
+                story = await _ask(link, self.run_id, payloads.STORY, *position, is_patient=is_patient)
                 self._take(story)
                 if "ends" in story:  # a page at a time: a long story is much larger as JSON than as entries
                     self.page_count = len(story["ends"])
-                    async for page in pages_after(client, self.run_id, story["ends"], *position):
+                    async for page in pages_after(await link.client(), self.run_id, story["ends"], *position):
                         self._add(page)
                 if not story["more"]:
                     return self
@@ -106,7 +109,7 @@ class StoryReader:
     def _take(self, story: Json) -> None:
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
         self._add(story)
-        self.rest, self.is_driven = story["rest"], story["driven"]
+        self.rest, self.is_driven, self.queue = story["rest"], story["driven"], story["queue"]
 
     def _add(self, part: Json) -> None:
         """Add the entries and artifacts of a part of the story."""
@@ -160,27 +163,58 @@ class StoryReader:
         return RunSummary(self.run_id, len(self.entries), summary, holder)
 
 
-async def _ask(handle: WorkflowHandle[Any, Any], query: str, *arguments: object) -> Json:
-    """Ask a workflow. Raises UnknownRunError, StoreError."""
-    how: Json = {"rpc_timeout": PATIENCE, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
-    try:
-        with store_errors(f"run {handle.id}"):
-            answer: Json = await handle.query(query, args=arguments, **how)
-    except WorkflowQueryRejectedError as error:
-        if error.status == WorkflowExecutionStatus.TERMINATED:
-            raise unknown_run(handle.id) from None
-        if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
-            return await _ask(handle, query, *arguments)
-        raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            raise unknown_run(handle.id) from None
-        raise StoreError(
-            f"run {handle.id} gives no answer: {error.message}. Is there a worker? The server keeps the run, which goes on when there is one"
-        ) from error
-    except WorkflowQueryFailedError as error:
-        raise StoreError(f"run {handle.id}: {error}") from error
-    return answer
+async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is_patient: bool = False) -> Json:
+    """Ask a workflow, in the link's loop. Raises UnknownRunError, and StoreError if no worker answers.
+
+    An answer can be lost with a worker that forgets the workflow meanwhile, so it is asked for again. Where no worker is there at all, one that is just
+    starting gets a few seconds, or the same time as one that is busy if the caller is patient.
+    """
+    handle, until_s, wait_s = (
+        (await link.client()).get_workflow_handle(run_id),
+        time.monotonic() + PATIENCE_S,
+        _FIRST_WAIT_S,
+    )
+    is_last = False
+    while True:
+        begin_s = time.monotonic()
+        try:
+            return await _ask_once(handle, query, arguments, timedelta(seconds=wait_s))
+        except RPCError as error:
+            wanted_worker = await link.wanted_worker(QUEUE, drives=True)
+            if time.monotonic() > until_s or (is_last and wanted_worker and not is_patient):
+                if error.status == RPCStatusCode.UNAVAILABLE:
+                    raise  # it is the server
+                why = f"it waits for {wanted_worker}" if wanted_worker else f"{error.message}. Is there a worker?"
+                message = f"run {run_id} gives no answer: {why}\nThe server keeps the run, which goes on when a worker answers"
+                raise StoreError(message) from error
+            if wanted_worker:
+                link.note_once(f"waiting for {wanted_worker}")
+            is_last = bool(wanted_worker)
+            left_s = min(wait_s, 1.0) - (time.monotonic() - begin_s)  # the server may refuse at once
+            await asyncio.sleep(max(0.0, left_s))
+            wait_s = _STARTING_S if wanted_worker else min(2 * wait_s, max(1.0, until_s - time.monotonic()))
+
+
+async def _ask_once(handle: WorkflowHandle[Any, Any], query: str, arguments: Sequence[object], most: timedelta) -> Json:
+    """Ask a workflow, and wait for its answer for some time. Raises UnknownRunError, StoreError, and RPCError if none comes."""
+    how: Json = {"rpc_timeout": most, "reject_condition": QueryRejectCondition.NOT_COMPLETED_CLEANLY}
+    while True:
+        try:
+            with store_errors(f"run {handle.id}"):
+                answer: Json = await handle.query(query, args=arguments, **how)
+        except WorkflowQueryRejectedError as error:
+            if error.status == WorkflowExecutionStatus.TERMINATED:
+                raise unknown_run(handle.id) from None
+            if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
+                continue
+            raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise unknown_run(handle.id) from None
+            raise
+        except WorkflowQueryFailedError as error:
+            raise StoreError(f"run {handle.id}: {error}") from error
+        return answer
 
 
 class TemporalStore:
@@ -190,16 +224,15 @@ class TemporalStore:
         self.link = link
         self._readers: dict[str, StoryReader] = {}
 
-    async def look_at(self, run_id: str) -> StoryReader:
-        """Read what is new of a run, in the link's loop. Raises UnknownRunError."""
+    async def look_at(self, run_id: str, *, is_patient: bool = False) -> StoryReader:
+        """Read what is new of a run, in the link's loop; wait longer for a worker that is to be started if the caller `is_patient`. Raises UnknownRunError, StoreError."""
         reader = self._readers.get(run_id) or StoryReader(run_id)
-        await reader.read(await self.link.client())
+        await reader.read(self.link, is_patient=is_patient)
         return self._readers.setdefault(run_id, reader)
 
     async def is_at_rest(self, run_id: str) -> bool:
         """Return whether a run rests, without reading its story, in the link's loop. Raises UnknownRunError."""
-        handle = (await self.link.client()).get_workflow_handle(run_id)
-        return bool((await _ask(handle, payloads.STATE))["rests"])
+        return bool((await _ask(self.link, run_id, payloads.STATE))["rests"])
 
     def reader(self, run_id: str) -> StoryReader:
         """Read what is new of a run, and wait for it. Raises UnknownRunError."""
@@ -212,6 +245,20 @@ class TemporalStore:
     def forget(self, run_id: str) -> None:
         """Forget what was read of a run."""
         self._readers.pop(run_id, None)
+
+    async def wanted_worker(self, run_id: str) -> str:
+        """Return which worker a run under way waits for, in the link's loop; "" if there is one."""
+        reader = await self.look_at(run_id)
+        is_under_way = reader.rest is None and reader.is_driven
+        return await self.link.wanted_worker(reader.queue) if is_under_way else ""
+
+    async def remove(self, run_id: str) -> None:
+        """End the workflows of a run and of its parts, in the link's loop. Raises UnknownRunError, and HeldError for a run that goes on by itself."""
+        if (await self.look_at(run_id)).is_driven:
+            raise HeldError(run_id, "Temporal")
+        for each in (*(part for part in await self._ids() if part.startswith(f"{run_id}{PART_OF}")), run_id):
+            await self.end_workflow(each)
+            self.forget(each)
 
     def read(self, run: str) -> StoredRun:
         """Read a run."""

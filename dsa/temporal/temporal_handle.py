@@ -4,6 +4,7 @@ Any number of processes may have a handle of the same run. A handle looks at the
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -27,7 +28,7 @@ from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import payloads
 from dsa.temporal.part_links import BEGIN_PART, EffectAtWork, effect_at_work, whole_of
 from dsa.temporal.payloads import Json, StartPayload
-from dsa.temporal.server_link import PATIENCE
+from dsa.temporal.server_link import PATIENCE_S
 from dsa.temporal.story_store import StoryReader
 
 if TYPE_CHECKING:
@@ -35,6 +36,27 @@ if TYPE_CHECKING:
 
 #: The time between two looks at a run, in seconds: the first, and the longest.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.25
+#: The time between two checks whether there is a worker for a run that somebody waits for, in seconds.
+_PATIENT_S = 2.0
+_NOTICES = logging.getLogger("dsa.notice")
+
+
+@attrs.define
+class _WorkerWatch:
+    """Says once for which worker a run waits that somebody waits for, as long as it does."""
+
+    _next_s: float = attrs.field(factory=lambda: time.monotonic() + _PATIENT_S)
+    _wanted_worker: str = ""
+
+    async def check(self, runs: "TemporalRuns", run_id: str) -> None:
+        """Check whether there is a worker for the run, if some time has passed since the last check."""
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + _PATIENT_S
+        wanted_worker = await runs.wanted_worker(run_id)
+        if wanted_worker and wanted_worker != self._wanted_worker:
+            _NOTICES.warning("run %s waits for %s", run_id, wanted_worker)
+        self._wanted_worker = wanted_worker
 
 
 class TemporalHandle(RunHandle):
@@ -59,13 +81,14 @@ class TemporalHandle(RunHandle):
         self._offers: list[tuple[Occurrence, str | None, asyncio.Future[Taken | Refusal]]] = []
         self._begin_task: asyncio.Task[None] | None = None
         self._show_task: asyncio.Task[None] | None = None
-        self._wait_s = _FIRST_LOOK_S
+        self._wait_s, self._watch = _FIRST_LOOK_S, _WorkerWatch()
         self._is_let_go = False
         runs._handles[run_id] = self  # noqa: SLF001  (its own entry point)
 
     async def look(self) -> StoryReader:
         """Read what is new of the run."""
-        reader: StoryReader = await self._runs.link.wait(self._runs.store.look_at(self.id))
+        work = self._runs.store.look_at(self.id, is_patient=True)
+        reader: StoryReader = await self._runs.link.wait(work)
         return reader
 
     def another(self, run_id: str) -> "TemporalHandle":
@@ -139,6 +162,8 @@ class TemporalHandle(RunHandle):
     async def change(self) -> None:
         """Wait a moment, in which something may happen in the run; the next time longer, until this handle sends something."""
         self._wait_s = min(_LONGEST_LOOK_S, 1.5 * self._wait_s)
+        if self._start is None:
+            await self._watch.check(self._runs, self.id)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.watchers.change(), self._wait_s)
 
@@ -189,7 +214,7 @@ class TemporalHandle(RunHandle):
             await _begin_workflow(runs, attrs.evolve(self._start, first=tuple(payload)))
             self._start = None
         elif self._how is not None:
-            how, self._how = {**self._how, "occurrences": payload}, None
+            how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
         elif occurrences and not (
             whole_of(self.id) and (await self.look()).rest is None
@@ -287,6 +312,12 @@ class TemporalHandle(RunHandle):
         return True
 
 
+def _resumption(how: Json, occurrences: list[Json], *, moves: bool) -> Json:
+    """Return how a run goes on, with events; on the queue that it had before, unless this `moves` it: who sends an event does not."""
+    queue = how["queue" if moves else "queue_before"]
+    return {**how, "queue": queue, "occurrences": occurrences}
+
+
 def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal:
     """Return the refusal of an event by a finished run, of which nothing is recorded."""
     event = FromOutside(Bindings({})).read(run, occurrence, at)
@@ -331,7 +362,7 @@ async def _send_to_part(whole: TemporalHandle, place: str, occurrence: Occurrenc
     before = await whole.look()
     outcome = await whole.another(part_id).hand(occurrence, at)
     is_heard = isinstance(outcome, Refusal) or part_id not in {each.run for each in parts(before.run).values()}
-    count, until_s = len(before.entries), time.monotonic() + PATIENCE.total_seconds()
+    count, until_s = len(before.entries), time.monotonic() + PATIENCE_S
     while not is_heard and time.monotonic() < until_s:
         reader = await whole.look()
         is_heard = reader.rest is None or len(reader.entries) > count or not reader.is_driven

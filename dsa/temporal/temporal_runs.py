@@ -3,8 +3,9 @@
 `open_runs("temporal://HOST:PORT/NAMESPACE")` makes a `TemporalRuns`. What it reads are answers of workflows, whose state is the only one: nothing
 is kept here that could be lost.
 
-A run whose bindings other processes can find has its effects performed by any worker (`dsa work --runs temporal://..`). Bindings that are objects
-of this process are known here alone, so such a run has a task queue of this process for its effects, and workflows are driven here as well.
+A run whose bindings other processes can find has its effects performed by any worker (`dsa work --runs temporal://..`), or, with `?queue=NAME` in the
+address, by the workers of that name, on the machine that has what the effects need. Bindings that are objects of this process are known here alone, so
+such a run has a task queue of this process for its effects, and workflows are driven here as well.
 """
 
 import asyncio
@@ -20,12 +21,14 @@ from dsa.checks.table_faults import require_sound
 from dsa.edge.binding import Bindings, data_readers
 from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.telemetry import LedgerLog
+from dsa.errors import BindingError
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.runs.archive import RunFilter, RunNews, change_machine, record_of, require_no_secret, text_of
 from dsa.runs.bindings import import_kinds
+from dsa.runs.child_runs import keep_parts_in
 from dsa.runs.handle import require_place
-from dsa.runs.place import PART_OF, RunPlace, new_run_id
+from dsa.runs.place import RunPlace, new_run_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
 from dsa.runs.setup import Options, RunSetup, Source
 from dsa.runtime.costs import BudgetLimit
@@ -39,11 +42,11 @@ from dsa.temporal import payloads
 from dsa.temporal.activity_calls import StoredArtifacts
 from dsa.temporal.effect_activities import EffectActivities, RunCopy
 from dsa.temporal.part_links import effect_at_work, whole_of
-from dsa.temporal.payloads import PAGE_QUEUE, QUEUE, Json, StartPayload
+from dsa.temporal.payloads import PAGE_QUEUE, PROCESS_QUEUE, QUEUE, Json, StartPayload
 from dsa.temporal.run_workflow import RunWorkflow
 from dsa.temporal.server_link import ServerLink
 from dsa.temporal.story_pages import PageWorkflow
-from dsa.temporal.story_store import TemporalStore
+from dsa.temporal.story_store import StoryReader, TemporalStore
 from dsa.temporal.temporal_handle import TemporalHandle
 
 #: What every worker of a namespace drives, and what it keeps no memory of.
@@ -71,7 +74,7 @@ class TemporalRuns(BoundRuns):
         super().__init__(place, bindings=bindings, clock=clock)
         self.clock = clock or MonotonicClock()
         self._address = where
-        self._queue = f"{QUEUE}-{token_hex(6)}"
+        self._queue = f"{PROCESS_QUEUE}{token_hex(6)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._known_bindings: dict[str, tuple[str, Bindings, tuple[BudgetLimit, ...]]] = {}
         self._log = LedgerLog()
@@ -134,7 +137,7 @@ class TemporalRuns(BoundRuns):
         effect = effect_at_work()
         if effect is not None and whole_of(run_id):  # a part is worked on where its whole is
             return effect.queue
-        return self._queue if run_id in self._sources else QUEUE
+        return self._queue if run_id in self._sources else self.link.effect_queue
 
     def _bind_part(self, run_id: str, setup: RunSetup) -> None:
         """Perform the effects of a part here with the bindings of its generator."""
@@ -157,17 +160,28 @@ class TemporalRuns(BoundRuns):
             self._sources[run_id] = source
         self._known_bindings.pop(run_id, None)
         run, first = change_machine(record.run, record.first, resumption.change)
-        setup = self._setup_again(run, first, text_of(reader.text, run.ledger), options)
-        self._bind_part(run_id, setup)
-        change = None if run is record.run else _change_to_json(setup, run, len(reader.entries))
-        changes = resumption.decisions or resumption.answers or change or (options != Options() and not is_part)
+        queue = self._queue_of(run_id)
+        if queue == QUEUE and not reader.queue.startswith(PROCESS_QUEUE):
+            queue = reader.queue  # the run keeps its own, unless this address names another
+        changes = resumption.decisions or resumption.answers or (options != Options() and not is_part)
+        changes = changes or run is not record.run or queue != reader.queue
         goes_on = reader.rest is None or (reader.rest["kind"] == "waiting" and reader.is_driven)
         goes_on = goes_on or (is_part and reader.run.is_finished)
+        try:
+            setup = self._setup_again(run, first, text_of(reader.text, run.ledger), options)
+        except BindingError:
+            is_waiting = goes_on or (reader.rest is not None and reader.rest["kind"] == "waiting")
+            if changes or is_part or not is_waiting or queue == self._queue:
+                raise
+            return TemporalHandle(self, run_id, on_moment)  # events can be sent: its worker has what its bindings need
+        self._bind_part(run_id, setup)
         if goes_on and not changes:
             return TemporalHandle(self, run_id, on_moment, binding=setup.binding)  # it goes on by itself
+        change = None if run is record.run else _change_to_json(setup, run, len(reader.entries))
         how = {
             "settings": setup.binding.secrets.value(dict(setup.settings)),
-            "queue": self._queue_of(run_id),
+            "queue": queue,
+            "queue_before": queue if reader.queue.startswith(PROCESS_QUEUE) or queue == self._queue else reader.queue,
             "change": change,
             "decisions": dict(resumption.decisions),
             "answers": {key: _answer_to_json(each) for key, each in resumption.answers.items()},
@@ -199,15 +213,9 @@ class TemporalRuns(BoundRuns):
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, as `Runs.branch` does."""
-        reader = self.store.reader(run_id)
-        assert reader.start is not None, "it was read"
-        new = branch_of(reader.stored_run, length, new_id or new_run_id(record_of(reader.stored_run).first.name))
-        artifacts = StoredArtifacts()
-        copy_artifacts(new, reader.artifacts, artifacts)
-        entries = tuple(to_json(entry) for entry in new.entries)
-        start = attrs.evolve(reader.start, run=new.run, first=(), entries=entries, artifacts=tuple(artifacts.records))
+        start = _start_of_branch(self.store.reader(run_id), length, new_id)
         self.link.run(self.store.begin_workflow(start))
-        return new.run
+        return start.run
 
     async def interrupt(self, run_id: str) -> None:
         """Stop driving a run until it is resumed. Raises UnknownRunError."""
@@ -215,13 +223,7 @@ class TemporalRuns(BoundRuns):
 
     async def remove(self, run_id: str) -> None:
         """Remove a run: what the server has of it. Raises UnknownRunError, and HeldError for a run that goes on by itself."""
-        reader = await self.link.wait(self.store.look_at(run_id))
-        if reader.is_driven:
-            raise HeldError(run_id, "Temporal")
-        ids = await asyncio.to_thread(self.ids)
-        for each in (*(part for part in ids if part.startswith(f"{run_id}{PART_OF}")), run_id):
-            await self.link.wait(self.store.end_workflow(each))
-            self.store.forget(each)
+        await self.link.wait(self.store.remove(run_id))
         self._held_runs.pop(run_id, None)
 
     async def _summaries(self, selection: RunFilter) -> tuple[RunSummary, ...]:
@@ -236,6 +238,10 @@ class TemporalRuns(BoundRuns):
         reader = await self.link.wait(self.store.look_at(run_id))
         return RunNews(reader.summary, reader.entries[after:], reader.text, is_driven=reader.is_driven)
 
+    async def wanted_worker(self, run_id: str) -> str:
+        """Return which worker a run under way waits for, and how to start it; "" if there is one."""
+        return await self.link.wait(self.store.wanted_worker(run_id))
+
     async def _change(self, run_id: str) -> None:
         await self.attach(run_id).change()
 
@@ -248,16 +254,10 @@ class TemporalRuns(BoundRuns):
     async def work_for_all(
         self, options: Options, require_allowed: Callable[[MachineEntry], None], at_once: int
     ) -> None:
-        """Drive workflows, and perform the effects of runs whose bindings can be found by their names, `at_once` side by side."""
+        """Drive workflows, and perform the effects of one queue, `at_once` side by side: of runs whose bindings can be found by their names."""
         self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
         import_kinds()  # before there is work: the slots of the first effects would wait for it
-        work = self.link.work_on(QUEUE, EffectActivities(self).all, workflows=WORKFLOWS, at_once=at_once)
-        await self.link.wait(work)
-        await self._hold_pages()
-
-    async def _hold_pages(self) -> None:
-        """Work for the workflows that hold pages of stories."""
-        await self.link.wait(self.link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
+        await _begin_work(self, self.link.effect_queue, at_once)
 
     def forget(self, run_id: str) -> None:
         """Forget what is known here of a run that rests: it may never come back to this worker."""
@@ -269,9 +269,7 @@ class TemporalRuns(BoundRuns):
     async def work_here(self) -> None:
         """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
         self._loop = asyncio.get_running_loop()
-        await self.link.wait(self.link.work_on(QUEUE, workflows=WORKFLOWS))
-        await self._hold_pages()
-        await self.link.wait(self.link.work_on(self._queue, EffectActivities(self).all))
+        await _begin_work(self, self._queue)
 
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
         """Return what is known of a run, in the worker's loop, as `Workplace.look_at` does. Raises BindingError for what this worker may not read."""
@@ -291,7 +289,12 @@ class TemporalRuns(BoundRuns):
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
         assert self._loop is not None, "a worker has been started"
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+        async def work_with_parts() -> Json:
+            keep_parts_in(self)
+            return await work
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work_with_parts(), self._loop))
 
     def show(self, run_id: str, key: str, text: str) -> None:
         """Show a piece of text to those who watch the run here."""
@@ -331,6 +334,17 @@ class NextLook:
         return time.monotonic() >= self.at_s
 
 
+async def _begin_work(runs: TemporalRuns, queue: str, at_once: int | None = None) -> None:
+    """Begin to drive the workflows of runs, to hold the pages of their stories, and to perform the effects of a queue."""
+    activities, link = EffectActivities(runs).all, runs.link
+    if queue == QUEUE:
+        await link.wait(link.work_on(QUEUE, activities, workflows=WORKFLOWS, at_once=at_once))
+    else:
+        await link.wait(link.work_on(QUEUE, workflows=WORKFLOWS))
+        await link.wait(link.work_on(queue, activities, at_once=at_once))
+    await link.wait(link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
+
+
 def _about_machine(setup: RunSetup) -> Json:
     """Return what a workflow has to know about a machine and its bindings, as fields of `StartPayload`."""
     binding = setup.binding
@@ -342,6 +356,16 @@ def _about_machine(setup: RunSetup) -> Json:
         "reads": tuple(sorted(data_readers(binding))),
         "spenders": None if binding.spenders is None else tuple(sorted(binding.spenders)),
     }
+
+
+def _start_of_branch(reader: StoryReader, length: int, new_id: str) -> StartPayload:
+    """Return the start of a run that begins as the one that was read. Raises BranchError."""
+    assert reader.start is not None, "it was read"
+    new = branch_of(reader.stored_run, length, new_id or new_run_id(record_of(reader.stored_run).first.name))
+    artifacts = StoredArtifacts()
+    copy_artifacts(new, reader.artifacts, artifacts)
+    entries = tuple(to_json(entry) for entry in new.entries)
+    return attrs.evolve(reader.start, run=new.run, first=(), entries=entries, artifacts=tuple(artifacts.records))
 
 
 def _change_to_json(setup: RunSetup, run: Run, length: int) -> Json:
@@ -364,11 +388,12 @@ class TemporalWorker(Worker):
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Work; yield a `TakeUp` for each run that this worker has performed effects of, whenever it rests.
 
-        With `once`, end when no run of the namespace is under way; else go on for ever.
+        With `once`, end when no run is under way whose effects are for this worker; else go on for ever.
         """
         runs = self._temporal_runs
         runs.link.on_span = self.on_span
         await runs.work_for_all(self._options, self._require_allowed, self._at_once)
+        self.on_begin(runs.link.work_in_words(self._at_once))
         while True:
             for run_id, look in tuple(runs.active_runs.items()):
                 take_up = await self._take_up_of(run_id) if look.is_due else None
@@ -378,9 +403,15 @@ class TemporalWorker(Worker):
                         yield take_up
                 elif look.is_due and runs.active_runs.get(run_id) is look:
                     runs.active_runs[run_id] = look.later()
-            if once and not runs.active_runs and not await runs.list(status="under way"):
+            if once and not runs.active_runs and not await self._has_more():
                 return
             await asyncio.sleep(_EVERY_S)
+
+    async def _has_more(self) -> bool:
+        """Return whether a run is under way whose effects are for this worker: one for a certain machine may wait for that one for long."""
+        runs = self._temporal_runs
+        readers = [runs.store.reader_so_far(each.run) for each in await runs.list(status="under way")]
+        return any(reader.queue == runs.link.effect_queue for reader in readers)
 
     async def _take_up_of(self, run_id: str) -> TakeUp | None:
         """Return what to say about a run whose effects were performed here; None while it goes on."""
@@ -390,4 +421,6 @@ class TemporalWorker(Worker):
                 return TakeUp(run_id, await runs.attach(run_id).rest())
         except UnknownRunError:
             return TakeUp(run_id, fault="it was removed")
+        except StoreError as error:
+            runs.link.note_once(f"{error}; this worker goes on when it can")
         return None

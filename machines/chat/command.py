@@ -47,7 +47,7 @@ from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
 from machines.chat.chat_page import START_FORM, ChatPage
 from machines.chat.chat_session import NAME, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
-from machines.tool_use.machine_session import SessionListeners
+from machines.tool_use.machine_session import SessionListeners, files_folder, resume_command
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 
@@ -111,13 +111,12 @@ def branch(runs: Runs, run_id: str, turn: int) -> str:
 
     The branch has the artifacts up to that turn. Raises DsaError when the conversation did not rest there, UnknownRunError.
     """
-    assert runs.root is not None, "conversations are stored in a folder"
     name, length = new_run_id(NAME), length_before(runs.stored_run(run_id).entries, "message", turn + 1)
     try:
-        _copy(runs.root / run_id, runs.root / name)
+        _copy(files_folder(runs, run_id), files_folder(runs, name))
         return runs.branch(run_id, length, name)
     except BaseException:
-        shutil.rmtree(runs.root / name, ignore_errors=True)
+        shutil.rmtree(files_folder(runs, name), ignore_errors=True)
         raise
 
 
@@ -170,7 +169,7 @@ class Talk:
                 break
             if line:
                 self._handle(line, perform)
-        say("ended" if chat.is_over else f"to continue: dsa chat --resume {chat.run_id}")
+        say("ended" if chat.is_over else f"to continue: {resume_command(chat.command, chat.runs, chat.run_id)}")
         return 1 if chat.has_failed else 0
 
     def _handle(self, line: str, perform: Perform) -> None:
@@ -209,7 +208,7 @@ def _branch(chat: Chat, rest: str) -> str:
         return f"/branch takes the number of a turn, 0 to {turns}, not '{rest}'"
     number = int(rest) if rest else turns
     name = branch(chat.runs, chat.run_id, number)
-    return f"{name} is this conversation up to the end of turn {number}; to continue it: dsa chat --resume {name}"
+    return f"{name} is this conversation up to the end of turn {number}; to continue it: {resume_command(chat.command, chat.runs, name)}"
 
 
 def _export(chat: Chat, rest: str) -> str:
@@ -424,14 +423,14 @@ class _ChatSession:
         if not self.options.json_wanted:
             retry = " (there /retry continues the turn)" if chat.has_failed else ""
             state = chat.state.rpartition(".")[2]
-            self.display.say(f"{chat.run_id}: {state}; to continue: dsa chat --resume {chat.run_id}{retry}")
+            again = resume_command(chat.command, chat.runs, chat.run_id)
+            self.display.say(f"{chat.run_id}: {state}; to continue: {again}{retry}")
         return code
 
     def _write(self, turn: ChatTurn, code: int, seconds: float) -> None:
         """Print the run as a JSON object, with the turn."""
         assert self.chat.rest is not None, "a turn is over when the run rests"
-        assert self.chat.runs.root is not None, "commands store their runs in a folder"
-        report = rest_report(self.chat.rest, self.chat.runs.root / self.chat.run_id, seconds)
+        report = rest_report(self.chat.rest, self.chat.runs.where / self.chat.run_id, seconds)
         document = attrs.evolve(report, exit_code=code).to_json() | {"turn": as_data(turn_report(self.chat, turn))}
         write(f"{json.dumps(document, ensure_ascii=False)}\n")
 

@@ -6,7 +6,6 @@ At a terminal the command asks for permissions. The run is stored and can be res
 
 import asyncio
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ from dsa.edge.processes import environment_secrets
 from dsa.expr import Value
 from dsa.runs.door import Runs
 from dsa.runs.machine_extension import MachineExtension
-from dsa.runs.place import DEFAULT_RUNS, PART_OF
+from dsa.runs.place import PART_OF
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import absolute_script
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
@@ -69,7 +68,7 @@ from machines.coding.work_session import (
     workspace_refusal,
 )
 from machines.coding.workspace_view import Projection, was_idle
-from machines.tool_use.machine_session import SessionListeners
+from machines.tool_use.machine_session import SessionListeners, resume_command
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 
@@ -373,7 +372,7 @@ def _hold(root: Path, options: RunOptions, begin: Callable[[Runs, SessionListene
         if options.json_wanted:
             _write(agent, root, code, time.monotonic() - start_s)
         else:
-            _report(agent, display, code, root)
+            _report(agent, display, code, runs)
     return code
 
 
@@ -513,13 +512,13 @@ def _read_line(prompt: str) -> str:
         raise
 
 
-def _report(agent: Agent, display: CodingDisplay, code: int, runs: Path) -> None:
-    again = _resume_command(runs, agent.run_id)
+def _report(agent: Agent, display: CodingDisplay, code: int, runs: Runs) -> None:
+    again = resume_command(agent.command, runs, agent.run_id)
     what = f"{agent.state}; {totals(agent.work, int(agent.values['rounds']))}"
     display.say("; ".join([f"{agent.run_id}: {what}", *_doubts(agent.state, agent.work)]))
     if agent.asks is not None:
         display.asks(agent.asks.tool, agent.preview)
-        display.can_be_sent(runs / agent.run_id)
+        display.can_be_sent(runs.where / agent.run_id)
         display.say(f"or answer here: {again}")
     elif code == _INTERRUPT_CODE:
         display.say(f"to continue: {again}")
@@ -548,12 +547,6 @@ def _how_to_go_on(agent: Agent, again: str) -> str:
             f"the request is too long for the model; send less with: {again} --context-tokens N (or use --model NAME)"
         )
     return f"the model did not answer; try again with: {again} (or use --model NAME)"
-
-
-def _resume_command(runs: Path, run_id: str) -> str:
-    """Return the command that resumes a run, ready to paste."""
-    where = [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
-    return shlex.join(["dsa", "code", "--resume", run_id, *where])
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ None decides what happens next: the guards judge whether a call may happen, and 
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
@@ -16,6 +16,7 @@ import attrs
 from dsa.edge.event_loop import in_thread, run_function
 from dsa.edge.sandbox.command_sandbox import StopSwitch
 from dsa.generators.streams import StreamResult
+from dsa.runs.child_runs import runs_for_parts
 from dsa.runtime.generation import GenerationError
 from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.speech import as_unicode
@@ -45,7 +46,7 @@ from machines.coding.task_plan import (
     read_plan,
     tasks_from,
 )
-from machines.coding.workspace_view import arguments_text
+from machines.coding.workspace_view import actions_beside, arguments_text
 from machines.tool_use.records import JsonObject, as_data, one_line
 from machines.tool_use.tool_call import ToolCall, ToolRequest, answer_of, read_call
 from machines.tool_use.transcript import ChatMessage, ask_within, first_room, room_of
@@ -146,7 +147,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
         return [event_step(action.policy, "no_more_calls")]
     tools = await _tools(agent)
     try:
-        event, call = await _read_queued(queue[0], agent, work, tools)
+        event, call = await _read_queued(queue[0], agent, work, tools, await _others(agent, work, context.run.run_id))
     except (OSError, ValueError, OverflowError, TypeError) as error:  # no call of a model may end the run
         fault = one_line(f"the call of {queue[0].name} cannot be read: {error}", _LONGEST_FAULT)
         event, call = "unknown_call", as_unicode(as_data(CodingCall(call_id=queue[0].id, fault=fault)))
@@ -154,7 +155,11 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def _read_queued(
-    queued_call: ToolCall, agent: CodingResources, work: Work, tools: Mapping[str, WorkspaceTool]
+    queued_call: ToolCall,
+    agent: CodingResources,
+    work: Work,
+    tools: Mapping[str, WorkspaceTool],
+    others: Sequence[CallAction],
 ) -> tuple[str, dict[str, object]]:
     """Return the event of a queued call, and its data with the effects that the call would have. Raises what the look raises."""
     call = read_call(queued_call, tools)
@@ -167,7 +172,6 @@ async def _read_queued(
     is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
     action = CallAction(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
-    others = (*work.past_apart, *agent.others())
     judgement, is_certain = round_beside(action, tuple(work.past), others, work.unread_actions)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
@@ -187,6 +191,14 @@ async def _read_queued(
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
     )
     return "tool_call", as_data(read_as)
+
+
+async def _others(agent: CodingResources, work: Work, run_id: str) -> tuple[CallAction, ...]:
+    """Return the actions of parts: of this run's earlier ones, and, in a part, of those beside it."""
+    runs, whole = runs_for_parts(), agent.settings.part_of
+    if runs is None or not whole:
+        return (*work.past_apart, *agent.others())
+    return (*work.past_apart, *await in_thread(partial(actions_beside, runs, whole, run_id)))
 
 
 def _why_alone(kind: Kind, *, is_certain: bool) -> str:
@@ -253,7 +265,8 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         was_asked = action.payload["event"] == "permitted"
         outcome = await _stoppable(lambda stop: agent.toolbox.do(call, key=effect, stop=stop, was_asked=was_asked))
     result = outcome.result
-    reminder = reminder_of(action_of(call, result), tuple(work.past), (*work.past_apart, *agent.others()))
+    others = await _others(agent, work, context.run.run_id)
+    reminder = reminder_of(action_of(call, result), tuple(work.past), others)
     if reminder:
         result = attrs.evolve(result, seen=result.result, result={**result.result, "note": reminder})
     event = "tool_done" if outcome.is_done else "tool_failed"

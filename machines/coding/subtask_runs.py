@@ -2,6 +2,8 @@
 
 Such a part has the guards, bounds and proofs of the whole run, and the rounds of a subtask. The parts share one folder, so changes happen one after the
 other (`command_runner.alone`). Repeated changes count across all parts. A part cannot ask for permission. An interrupted part continues from its ledger.
+
+On Temporal a part is a child workflow, and its effects may be performed by several processes of one machine: they read each other's actions from their ledgers.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from math import floor
 
 import attrs
 
+from dsa.runs.child_runs import runs_for_parts
 from dsa.runs.door import Runs
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options, limits_of, resumed_options
@@ -144,9 +147,10 @@ def _not_over(results: Iterable[_PartResult]) -> str:
 
 @asynccontextmanager
 async def _runs_of(agent: CodingResources) -> AsyncIterator[Runs]:
-    """Yield the runs of an agent's session, or open them when there is no session."""
-    if agent.runs is not None:
-        yield agent.runs
+    """Yield the runs of the worker, or of an agent's session, or open them when there is neither."""
+    runs = runs_for_parts() or agent.runs
+    if runs is not None:
+        yield runs
         return
     async with open_runs(agent.config["runs"]) as runs:
         yield runs

@@ -26,6 +26,7 @@ from machines.coding.tools.command_runner import alone
 from machines.coding.tools.workspace_paths import RECORDS, shown_path
 from machines.coding.work_session import EXIT
 from machines.coding.workspace_view import outcome_of, work_with_parts
+from machines.tool_use.machine_session import files_folder
 from machines.tool_use.records import as_data, read_record
 
 _SHORT = 12
@@ -77,9 +78,8 @@ def _work(runs: Runs, run_id: str) -> Work:
 
 
 def _history_of(runs: Runs, run_id: str) -> WorkspaceHistory:
-    assert runs.root is not None, "the runs are in a folder"
     start = _start(runs, run_id)
-    folder = runs.root / (start.part_of or run_id)  # the whole run has the history of its parts
+    folder = files_folder(runs, start.part_of or run_id)  # the whole run has the history of its parts
     if not (folder / "history").is_dir():
         raise DsaError(f"{folder}: there is no history of the run's changes")
     workspace = Path(start.workspace)

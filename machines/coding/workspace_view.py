@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry
 from dsa.runtime.run_store import UnknownRunError
 from dsa.runtime.speech import each_text
-from machines.coding.coding_tools import COMPLETE, TOOLS
+from machines.coding.coding_tools import COMPLETE, TOOLS, CallAction, in_order
 from machines.coding.coding_work import Work, WorkCall, work_of
 from machines.coding.history import UNKNOWN
 from machines.coding.task_plan import CodingCall, PartCall, PartDone
@@ -120,6 +121,14 @@ def existing_parts(runs: Runs, run_id: str, places: Iterable[str]) -> Iterator[t
     for place in places:
         with suppress(UnknownRunError):
             yield place, work_of(runs.stored_run(name_of(run_id, place)).entries)
+
+
+def actions_beside(runs: Runs, whole: str, run_id: str) -> tuple[CallAction, ...]:
+    """Return the actions of a whole run, and of its parts under way but the one with this id, from their ledgers. Raises StoreError."""
+    work = work_of(runs.stored_run(whole).entries)
+    places = [place for place, _, subtask in work.places if subtask.status == "apart"]
+    parts = existing_parts(runs, whole, (place for place in places if name_of(whole, place) != run_id))
+    return in_order((), chain(work.past, work.past_apart, *(part.past for _, part in parts)))
 
 
 def work_with_parts(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:

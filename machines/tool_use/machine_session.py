@@ -5,6 +5,7 @@ Acknowledged input is in the ledger, so a killed process loses nothing. `Lines` 
 """
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +17,9 @@ from rich.text import Text
 
 from dsa.errors import DsaError
 from dsa.expr import Value
-from dsa.runs.door import Runs
+from dsa.runs.door import RecordedRuns, Runs
 from dsa.runs.handle import RunHandle
+from dsa.runs.place import DEFAULT_RUNS, place_text
 from dsa.runs.runs import Resumption
 from dsa.runs.setup import Options, document_of
 from dsa.runtime.ledger import MachineEntry
@@ -93,6 +95,17 @@ class ClosingActions(Protocol):
         """Close them."""
 
 
+def files_folder(runs: RecordedRuns, run_id: str) -> Path:
+    """Return the folder of this machine with the files of a run: in the folder of the runs, or, of runs on a server, in `.dsa` of the working folder."""
+    return (runs.root or Path(DEFAULT_RUNS)) / run_id
+
+
+def resume_command(command: str, runs: RecordedRuns, run_id: str) -> str:
+    """Return the command that resumes a run, ready to paste. `command` is `dsa chat` or `dsa code`."""
+    where = place_text(runs.where)
+    return shlex.join([*command.split(), "--resume", run_id, *([] if where == DEFAULT_RUNS else ["--runs", where])])
+
+
 T = TypeVar("T", bound=ClosingActions)
 
 
@@ -105,7 +118,7 @@ class RunResources(Generic[T]):
 
     def of(self, config: Mapping[str, Any], run_id: str) -> T:
         """Return the resources of a run; `config["runs"]` is the folder of the runs."""
-        runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (every effect calls this, and paths are slow)
+        runs = os.path.abspath(config.get("runs") or DEFAULT_RUNS)  # noqa: PTH100  (every effect calls this, and paths are slow)
         if (runs, run_id) not in self._of:
             self._of[runs, run_id] = self._make(config, Path(runs) / run_id)
         return self._of[runs, run_id]

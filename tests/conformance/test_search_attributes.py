@@ -108,13 +108,14 @@ def test_namespace_without_attributes_is_said_in_words(
     namespaces: Iterator[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server refuses to make attributes in a namespace that it does not have; others refuse for want of permission."""
-    from dsa.temporal.server_link import ServerLink
+    from temporalio.client import Client
 
-    link = ServerLink(next(namespaces).rpartition("/")[0] + "/nowhere")
-    try:
-        with caplog.at_level(logging.WARNING, "dsa.temporal"):
-            assert link.run(link.is_indexed()) is False
-    finally:
-        link.close()
+    from dsa.temporal.search_attributes import ensure
+
+    async def has_attributes(host: str) -> bool:
+        return await ensure(await Client.connect(host, namespace="nowhere"))
+
+    with caplog.at_level(logging.WARNING, "dsa.temporal"):
+        assert not asyncio.run(has_attributes(next(namespaces).removeprefix("temporal://").partition("/")[0]))
     assert "namespace nowhere has no search attributes for runs" in caplog.text
     assert "temporal operator search-attribute create --name DsaStatus --type Keyword" in caplog.text

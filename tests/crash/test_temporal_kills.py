@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from temporal_crew import crew
-from temporal_server import MISSING, DurableServer, temporal_program
+from temporal_server import MISSING, DurableServer, server, temporal_program, worker
 
 import dsa
 from dsa.lang import loads
@@ -181,3 +181,103 @@ def test_killed_workers_and_server_lose_and_repeat_nothing(tmp_path: Path, durab
 def test_kill_at_each_boundary(boundary: str, handling: str, tmp_path: Path, durable: DurableServer) -> None:
     cases = [(boundary, handling)] * 2
     asyncio.run(asyncio.wait_for(whole(tmp_path, durable, cases, kills_server=False), 200))
+
+
+#: An effect that never ends, or ends its process, until the file `calm` is there.
+RESTLESS = """import asyncio
+import os
+from pathlib import Path
+
+import dsa
+
+HERE = Path(__file__).parent
+
+
+@dsa.answering("found")
+async def look(action, context):
+    with (HERE / "begun").open("a") as file:
+        file.write(context.key + "\\n")
+    if not (HERE / "calm").exists():
+        if (HERE / "deadly").exists():
+            os.kill(os.getpid(), 9)
+        await asyncio.sleep(60)
+    return [dsa.event_step("look", "found", data={"n": 1})]
+
+
+@dsa.answering("paid")
+async def pay(action, context):
+    return [dsa.event_step("pay", "paid")]
+
+
+effects = {"look": look, "pay": pay}
+"""
+#: How often an effect is performed before its run stops: once, and three times more.
+MOST_TRIES = 4
+
+
+async def stops_and_is_resumed(runs: dsa.Runs, run: dsa.RunHandle, folder: Path) -> None:
+    """Check that a run has stopped, in words, and goes on once the cause is gone."""
+    rest = await run.rest()
+    assert (rest.kind, len((folder / "begun").read_text().split())) == ("stopped", MOST_TRIES)
+    assert str(rest.failure).startswith("look (line ")
+    assert "its worker was lost 4 times or more while it was under way; once the cause is gone, resume the run" in str(
+        rest.failure
+    )
+    (folder / "calm").touch()
+    rest = await (await runs.resume(run.id)).rest()
+    assert (rest.outcome, len((folder / "begun").read_text().split())) == ("paid", MOST_TRIES + 1)
+    check(rest.run, (folder / "retry.md").read_text(), Counter((folder / "begun").read_text().split()))
+
+
+def restless(folder: Path) -> Path:
+    (folder / "bindings.py").write_text(RESTLESS)
+    (folder / "retry.md").write_text(ORDER.format(name="order_retry", handling="retry"))
+    return folder / "retry.md"
+
+
+def test_run_stops_whose_effect_is_lost_with_every_worker(tmp_path: Path) -> None:
+    """Workers that end in order lose what they perform, too, and that is known at once."""
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+
+    async def begins(count: int) -> None:
+        while not (tmp_path / "begun").exists() or len((tmp_path / "begun").read_text().split()) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    async def whole(where: str) -> None:
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(restless(tmp_path), "go", run_id="retry")
+            for count in range(1, MOST_TRIES + 1):
+                async with worker(where):
+                    await begins(count)
+            async with worker(where):
+                await stops_and_is_resumed(runs, run, tmp_path)
+
+    with server(1) as (where,):
+        asyncio.run(asyncio.wait_for(whole(where), 50))
+
+
+#: A worker that notices after 2 s, and not after 15 s, that another one is gone.
+QUICK_WORKER = """import sys
+from datetime import timedelta
+from dsa.cli.main import main
+from dsa.temporal import activity_calls
+activity_calls.SILENCE = timedelta(seconds=2)
+main()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.limit(120)
+def test_run_stops_whose_effect_kills_every_worker(tmp_path: Path, durable: DurableServer) -> None:
+    document = restless(tmp_path)
+    (tmp_path / "deadly").touch()
+    command = [sys.executable, "-c", QUICK_WORKER, "work", str(tmp_path), "--runs", durable.where]
+
+    async def whole() -> None:
+        async with dsa.open_runs(durable.where) as runs, crew(tmp_path, command) as workers:
+            run = await runs.start(document, "go", run_id="retry")
+            await stops_and_is_resumed(runs, run, tmp_path)
+            assert workers.loss_count >= MOST_TRIES - 1  # the last one may still be unnoticed
+
+    asyncio.run(asyncio.wait_for(whole(), 110))

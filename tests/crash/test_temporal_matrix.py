@@ -17,9 +17,10 @@ import pytest
 from chat_server import playing
 from chats import CARS, following, sql
 from temporal_crew import crew
-from temporal_server import MISSING, DurableServer, temporal_program
+from temporal_server import MISSING, DurableServer, server, temporal_program
 
 import dsa
+from dsa.edge.document_files import shipped_documents
 from dsa.runs.runs import Resumption
 from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import Run, rederive
@@ -59,6 +60,23 @@ def dual_state(folder: Path) -> Start:
     async def start(runs: dsa.Runs, run_id: str) -> dsa.RunHandle:
         options = dsa.Options(bindings=str(folder / "bindings.py"), parameters={"rmax": 1})
         return await runs.start("dual_state", "Write add(a, b).", options=options, run_id=run_id)
+
+    return start
+
+
+def nested(folder: Path) -> Start:
+    """Return how a run begins whose generator is a machine: the dual-state agent, as a part. Its own first artifact passes."""
+    text = shipped_documents()["dual_state"].read_text()
+    (folder / "inner.md").write_text(text)
+    generators = (
+        "## Generators\n| generator | is | options |\n| --- | --- | --- |\n| writer | machine | file = inner.md |\n\n"
+    )
+    (folder / "outer.md").write_text(
+        text.replace("# dual_state", "# outer", 1).replace("## Events\n", f"{generators}## Events\n")
+    )
+
+    async def start(runs: dsa.Runs, run_id: str) -> dsa.RunHandle:
+        return await runs.start(folder / "outer.md", "Write add(a, b).", run_id=run_id)
 
     return start
 
@@ -123,13 +141,15 @@ class Outcome:
     repeats: int
 
 
-async def matrix(folder: Path, server: DurableServer, start: Start, *, every: int = 1, kills_server: bool) -> Outcome:
-    """Kill a worker at each boundary of a run (at every `every`th one), in a run of its own; check how all of them end."""
+async def matrix(
+    folder: Path, where: str, start: Start, kill_server: Callable[[], None] | None = None, most: int | None = None
+) -> Outcome:
+    """Kill a worker at each boundary of a run (at `most` of them), each in a run of its own; check how all of them end."""
     for name in ("passed", "kills"):
         (folder / name).mkdir()
     (folder / "bindings.py").write_text(BINDINGS)
-    command = [sys.executable, str(WORKER), str(folder), server.where]
-    async with dsa.open_runs(server.where) as runs, crew(folder, command) as workers:
+    command = [sys.executable, str(WORKER), str(folder), where]
+    async with dsa.open_runs(where) as runs, crew(folder, command) as workers:
         outcome = (await ends(runs, await start(runs, "whole"))).outcome
         count = len((folder / "passed" / "whole").read_bytes())
         assert count >= 9
@@ -141,19 +161,20 @@ async def matrix(folder: Path, server: DurableServer, start: Start, *, every: in
                 (folder / "kills" / run_id).write_text(str(number))
                 return await ends(runs, await start(runs, run_id))
 
-        numbers = range(1, count + 1, every)
+        numbers = [1 + count * number // (most or count) for number in range(most or count)]
         running = [asyncio.create_task(one(number)) for number in numbers]
-        if kills_server:
+        if kill_server is not None:
             while not (folder / "passed" / f"killed{numbers[0]}").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            await asyncio.to_thread(server.kill_and_start)
+            await asyncio.to_thread(kill_server)
         rests = await asyncio.gather(*running)
         assert list((folder / "kills").iterdir()) == [], "each kill has struck"
         assert 0 < workers.loss_count <= len(numbers)  # two kills may strike one process
         begun = Counter((folder / "begun").read_text().splitlines())
         for rest in rests:
             assert rest.outcome == outcome
-            check(rest.run, begun)
+            for run_id in (each for each in runs.ids() if f"{each}+".startswith(f"{rest.run.run_id}+")):
+                check(runs.get(run_id).run, begun)
         return Outcome(count, workers.loss_count, sum(begun.values()) - len(begun))
 
 
@@ -167,7 +188,7 @@ def durable(tmp_path: Path) -> Iterator[DurableServer]:
 
 @pytest.mark.full
 @pytest.mark.limit(400)
-@pytest.mark.parametrize("machine", ["dual_state", "chat"])
+@pytest.mark.parametrize("machine", ["dual_state", "nested", "chat"])
 def test_kill_at_every_boundary_loses_and_repeats_nothing(
     machine: str, tmp_path: Path, durable: DurableServer, record_property: Callable[[str, object], None]
 ) -> None:
@@ -177,14 +198,18 @@ def test_kill_at_every_boundary_loses_and_repeats_nothing(
         if machine == "chat":
             start = chat(stack.enter_context(playing(following(sql(), answer="They have 119 hp."))).model)
         else:
-            start = dual_state(folder)
-        outcome = asyncio.run(asyncio.wait_for(matrix(folder, durable, start, kills_server=True), 380))
+            start = {"dual_state": dual_state, "nested": nested}[machine](folder)
+        outcome = asyncio.run(asyncio.wait_for(matrix(folder, durable.where, start, durable.kill_and_start), 380))
     record_property("outcome", str(outcome))
     print(machine, outcome)
 
 
-@pytest.mark.limit(90)
-def test_some_kills_lose_and_repeat_nothing(tmp_path: Path, durable: DurableServer) -> None:
+@pytest.mark.limit(60)
+def test_some_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """The machine has a part, which is the dual-state agent."""
+    if temporal_program() is None:
+        pytest.skip(MISSING)
     folder = tmp_path / "work"
     folder.mkdir()
-    asyncio.run(asyncio.wait_for(matrix(folder, durable, dual_state(folder), every=11, kills_server=False), 80))
+    with server(1) as (where,):
+        asyncio.run(asyncio.wait_for(matrix(folder, where, nested(folder), most=2), 55))

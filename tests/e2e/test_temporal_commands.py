@@ -6,8 +6,11 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from forked import DSA
 from temporal_server import MISSING, temporal_program
 
 import dsa as dsa_library
+from dsa.runtime.run_store import StoreError
 
 DOCUMENT = """# order
 
@@ -83,6 +87,13 @@ def worker(folder: Path, where: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=folder, text=True, **how)
 
 
+def second_line(process: "subprocess.Popen[str]") -> str:
+    """Return what a worker prints after it has said what it does."""
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("this worker drives the runs of ")
+    return process.stdout.readline()
+
+
 def stop(process: "subprocess.Popen[str]") -> str:
     process.send_signal(signal.SIGTERM)
     return process.communicate(timeout=30)[0]
@@ -97,8 +108,7 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         assert ran.returncode == 3, ran.stderr
         report = json.loads(ran.stdout)
         assert (report["kind"], report["state"], report["waits_for"]) == ("waiting", "drafted", {"approved": "2"})
-        assert first.stdout is not None
-        assert "waiting in drafted" in first.stdout.readline()  # a worker looks at its runs now and then
+        assert "waiting in drafted" in second_line(first)  # a worker looks at its runs now and then
     finally:
         stop(first)
     second = worker(desk, where)  # the one that performed the effect is gone
@@ -201,8 +211,7 @@ def test_ctrl_c_without_a_worker_says_that_the_run_goes_on(desk: Path, namespace
     )
     process = worker(desk, where)
     try:
-        assert process.stdout is not None
-        assert "waiting in drafted" in process.stdout.readline()
+        assert "waiting in drafted" in second_line(process)
     finally:
         stop(process)
 
@@ -251,3 +260,68 @@ def test_event_sent_while_an_effect_is_under_way_is_taken_or_refused_at_once(
         assert (run.wait(30), "stopped" in run.communicate()[0]) == (0, True)
     finally:
         stop(process)
+
+
+def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    host = where.removeprefix("temporal://").partition("/")[0]
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as page:
+        thread = threading.Thread(target=page.serve_forever, args=(0.02,))
+        thread.start()
+        other = f"127.0.0.1:{page.server_address[1]}"
+        try:
+            faults = [
+                asyncio.run(fault(f"temporal://{other}/default")),
+                asyncio.run(fault(f"temporal://{host}/nosuch")),
+            ]
+        finally:
+            page.shutdown()
+            thread.join()
+    assert faults[0].startswith(f"no Temporal server answers at {other}: what listens there is no Temporal server")
+    assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': name another, or create it")
+
+
+async def fault(where: str) -> str:
+    async with dsa_library.open_runs(where) as runs:
+        with pytest.raises(StoreError) as error:
+            await runs.list()
+        return str(error.value)
+
+
+def test_command_without_a_worker_says_so_and_hears_one_that_starts(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    begin = [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--runs", where]
+    process = subprocess.Popen(begin, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    first: subprocess.Popen[str] | None = None
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"waiting for a worker; start one: dsa work . --runs {where}\n"
+        first = worker(desk, where)
+        assert first.stdout is not None
+        assert first.stdout.readline().startswith(f"this worker drives the runs of {where.removeprefix('temporal://')}")
+        text = process.communicate(timeout=60)[0]
+        assert "waiting in drafted for: approved" in text
+        assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the time of the command is not the run's"
+    finally:
+        process.kill()
+        process.wait()
+        if first is not None:
+            stop(first)
+
+
+def test_list_without_a_worker_fails_soon_and_says_what_to_start(
+    namespaces: Iterator[str], desk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dsa.temporal.story_store._STARTING_S", 0.3)
+    where = next(namespaces)
+    start = f"a worker; start one: dsa work . --runs {where}"
+
+    async def whole() -> None:
+        async with dsa_library.open_runs(where) as runs:
+            await runs.start(desk / "order.md", {}, run_id="lonely")
+            with pytest.raises(StoreError, match="run lonely gives no answer: it waits for") as error:
+                await runs.look("lonely")
+            assert start in str(error.value)
+
+    asyncio.run(asyncio.wait_for(whole(), 15))
+    assert [each.getMessage() for each in caplog.records if each.name == "dsa.notice"] == [f"waiting for {start}"]

@@ -155,7 +155,9 @@ def test_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(desk: Pa
         try:
             with ThreadPoolExecutor(1) as beside:
                 alert = beside.submit(
-                    lambda: next(n for _, n in coming if "Is there a worker?" in n["replace"].get("status", ""))
+                    lambda: next(
+                        n for _, n in coming if "waits for a worker; start one" in n["replace"].get("status", "")
+                    )
                 )
                 with httpx.Client(base_url=page.base, cookies=page.client.cookies, timeout=5) as other:
                     while wait([alert], timeout=0.25).not_done:  # other pages do not wait for a worker

@@ -1,0 +1,294 @@
+"""Effects that need a certain machine: with `?queue=NAME` they happen on the workers of that name, by the commands that people type.
+
+Two workers are there all the time, each in a folder of its own: one for everything, and one of the queue `desk`.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from temporal_server import MISSING, server, temporal_program
+
+import dsa
+from dsa.errors import DocumentError
+
+DOCUMENT = """# order
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| looking | |
+| drafted | |
+| end.sent | final |
+
+## Events
+| event | from |
+| --- | --- |
+| question | outside |
+| found | look |
+| approved | outside |
+
+## Transitions
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | question | looking | look |
+| looking | found | drafted | |
+| drafted | question | looking | look |
+| drafted | approved | end.sent | |
+"""
+BINDINGS = """from pathlib import Path
+
+import dsa
+from dsa.errors import DocumentError
+
+
+@dsa.answering("found")
+async def look(action, context):
+    with Path(__file__).with_name("begun").open("a") as file:
+        file.write(Path.cwd().name + "\\n")
+    return [dsa.event_step("look", "found")]
+
+
+effects = {"look": look}
+"""
+
+
+#: `dsa`, but somebody who sends an event hears at once, and not after 2 s, what is waited for.
+PROGRAM = """from dsa.cli import send
+from dsa.cli.main import main
+
+send._LONG_S = 0.0
+main()
+"""
+
+
+@attrs.frozen
+class Place:
+    """A server with two workers: `office` has the folder of that of everything, `desk` the folder of that of the queue `desk`."""
+
+    where: str
+    office: Path
+    desk: Path
+
+
+def command(*words: str, folder: Path, where: str) -> "subprocess.Popen[str]":
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    line = [sys.executable, "-c", PROGRAM, *words, "--runs", where]
+    return subprocess.Popen(line, cwd=folder, text=True, env=environment, **how)
+
+
+def printed(*words: str, folder: Path, where: str) -> str:
+    process = command(*words, folder=folder, where=where)
+    text = process.communicate(timeout=60)[0]
+    assert process.returncode in {0, 3}, text
+    return text
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    folder = tmp_path_factory.mktemp("machines")
+    with server(1) as (where,):
+        here = Place(where, folder / "office", folder / "desk")
+        for each in (here.office, here.desk):
+            each.mkdir()
+        workers = [
+            command("work", str(folder), folder=here.office, where=where),
+            command("work", str(folder), folder=here.desk, where=f"{where}?queue=desk"),
+        ]
+        try:
+            yield here
+        finally:
+            for worker in workers:
+                end(worker)
+
+
+@pytest.fixture
+def shop(place: Place, request: pytest.FixtureRequest) -> Path:
+    """A folder beside those of the workers, which all of them may read."""
+    folder = place.office.parent / str(request.node.name)
+    folder.mkdir()
+    (folder / "order.md").write_text(DOCUMENT)
+    (folder / "bindings.py").write_text(BINDINGS)
+    return folder
+
+
+def begun(shop: Path) -> list[str]:
+    """Return the folders of the workers that have performed the effect, in order."""
+    path = shop / "begun"
+    return path.read_text().split() if path.exists() else []
+
+
+def until(is_so: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+async def looked(runs: dsa.Runs, run: dsa.RunHandle) -> None:
+    assert (await run.rest()).run.configuration.state == "drafted"
+
+
+@pytest.mark.limit(60)
+def test_effects_happen_on_the_workers_of_their_queue(place: Place, shop: Path) -> None:
+    """A worker that is killed leaves its runs waiting, beside one that has nothing to do, until it is started again."""
+    lab = shop / "lab"
+    lab.mkdir()
+    where = f"{place.where}?queue=lab"
+
+    async def whole() -> None:
+        worker = command("work", str(shop), folder=lab, where=where)
+        try:
+            async with dsa.open_runs(place.where) as runs, dsa.open_runs(where) as runs_of_lab:
+                await looked(runs, await runs.start(shop / "order.md", "go"))
+                run = await runs_of_lab.start(shop / "order.md", "go", run_id="at-lab")
+                await looked(runs_of_lab, run)
+                assert begun(shop) == ["office", "lab"]
+                end(worker)
+                assert isinstance(
+                    await runs.send("at-lab", "question"), dsa.Taken
+                )  # the address has no queue, and the run keeps its own
+                await asyncio.sleep(0.5)
+                assert begun(shop) == ["office", "lab"]
+                worker = command("work", str(shop), folder=lab, where=where)
+                await looked(runs_of_lab, run)
+                assert begun(shop) == ["office", "lab", "lab"]
+                (shop / "bindings.py").rename(shop / "elsewhere.py")  # who answers need not have what the worker has
+                handle = runs.hold("at-lab")
+                answer = handle.offer(dsa.Occurrence("approved"))
+                handle.start()
+                assert isinstance(await handle.outcome_of("approved", answer), dsa.Taken)
+                assert (await handle.rest()).kind == "finished"
+        finally:
+            end(worker)
+
+    asyncio.run(asyncio.wait_for(whole(), 50))
+
+
+@pytest.mark.limit(60)
+def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: Place, shop: Path) -> None:
+    where = f"{place.where}?queue=laptop"
+    client = command("run", "order.md", "--data", "{}", folder=shop, where=where)
+    try:
+        assert client.stdout is not None
+        line = client.stdout.readline()
+        assert "waits for a worker of the queue 'laptop'; start one on the machine" in line
+        assert line.rstrip().endswith(f"dsa work . --runs '{where}'")
+        run_id = line.split()[1]
+        shown = printed("show", run_id, folder=shop, where=place.where).splitlines()
+        assert shown[-1].startswith("it waits for a worker of the queue 'laptop'; start one")
+        assert begun(shop) == []
+    finally:
+        end(client)
+
+    async def move() -> None:
+        async with dsa.open_runs(place.where) as runs:
+            async for _ in runs.worker().take_up(once=True):
+                raise AssertionError("no run is for this worker, and it does not wait for that of another one")
+        async with dsa.open_runs(f"{place.where}?queue=desk") as runs:
+            await runs.interrupt(run_id)
+            await looked(runs, await runs.resume(run_id))
+        async with dsa.open_runs(where) as runs:  # who sends does not move the run
+            handle = runs.hold(run_id)
+            answer = handle.offer(dsa.Occurrence("question"))
+            handle.start()
+            assert isinstance(await handle.outcome_of("question", answer), dsa.Taken)
+            await looked(runs, handle)
+
+    asyncio.run(asyncio.wait_for(move(), 30))
+    assert begun(shop) == ["desk", "desk"]
+
+
+def files_of(folder: Path, run_id: str) -> set[str]:
+    """Return what a worker keeps of a run in the folder where it was started."""
+    return {path.name.partition("-")[0] for path in (folder / ".dsa" / run_id).glob("*")}
+
+
+@pytest.mark.limit(60)
+def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Place, shop: Path) -> None:
+    """The data is loaded on one machine: the other worker has none of it, and the file itself is needed no more."""
+    table, script = place.desk / "rents.csv", shop / "script.md"
+    table.write_text("city,rent\nBern,20\nUri,10\n")
+    call = '{"tool_calls": [{"name": "run_sql", "arguments": {"sql": "select max(rent) + %d as r from rents"}}]}'
+    script.write_text("".join(f"```\n{each}\n```\n\n" for each in (call % 1, "It is 21.", call % 2, "It is 22.")))
+    where = f"{place.where}?queue=desk"
+    asked = "chat", "rents.csv", "--model", f"scripted:{script}", "--ask", "What is it?", "--json"
+    turn = json.loads(printed(*asked, folder=place.desk, where=where))
+    assert turn["turn"]["answer"] == "It is 21."
+    table.unlink()
+    assert "resting.completed" in printed(
+        "send", turn["run"], "message", '{"text": "And now?"}', folder=shop, where=place.where
+    )
+    story = printed("show", turn["run"], "--transcript", folder=shop, where=place.where)
+    assert "It is 22." in story
+    assert {"data", "data.json", "contents"} <= files_of(place.desk, turn["run"])
+    assert files_of(place.office, turn["run"]) == set()
+
+
+@pytest.mark.limit(60)
+def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) -> None:
+    """The worker of the other machine takes none of it; a person answers from a third one, which has no such folder."""
+    workspace, script = place.desk / "hello", shop / "script.md"
+    workspace.mkdir()
+    plan = '[{"description": "Create hello.py", "subtasks": ["write_file hello.py with a greeting"]}]'
+    call = '{"tool_calls": [{"name": "write_file", "arguments": {"path": "hello.py", "content": "print(1)\\n"}}]}'
+    complete = (
+        '{"tool_calls": [{"name": "mark_subtask_complete", "arguments": {"success": true, "reason": "it is there"}}]}'
+    )
+    script.write_text("".join(f"```\n{each}\n```\n\n" for each in (plan, call, complete)))
+    where = f"{place.where}?queue=desk"
+    goal = "code", "Write a greeting", "-w", "hello", "--model", f"scripted:{script}", "--json"
+    report = json.loads(printed(*goal, folder=place.desk, where=where))
+    assert (report["state"], report["work"]["asks"]["tool"]) == ("working.approving", "write_file")
+    sent = printed("send", report["run"], "permitted", folder=shop, where=place.where)
+    assert sent.startswith(f"waiting until {report['run']} rests\n")
+    assert "goal_complete" in sent
+    assert (workspace / "hello.py").read_text() == "print(1)\n"
+    assert "+print(1)" in printed("show", report["run"], "--diff", folder=place.desk, where=place.where)
+    assert "history" in files_of(place.desk, report["run"])
+    assert files_of(place.office, report["run"]) == set()
+
+
+def test_address_names_a_queue_and_a_store() -> None:
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    from dsa.temporal.server_link import ServerAddress
+
+    here = "temporal://localhost:7233/default"
+    for options, queue, store in (
+        ("", "dsa", "None"),
+        ("?queue=lab", "dsa-lab", "None"),
+        ("?store=/mnt/runs", "dsa", "/mnt/runs"),
+        ("?queue=lab.2&store=/mnt/a&b", "dsa-lab.2", "/mnt/a&b"),
+        ("?store=git+https://host/p.git?a=1&b=2&queue=lab", "dsa-lab", "https://host/p.git?a=1&b=2"),
+    ):
+        address = ServerAddress.read(f"{here}{options}")
+        assert (address.queue, str(address.store)) == (queue, store)
+        assert ServerAddress.read(address.for_queue("dsa-x")).queue == "dsa-x"
+        assert ServerAddress.read(address.for_queue(address.queue)).for_queue("dsa-lab") == address.for_queue("dsa-lab")
+    for options, fault in (
+        ("?queue=", "write temporal://HOST:PORT/NAMESPACE"),
+        ("?queue=a&queue=b", "write temporal://HOST:PORT/NAMESPACE"),
+        ("?que=a", "write temporal://HOST:PORT/NAMESPACE"),
+        ("?queue=a/b", "'a/b' is not a name of a queue"),
+    ):
+        with pytest.raises(DocumentError, match=re.escape(fault)):
+            ServerAddress.read(f"{here}{options}")
