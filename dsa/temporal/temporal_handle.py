@@ -87,8 +87,7 @@ class TemporalHandle(RunHandle):
 
     async def look(self) -> StoryReader:
         """Read what is new of the run."""
-        work = self._runs.store.look_at(self.id, is_patient=True)
-        reader: StoryReader = await self._runs.link.wait(work)
+        reader: StoryReader = await self._runs.link.wait(self._runs.store.look_at(self.id, is_patient=True))
         return reader
 
     def another(self, run_id: str) -> "TemporalHandle":
