@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from export_cases import ALL
 from export_walks import REFUSALS, expected_of, has_timers, spelled, spelled_value, walk, walks_of
+from sample_sizes import sample_size
 
 from dsa.expr import Value
 from dsa.lang import loads
@@ -46,7 +47,7 @@ def run_scxml(
 
 @pytest.mark.parametrize("name", [name for name in ALL if not has_timers(ALL[name])])
 def test_the_scxml_loader_agrees_with_step(name):
-    for machine, occurrences in walks_of(ALL[name], seeds=5, count=25):
+    for machine, occurrences in walks_of(ALL[name], seeds=sample_size(3, full=5), count=25):
         got = run_scxml(machine, occurrences)
         for occurrence, (here, effects), answer in zip(
             occurrences, expected_of(machine, occurrences), got, strict=True

@@ -13,7 +13,6 @@ from crowds import crowded_machines
 from example_machines import chain, dual_state, jugs
 from family_documents import family_machines
 from hypothesis import assume, event, given, settings
-from sample_sizes import sample_size
 
 from dsa.checks.observers import observer_of
 from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
@@ -29,7 +28,7 @@ from dsa.testing.strategies import machines
 UNLIMITED = SearchLimits(10**12)
 #: A search of a random machine that finds more configurations than this tells no more.
 MOST = SearchLimits(3_000)
-MANY = settings(deadline=None, max_examples=sample_size(120, full=400))
+MANY = settings(deadline=None, max_examples=400)
 
 
 def compiled_engine(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:

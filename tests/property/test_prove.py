@@ -121,7 +121,7 @@ def tell(proof: Proof) -> None:
     event(f"{kind} {proof.verdict} {by}")
 
 
-@settings(max_examples=sample_size(12, full=40), deadline=None)
+@settings(max_examples=sample_size(8, full=40), deadline=None)
 @given(claimed_machines() | crowded_machines(claims=4))
 def test_what_is_proved_holds(machine: Machine) -> None:
     report = check_report(machine)

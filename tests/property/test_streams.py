@@ -19,7 +19,7 @@ from dsa.text import is_unicode
 
 NAMES = ("get_weather", "search", "now")
 BRIEF = settings(deadline=None, max_examples=sample_size(25, full=40))
-LONG = settings(deadline=None, max_examples=sample_size(150, full=500), suppress_health_check=list(HealthCheck))
+LONG = settings(deadline=None, max_examples=sample_size(80, full=500), suppress_health_check=list(HealthCheck))
 
 TEXTS = strategies.text(strategies.sampled_from("ab{}[]\"'\\:, \n\té\U0001f600</>`"), max_size=12)
 VALUES = strategies.recursive(
@@ -378,7 +378,7 @@ SAID = strategies.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=sample_size(120, full=400))
+@settings(deadline=None, max_examples=sample_size(60, full=400))
 @given(text=SAID, data=strategies.data())
 def test_however_a_text_is_cut_it_comes_to_the_same(text, data):
     whole = reconcile_stream([chunk({"content": text}), finished("stop")], TOOLS)

@@ -11,7 +11,7 @@ from dsa.system import closed_system
 MOST_ROWS = 30
 
 
-@pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.full)], ids=["a third", "all mutants"])
+@pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.full)], ids=["a sixth", "all mutants"])
 @each_row(
     "machine",
     [machine for machine in all_machines().values() if len(machine.transitions) < MOST_ROWS],
