@@ -27,7 +27,7 @@ test: export PYTEST_DEBUG_TEMPROOT = $(MEMORY)
 test: $(READY)
 	$(BIN)/python -m compileall -q dsa machines
 	$(BIN)/python tests/rewritten_assertions.py
-	$(BIN)/python -m pytest -n 3 --dist worksteal tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal tests
 
 test-full: $(PEERS)
 	$(BIN)/python -m compileall -q dsa machines
