@@ -10,16 +10,14 @@ from contextlib import closing
 import httpx
 import pytest
 from hostile_texts import HOSTILE
-from web_server import LEAVE, Outline, events, free_port, web_server
+from web_server import LEAVE, Outline, events, free_port, open_web_server, web_server
 
 from dsa.edge.images import portable_renderer
 
 
 @pytest.fixture
 def server(tmp_path):
-    (tmp_path / "leave.md").write_text(LEAVE)
-    with web_server(tmp_path, "leave.md", "dual_state") as here:
-        assert here.client.get(here.address).status_code == 200
+    with open_web_server(tmp_path) as here:
         yield here
 
 

@@ -4,14 +4,12 @@ from urllib.parse import quote
 
 import pytest
 from hostile_texts import HOSTILE, foreign_in
-from web_server import LEAVE, Outline, web_server
+from web_server import LEAVE, Outline, open_web_server, web_server
 
 
 @pytest.fixture
 def server(tmp_path):
-    (tmp_path / "leave.md").write_text(LEAVE)
-    with web_server(tmp_path, "leave.md", "dual_state") as here:
-        assert here.client.get(here.address).status_code == 200
+    with open_web_server(tmp_path) as here:
         yield here
 
 

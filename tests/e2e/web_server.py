@@ -158,3 +158,12 @@ def web_server(folder, *files: str, port: int = 0, runs: str = "", **more: str) 
             process.terminate()
             process.wait(30)
             process.stdout.close()
+
+
+@contextmanager
+def open_web_server(folder) -> Iterator[WebServer]:
+    """Show two machines, and let the client in."""
+    (folder / "leave.md").write_text(LEAVE)
+    with web_server(folder, "leave.md", "dual_state") as here:
+        assert here.client.get(here.address).status_code == 200
+        yield here
