@@ -86,22 +86,22 @@ class ServerAddress:
     @classmethod
     def read(cls, where: str) -> "ServerAddress":
         """Read an address. Raises DocumentError, BindingError."""
-        match = _ADDRESS.fullmatch(where)
-        options = dict[str, str]()
-        for part in _JOINT.split(match["options"]) if match is not None and match["options"] else ():
-            name, _, value = part.partition("=")
-            if name not in {"queue", "store"} or name in options or not value:
-                match = None
-            options[name] = value
+        match, address = _ADDRESS.fullmatch(where), re.sub("^temporal:/+", "temporal://", where)
         if match is None:
             raise DocumentError(
-                where,
+                address,
                 "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, and behind it ?store=/FOLDER where long payloads are "
                 "in a shared folder, or another store; ?queue=NAME for effects that need a certain machine; or both, ?queue=NAME&store=/FOLDER",
             )
+        options = dict[str, str]()
+        for part in _JOINT.split(match["options"]) if match["options"] else ():
+            name, _, value = part.partition("=")
+            if name not in {"queue", "store"} or name in options or not value:
+                raise DocumentError(address, f"behind the ?, '{part}' is neither queue=NAME nor store=STORE, each once")
+            options[name] = value
         if (name := options.get("queue", "all")) and not _QUEUE_NAME.fullmatch(name):
             raise DocumentError(
-                where, f"'{name}' is not a name of a queue: use letters, digits, and `.`, `_` or `-` between them"
+                address, f"'{name}' is not a name of a queue: use letters, digits, and `.`, `_` or `-` between them"
             )
         queue = f"{NAMED_QUEUE}{options['queue']}" if "queue" in options else QUEUE
         store = store_of(options["store"]) if "store" in options else None

@@ -285,10 +285,12 @@ def test_address_names_a_queue_and_a_store() -> None:
         assert ServerAddress.read(address.for_queue("dsa-x")).queue == "dsa-x"
         assert ServerAddress.read(address.for_queue(address.queue)).for_queue("dsa-lab") == address.for_queue("dsa-lab")
     for options, fault in (
-        ("?queue=", "write temporal://HOST:PORT/NAMESPACE"),
-        ("?queue=a&queue=b", "write temporal://HOST:PORT/NAMESPACE"),
-        ("?que=a", "write temporal://HOST:PORT/NAMESPACE"),
+        ("?", "write temporal://HOST:PORT/NAMESPACE"),
+        ("?queue=", "behind the ?, 'queue=' is neither queue=NAME nor store=STORE"),
+        ("?queue=a&queue=b", "behind the ?, 'queue=b' is neither queue=NAME nor store=STORE, each once"),
+        ("?que=a", "behind the ?, 'que=a' is neither queue=NAME nor store=STORE"),
         ("?queue=a/b", "'a/b' is not a name of a queue"),
     ):
-        with pytest.raises(DocumentError, match=re.escape(fault)):
-            ServerAddress.read(f"{here}{options}")
+        with pytest.raises(DocumentError, match=re.escape(fault)) as raised:
+            ServerAddress.read(f"{here}{options}".replace("//", "/", 1))  # as a path would have it
+        assert str(raised.value).startswith(here)
