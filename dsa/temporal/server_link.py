@@ -99,7 +99,8 @@ class ServerAddress:
             if name not in {"queue", "store"} or name in options or not value:
                 raise DocumentError(address, f"behind the ?, '{part}' is neither queue=NAME nor store=STORE, each once")
             options[name] = value
-        if (name := options.get("queue", "all")) and not _QUEUE_NAME.fullmatch(name):
+        name = options.get("queue", "all")
+        if not _QUEUE_NAME.fullmatch(name):
             raise DocumentError(
                 address, f"'{name}' is not a name of a queue: use letters, digits, and `.`, `_` or `-` between them"
             )
