@@ -395,7 +395,7 @@ SLOTS = {"__init__", "__main__", "bindings", "command", "policies"}
 MOST_JSON_DICTS, MOST_LONG_SIGNATURES, MOST_EXCEPTION_CLASSES = (
     181,
     33,
-    45,
+    36,
 )  # `start` of the door counts twice: its protocol repeats it
 MANY_PARAMETERS, SHORT_LINES = 7, 150
 #: Short modules with one importer of their folder that stand by themselves, with the reason.

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from dsa.edge.http.http_stream import ModelServer, StreamLimits
-from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
+from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, read_endpoint, reason_of
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.immutable import immutable
@@ -177,8 +177,8 @@ class ChatClient:
         for _ in REFUSABLE:
             try:
                 return await self._ask(body, tools, on_text, on_retry)
-            except ServerError as error:
-                smaller = without_refused(body, error.detail) if error.status in _BAD_REQUEST else None
+            except GenerationError as error:
+                smaller = without_refused(body, error.server.detail) if error.server.status in _BAD_REQUEST else None
                 if smaller is None:
                     raise
                 body = smaller

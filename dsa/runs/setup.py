@@ -143,7 +143,7 @@ def setup_of(
 ) -> RunSetup:
     """Bind a document's names, and return the setup for a run of it. Policies can read `config` and that of the options; `config` is not recorded.
 
-    Raises BindingError, ModelUnavailable, SecretError, ParameterError.
+    Raises BindingError, ModelUnavailable, ParameterError, DsaError for a secret.
     """
     machine = document.machine.at(dict(options.parameters)) if options.parameters else document.machine
     limits = limits_of(machine, options.budget)

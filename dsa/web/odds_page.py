@@ -73,7 +73,7 @@ class OddsForm:
         }
 
     def answer(self, machine: Machine) -> OddsAnswer:
-        """Work out the odds. Raises OddsError and other errors of dsa, and ValueError for a field that cannot be read."""
+        """Work out the odds. Raises ParameterError and other errors of dsa, and ValueError for a field that cannot be read."""
         target = self.fields.get("target", "").strip()
         return odds_answer(
             machine.at({name: read_value(value) for name, value in self.of("p.").items()}),

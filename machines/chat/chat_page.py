@@ -199,7 +199,7 @@ def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
 async def begin_conversation(runs: Runs, values: Mapping[str, str]) -> RunHandle:
     """Begin a conversation with the values of the form, and send its first message.
 
-    Raises LoadError for data that cannot be read, ModelUnavailable, ValueError for an empty message.
+    Raises DocumentError for data that cannot be read, ModelUnavailable, ValueError for an empty message.
     """
     text = values.get("message", "").strip()
     if not text:

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import attrs
 
+from dsa.errors import ToolError
 from dsa.runtime.run import Run
 from machines.chat.chat_tools import CONTEXT_TOKENS
 from machines.chat.conversation import ChatArtifact, ChatConversation
-from machines.chat.python import Interpreter, PythonError
+from machines.chat.python import Interpreter
 from machines.chat.sql import SqlDatabase
 from machines.tool_use.chat_model import Model, ModelOptions, model_of
 from machines.tool_use.machine_session import Listener, RunResources
@@ -134,7 +135,7 @@ class ChatResources:
 
     @cached_property
     def database(self) -> SqlDatabase:
-        """The data, loaded at first use. Raises LoadError."""
+        """The data, loaded at first use. Raises DocumentError."""
         return SqlDatabase([Path(path) for path in self._settings.data], self._folder)
 
     @property
@@ -151,7 +152,7 @@ class ChatResources:
         """Start Python in the background. A failure is reported by the first call that needs it."""
 
         def start() -> None:
-            with suppress(PythonError):
+            with suppress(ToolError):
                 self.interpreter.warm()
 
         threading.Thread(target=start, daemon=True).start()

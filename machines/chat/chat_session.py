@@ -75,7 +75,7 @@ class Chat(MachineSession[ChatResources]):
 
     @classmethod
     def begin(cls, settings: ChatStart, runs: Runs, listeners: SessionListeners = NO_LISTENERS) -> "Chat":
-        """Begin a conversation. Raises LoadError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
+        """Begin a conversation. Raises DocumentError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
         handle = begin_run(runs, NAME, settings.options(), on_moment=listeners.on_moment)
         return cls(runs, handle, listeners, is_new=True)
 

@@ -77,7 +77,7 @@ class InMemoryArtifactDAG(_StoreDag):
 class GitArtifactDAG(_StoreDag):
     """A DAG in the bare git repository at `repo_path`, which is created when it is missing: the branch `runs/RUN`, a commit for each record.
 
-    A record is durable when the call returns; any number of processes may use one repository. Raises ArtifactStoreError when git cannot use it.
+    A record is durable when the call returns; any number of processes may use one repository. Raises StoreError when git cannot use it.
     """
 
     def __init__(self, repo_path: str | Path, run: str = "agent") -> None:

@@ -4,8 +4,9 @@
 providers.
 """
 
+from dsa.errors import ToolError
 from machines.tool_use.tool import CONTENT, LIMIT, NUMBER, TEXT, TRUTH, ArgumentKind, Parameter, Tool
-from machines.tool_use.tool_agent import AgentCall, FunctionGuard, FunctionTool, ToolAgent, ToolError
+from machines.tool_use.tool_agent import AgentCall, FunctionGuard, FunctionTool, ToolAgent
 from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult
 from machines.tool_use.transcript import Notice, Transcript
 

@@ -15,7 +15,6 @@ from typing import Any, Generic, Literal, TypeVar
 
 import attrs
 
-from dsa.edge.http.model_server import ServerError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import WrittenJson
@@ -364,8 +363,7 @@ def _less(messages_within: Callable[[int], list[ChatMessage]], room: int, target
 
 def _target(error: GenerationError, size: int, beside: int) -> int:
     """Return the next size of the messages, from the token counts in the server's message: those sent and those allowed."""
-    text = error.detail if isinstance(error, ServerError) else ""
-    numbers = sorted({int(number.replace(",", "")) for number in _NUMBER.findall(text)}, reverse=True)
+    numbers = sorted({int(number.replace(",", "")) for number in _NUMBER.findall(error.server.detail)}, reverse=True)
     guess = int(size * _LESS)
     if len(numbers) < 2:  # noqa: PLR2004  (the tokens sent, and the limit)
         return guess

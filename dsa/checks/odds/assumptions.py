@@ -11,7 +11,7 @@ from math import fsum, prod
 import attrs
 
 from dsa.declarations import Guard
-from dsa.errors import DsaError
+from dsa.errors import ParameterError
 from dsa.expr import OUTCOMES, Outcome
 from dsa.machine import Machine
 from dsa.text import closest
@@ -33,8 +33,9 @@ def left_over(*chances: float) -> float:
     return left if left > (_EPSILON if sum(map(bool, chances)) > 1 else 0.0) else 0.0
 
 
-class OddsError(DsaError):
-    """Raised for invalid odds: of a guard that is not declared, below 0, above 1 together."""
+def odds_error(message: str) -> ParameterError:
+    """Return the error for odds that cannot be worked out, or do not fit the machine."""
+    return ParameterError(message, code="OddsError")
 
 
 @attrs.frozen
@@ -80,12 +81,12 @@ def guard_odds(
 ) -> GuardOdds:
     """Return the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
 
-    Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are not odds.
+    Fatal odds that nobody gives are 0. Raises ParameterError for a guard that is not declared, and for numbers that are not odds.
     """
     passes, fatals = dict(passes or {}), dict(fatals or {})
     for name in (*passes, *fatals):
         if name not in machine.guard_named:
-            raise OddsError(f"machine {machine.name} has no guard '{name}'; {closest(name, machine.guard_named)}")
+            raise odds_error(f"machine {machine.name} has no guard '{name}'; {closest(name, machine.guard_named)}")
     odds_by_guard: dict[str, Odds] = {}
     without_fatal = []
     for guard in machine.guards:
@@ -155,12 +156,12 @@ def _together(kind: str, parts: list[Odds], at_least: str) -> Odds | None:
 
 
 def _require_own_retries(machine: Machine, guard: Guard, odds: Odds) -> None:
-    """Raise OddsError for odds by retry number of answers of which several are awaited: the guard's retries then mix theirs."""
+    """Raise ParameterError for odds by retry number of answers of which several are awaited: the guard's retries then mix theirs."""
     for event in guard.judges if odds.memory > 1 else ():
         effect = machine.event_named[event].origin
         if effect in machine.numbered_effects:
             line = f"line {guard.span.line}: " if guard.span else ""
-            raise OddsError(
+            raise odds_error(
                 f"{line}the odds of guard {guard.name} change with its retry number, but it judges '{event}', and several of "
                 f"{effect} may be outstanding, whose retries it cannot tell apart; give one number for pass and one for fatal"
             )
@@ -169,15 +170,15 @@ def _require_own_retries(machine: Machine, guard: Guard, odds: Odds) -> None:
 def _require(guard: Guard, odds: Odds) -> None:
     for number in (*odds.passed, *odds.fatal):
         if not 0 <= number <= 1:
-            raise OddsError(f"{number:g} is not a probability of guard {guard.name}: it must lie between 0 and 1")
+            raise odds_error(f"{number:g} is not a probability of guard {guard.name}: it must lie between 0 and 1")
     for retry in range(max(len(odds.passed), len(odds.fatal))):
         here = odds.at(retry)
         if here["passed"] + here["fatal"] > 1 + ROUNDING:
             total = here["passed"] + here["fatal"]
-            raise OddsError(f"pass and fatal of guard {guard.name} add up to {total:g} at retry {retry}, more than 1")
+            raise odds_error(f"pass and fatal of guard {guard.name} add up to {total:g} at retry {retry}, more than 1")
         for outcome, chance in here.items():
             if chance > ROUNDING and outcome not in guard.outcomes:
-                raise OddsError(
+                raise odds_error(
                     f"guard {guard.name} never says {outcome}, so its odds of that must be 0, not {chance:g}; "
                     f"it says: {', '.join(guard.outcomes)}"
                 )

@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import attrs
 
-from dsa.checks.odds.assumptions import ROUNDING, OddsError, left_over
+from dsa.checks.odds.assumptions import ROUNDING, left_over, odds_error
 from dsa.checks.search.engine import SearchLimits
 from dsa.errors import UndecidedError
 from dsa.expr import Outcome, count, show_value
@@ -132,7 +132,7 @@ class ChainAssumptions:
 def chain_of(ground: Ground, world: ChainAssumptions, limits: SearchLimits = _LIMITS) -> Chain:
     """Build the chain: empty when a variable starts outside its domain.
 
-    Raises OddsError for events that do not exist or whose odds add up to more than 1.
+    Raises ParameterError for events that do not exist or whose odds add up to more than 1.
     """
     machine = ground.system.machine
     _require_events(machine, world.events)
@@ -146,12 +146,12 @@ def chain_of(ground: Ground, world: ChainAssumptions, limits: SearchLimits = _LI
 def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
     for name, chance in events.items():
         if name not in machine.event_named:
-            raise OddsError(f"machine {machine.name} has no event '{name}'; {closest(name, machine.event_named)}")
+            raise odds_error(f"machine {machine.name} has no event '{name}'; {closest(name, machine.event_named)}")
         if not 0 <= chance <= 1:
-            raise OddsError(f"{chance:g} is not a probability of event {name}: it must lie between 0 and 1")
+            raise odds_error(f"{chance:g} is not a probability of event {name}: it must lie between 0 and 1")
         origin = machine.event_named[name].origin
         if name == f"{origin}.failed" and origin not in machine.failures_handled:
-            raise OddsError(f"no row is for {name}: such a failure stops the run where it is, so it can have no odds")
+            raise odds_error(f"no row is for {name}: such a failure stops the run where it is, so it can have no odds")
 
 
 #: What a rule does to a configuration's data: the data after it, or None when it is not taken.
@@ -243,7 +243,9 @@ class _ChainLayout:
         event_odds = {event: self._world.events[event] for event in accepted if event in self._world.events}
         total = sum(event_odds.values())
         if total > 1 + ROUNDING:
-            raise OddsError(f"the odds of {', '.join(event_odds)} add up to {total:g} where the run waits, more than 1")
+            raise odds_error(
+                f"the odds of {', '.join(event_odds)} add up to {total:g} where the run waits, more than 1"
+            )
         self._used_events |= event_odds.keys()
         rest = left_over(*event_odds.values())
         others = [*timers, *(event for event in accepted if event not in event_odds and free)]
@@ -266,7 +268,9 @@ class _ChainLayout:
         total = sum(event_odds.values())
         others = [event for event in answers if event not in event_odds and event != f"{effect}.failed"]
         if total > 1 + ROUNDING or (not others and abs(total - 1) > ROUNDING):
-            raise OddsError(f"the odds of the answers to {effect} ({', '.join(event_odds)}) add up to {total:g}, not 1")
+            raise odds_error(
+                f"the odds of the answers to {effect} ({', '.join(event_odds)}) add up to {total:g}, not 1"
+            )
         if not others:
             yield event_odds
         for event in others:

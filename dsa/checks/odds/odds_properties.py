@@ -11,13 +11,12 @@ from typing import Literal
 
 import attrs
 
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.chain_solver import Averages, OddsRange, is_possible, is_sure, number_text
 from dsa.checks.odds.markov_chain import MAX_NODES, Chain, Edge, End
 from dsa.checks.odds.run_odds import Question, obstacles, question
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import ExpectedCount, Form, Probability
-from dsa.errors import UndecidedError
+from dsa.errors import ParameterError, UndecidedError
 from dsa.expr import Boolean, Expr, evaluate
 from dsa.machine import Machine
 from dsa.system import after, at_start
@@ -45,7 +44,7 @@ def judge(machine: Machine, form: Form, limits: SearchLimits | None = None) -> J
                 odds_question, limits=attrs.evolve(limits, max_states=min(limits.max_states, MAX_NODES))
             )
         return judge_question(odds_question, form)
-    except (OddsError, UndecidedError) as wrong:
+    except (ParameterError, UndecidedError) as wrong:
         return "UNKNOWN", str(wrong), ()
 
 

@@ -186,7 +186,7 @@ def odds_answer(
     confidence: float = 0.95,
     **assumptions: Unpack[OddsAssumptions],
 ) -> OddsAnswer:
-    """Answer everything at once; the arguments are those of `odds` and of `estimator`. Raises OddsError."""
+    """Answer everything at once; the arguments are those of `odds` and of `estimator`. Raises ParameterError."""
     if record is not None:
         this = estimator(machine, record, confidence=confidence, **assumptions)
         run_estimate = estimate(this, record, target=target)
@@ -210,7 +210,7 @@ def odds_answer(
 def plotted_curve(
     answer: OddsAnswer, vary: str | None = None
 ) -> tuple[VariedParameter, tuple[tuple[int, RunOdds], ...]]:
-    """Return the parameter of a plot, and the odds at its values from the smallest on, where all are known. Raises OddsError.
+    """Return the parameter of a plot, and the odds at its values from the smallest on, where all are known. Raises ParameterError.
 
     Values at which the table has a fault are left out.
     """

@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 
 import attrs
 
-from dsa.checks.odds.assumptions import ROUNDING, Numbers, OddsError, guard_odds
+from dsa.checks.odds.assumptions import ROUNDING, Numbers, guard_odds, odds_error
 from dsa.checks.odds.chain_solver import Averages, OddsRange, unlimited_places, worst
 from dsa.checks.odds.markov_chain import MAX_NODES, Chain, ChainAssumptions, Edge, End, chain_of
 from dsa.checks.search.engine import SearchLimits
@@ -143,7 +143,7 @@ def question(
 ) -> Question:
     """Return the question with all assumptions about a machine.
 
-    Raises OddsError for assumptions that do not fit the machine, and for invalid odds.
+    Raises ParameterError for assumptions that do not fit the machine, and for invalid odds.
     """
     assumed_odds = guard_odds(machine, passes, fatals)
     world = ChainAssumptions(assumed_odds.odds, dict(events or {}), outside)
@@ -158,7 +158,7 @@ def odds(machine: Machine, **assumptions: Unpack[OddsAssumptions]) -> RunOdds:
 
     `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; for other guards, those of
     the Guards table count. `events` gives probabilities to events, `prices` a price to effects. `success` names the
-    final state that counts as success (default: those whose last part is `succeeded`). Raises OddsError for invalid
+    final state that counts as success (default: those whose last part is `succeeded`). Raises ParameterError for invalid
     odds.
     """
     return question(machine, **assumptions).at()
@@ -168,9 +168,9 @@ def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
     effects = {str(item) for row in machine.transitions for item in row.effects}
     for name, price in prices.items():
         if name not in effects:
-            raise OddsError(f"no row of {machine.name} emits '{name}'; {closest(name, effects)}")
+            raise odds_error(f"no row of {machine.name} emits '{name}'; {closest(name, effects)}")
         if not 0 <= price < inf:
-            raise OddsError(f"{price:g} is not a price of {name}: a price is a number, 0 or more")
+            raise odds_error(f"{price:g} is not a price of {name}: a price is a number, 0 or more")
 
 
 def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
     full = machine.resolve_state(name)
     states = tuple(state for state in finals if full and (state == full or state.startswith(f"{full}.")))
     if not states:
-        raise OddsError(f"'{name}' is not a final state of {machine.name}; {closest(name, finals)}")
+        raise odds_error(f"'{name}' is not a final state of {machine.name}; {closest(name, finals)}")
     return states
 
 

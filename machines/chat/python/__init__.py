@@ -6,7 +6,6 @@ from machines.chat.python.interpreter import (
     FrameSource,
     Interpreter,
     MadeFile,
-    PythonError,
     PythonResult,
     compiles,
     is_empty,
@@ -14,5 +13,5 @@ from machines.chat.python.interpreter import (
 )
 
 __all__ = [
-    "CODES", "REQUIRED_FEATURES", "FrameSource", "Interpreter", "MadeFile", "PythonError", "PythonResult", "compiles", "is_empty", "normal_code",
+    "CODES", "REQUIRED_FEATURES", "FrameSource", "Interpreter", "MadeFile", "PythonResult", "compiles", "is_empty", "normal_code",
 ]  # fmt: skip

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from dsa.errors import DsaError
-from machines.coding.tools.workspace_paths import LONGEST_PATH, WorkspaceToolError, path_text
+from dsa.errors import DsaError, ToolError
+from machines.coding.tools.workspace_paths import LONGEST_PATH, path_text
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)
@@ -51,15 +51,15 @@ def _gone_error(message: str) -> DsaError:
 class Beneath:
     """An open folder: it stays the same one when it is moved or replaced.
 
-    `by_walk` opens name by name although the kernel can do it in one call. Raises OSError when the folder cannot be opened, WorkspaceToolError `not_here` when the
+    `by_walk` opens name by name although the kernel can do it in one call. Raises OSError when the folder cannot be opened, ToolError `not_here` when the
     system has no safe way.
     """
 
     def __init__(self, root: Path, *, by_walk: bool = False) -> None:
         if not CAN_OPEN:
-            raise WorkspaceToolError(
-                "not_here",
+            raise ToolError(
                 "this system cannot open files beneath an open folder (openat), so it cannot keep a model in one; on Windows, WSL can",
+                code="not_here",
             )
         self._root: int | None = os.open(root, ROOT)
         self.by_walk = by_walk or not _kernel_can(self._root)
@@ -78,7 +78,7 @@ class Beneath:
 
     @contextmanager
     def folder(self, parts: Sequence[str]) -> Iterator[int]:
-        """Open a folder. Raises WorkspaceToolError."""
+        """Open a folder. Raises ToolError."""
         descriptor = self._descriptor(parts, ROOT)
         try:
             yield descriptor
@@ -87,27 +87,27 @@ class Beneath:
 
     @contextmanager
     def file(self, parts: Sequence[str]) -> Iterator[tuple[int, os.stat_result]]:
-        """Open a regular file for reading. Raises WorkspaceToolError, `not_a_file` for folders, FIFOs, devices and sockets."""
+        """Open a regular file for reading. Raises ToolError, `not_a_file` for folders, FIFOs, devices and sockets."""
         descriptor = self._descriptor(parts, READ)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise WorkspaceToolError(
-                    "not_a_file", f"'{path_text(parts)}' is {_kind(status.st_mode)}, not a regular file"
+                raise ToolError(
+                    f"'{path_text(parts)}' is {_kind(status.st_mode)}, not a regular file", code="not_a_file"
                 )
             yield descriptor, status
         finally:
             os.close(descriptor)
 
     def look(self, parts: Sequence[str]) -> os.stat_result | None:
-        """Return the status of a path, or None when it does not exist. Raises WorkspaceToolError, also for a link."""
+        """Return the status of a path, or None when it does not exist. Raises ToolError, also for a link."""
         if not parts:
             return os.fstat(self.fileno())
         try:
             status = self._stat(parts)
         except FileNotFoundError:
             return None
-        except WorkspaceToolError as error:
+        except ToolError as error:
             if error.code == "no_such_file":
                 return None
             raise
@@ -119,7 +119,7 @@ class Beneath:
 
     @contextmanager
     def explain_errors(self, parts: Sequence[str]) -> Iterator[None]:
-        """Turn an error of the system into WorkspaceToolError, or DsaError where the workspace is gone, or raise it unchanged when no call can help it."""
+        """Turn an error of the system into ToolError, or DsaError where the workspace is gone, or raise it unchanged when no call can help it."""
         try:
             yield
         except OSError as error:
@@ -148,29 +148,29 @@ class Beneath:
             raise self._explanation(error, parts) from error
 
 
-def _tool_error(error: OSError, parts: Sequence[str]) -> WorkspaceToolError:
+def _tool_error(error: OSError, parts: Sequence[str]) -> ToolError:
     """Return the meaning of an error for a call. An error that no call can help is raised unchanged."""
     name = path_text(parts)
     match error.errno:
         case errno.ENOENT:
-            return WorkspaceToolError("no_such_file", f"there is no '{name}'")
+            return ToolError(f"there is no '{name}'", code="no_such_file")
         case errno.ELOOP | errno.EXDEV:
             text = f"'{name}' leads through a symbolic link: links are not followed; use the path of the file itself"
-            return WorkspaceToolError("path_outside_workspace", text)
+            return ToolError(text, code="path_outside_workspace")
         case errno.ENOTDIR:
-            return WorkspaceToolError("not_a_folder", f"'{name}', or a name in it, is a file and not a folder")
+            return ToolError(f"'{name}', or a name in it, is a file and not a folder", code="not_a_folder")
         case errno.EISDIR | errno.ENXIO | errno.ENODEV:
-            return WorkspaceToolError("not_a_file", f"'{name}' is not a regular file")
+            return ToolError(f"'{name}' is not a regular file", code="not_a_file")
         case errno.ENAMETOOLONG:
-            return WorkspaceToolError("bad_path", f"'{name}' is too long")
+            return ToolError(f"'{name}' is too long", code="bad_path")
         case errno.EACCES | errno.EPERM:
-            return WorkspaceToolError("no_permission", f"the system does not permit opening or changing '{name}'")
+            return ToolError(f"the system does not permit opening or changing '{name}'", code="no_permission")
         case errno.EMFILE | errno.ENFILE:
-            return WorkspaceToolError(
-                "too_large", f"too many files or folders at once, at '{name}': do it in several calls"
+            return ToolError(
+                f"too many files or folders at once, at '{name}': do it in several calls", code="too_large"
             )
         case errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EFBIG:
-            return WorkspaceToolError("cannot_write", f"'{name}' cannot be written: {os.strerror(error.errno)}")
+            return ToolError(f"'{name}' cannot be written: {os.strerror(error.errno)}", code="cannot_write")
     raise error
 
 

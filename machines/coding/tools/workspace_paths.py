@@ -1,6 +1,6 @@
 """Paths in a workspace: the path that a model has written as names, and the patterns of files that are never written. No file is read here.
 
-`parts_of` returns the names that lead from the workspace to a file. It removes `..` by name, because `workspace_boundary` follows no links. `WorkspaceToolError`
+`parts_of` returns the names that lead from the workspace to a file. It removes `..` by name, because `workspace_boundary` follows no links. `ToolError`
 is the failure of any tool, as data for the model.
 """
 
@@ -12,15 +12,7 @@ from functools import lru_cache
 
 import attrs
 
-from dsa.errors import DsaError
-
-
-class WorkspaceToolError(DsaError):
-    """Raised when a call cannot be made; `code` names the rule or the fault, the text says what is allowed instead."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message, code=code)
-
+from dsa.errors import ToolError
 
 #: Never written, at any depth, in addition to the user's patterns.
 PROTECTED_NAMES = (".git", ".dsa", ".agent_context", "agent_ledger.log")
@@ -58,7 +50,7 @@ def path_text(parts: Sequence[str]) -> str:
 def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of a path from the workspace on; none for the workspace itself.
 
-    An absolute path is read as a relative one if it begins with one of `roots`. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`.
+    An absolute path is read as a relative one if it begins with one of `roots`. Raises ToolError `bad_path`, `path_outside_workspace`.
     """
     text = _require_path(path)
     pieces = [piece for piece in text.split("/") if piece not in ("", ".")]
@@ -71,26 +63,26 @@ def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
         elif parts:
             parts.pop()
         else:
-            raise WorkspaceToolError("path_outside_workspace", f"'{_cut(text)}' leads out of the workspace: {_BESIDE}")
+            raise ToolError(f"'{_cut(text)}' leads out of the workspace: {_BESIDE}", code="path_outside_workspace")
     if len(parts) > DEEPEST:
-        raise WorkspaceToolError("bad_path", f"'{_cut(text)}' is too deep: a path has at most {DEEPEST} names")
+        raise ToolError(f"'{_cut(text)}' is too deep: a path has at most {DEEPEST} names", code="bad_path")
     return tuple(parts)
 
 
 def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of the path of a file. Raises WorkspaceToolError as `parts_of`, and `not_a_file`."""
+    """Return the names of the path of a file. Raises ToolError as `parts_of`, and `not_a_file`."""
     parts = parts_of(path, roots)
     if not parts or str(path).endswith(("/", "/.", "/..")):
-        raise WorkspaceToolError(
-            "not_a_file", f"'{_cut(str(path))}' is the path of a folder; a file is needed, like 'src/app.py'"
+        raise ToolError(
+            f"'{_cut(str(path))}' is the path of a folder; a file is needed, like 'src/app.py'", code="not_a_file"
         )
     return parts
 
 
 def _require_path(path: object) -> str:
-    """Return a text that can be a path. Raises WorkspaceToolError."""
+    """Return a text that can be a path. Raises ToolError."""
     if not isinstance(path, str) or not path.strip():
-        raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
+        raise ToolError("a path is needed, like 'src/app.py'", code="bad_path")
     for wrong, why in (
         ("\0" in path, "has a NUL character"),
         ("\\" in path, "has a backslash; folders are written with '/'"),
@@ -98,21 +90,21 @@ def _require_path(path: object) -> str:
         (any("\ud800" <= c <= "\udfff" for c in path), "has half a character (a lone surrogate)"),
     ):
         if wrong:
-            raise WorkspaceToolError("bad_path", f"'{_cut(path)}' {why}: {_BESIDE}")
+            raise ToolError(f"'{_cut(path)}' {why}: {_BESIDE}", code="bad_path")
     if _DRIVE.match(path) or path.startswith("~"):
-        raise WorkspaceToolError("path_outside_workspace", f"'{_cut(path)}' is not a path in the workspace: {_BESIDE}")
+        raise ToolError(f"'{_cut(path)}' is not a path in the workspace: {_BESIDE}", code="path_outside_workspace")
     if len(path.encode()) > LONGEST_PATH or any(len(name.encode()) > _LONGEST_NAME for name in path.split("/")):
-        raise WorkspaceToolError("bad_path", f"'{_cut(path)}' is too long: a name has at most {_LONGEST_NAME} bytes")
+        raise ToolError(f"'{_cut(path)}' is too long: a name has at most {_LONGEST_NAME} bytes", code="bad_path")
     return path
 
 
 def _below(pieces: list[str], roots: Iterable[str], text: str) -> list[str]:
-    """Return the names after the workspace's own path. Raises WorkspaceToolError when the path begins otherwise."""
+    """Return the names after the workspace's own path. Raises ToolError when the path begins otherwise."""
     for root in roots:
         above = [piece for piece in root.split("/") if piece]
         if pieces[: len(above)] == above:
             return pieces[len(above) :]
-    raise WorkspaceToolError("path_outside_workspace", f"'{_cut(text)}' is an absolute path: {_BESIDE}")
+    raise ToolError(f"'{_cut(text)}' is an absolute path: {_BESIDE}", code="path_outside_workspace")
 
 
 def _cut(text: str) -> str:
@@ -221,18 +213,16 @@ class Protection:
         return any(pattern.covers(parts) for pattern in self.patterns)
 
     def check(self, parts: Sequence[str]) -> None:
-        """Raise WorkspaceToolError for a file that may not be written: `protected_path`, or `bad_path` for a name that does not print."""
+        """Raise ToolError for a file that may not be written: `protected_path`, or `bad_path` for a name that does not print."""
         for pattern in self.patterns:
             if pattern.covers(parts):
                 text = f"'{path_text(parts)}' is protected ('{shown_path(pattern.text)}') and never written: write another file"
-                raise WorkspaceToolError("protected_path", text)
+                raise ToolError(text, code="protected_path")
         if any(is_temporary(part) for part in parts):
-            raise WorkspaceToolError(
-                "protected_path", f"names that begin with '{TEMPORARY}' are reserved for the tools"
-            )
+            raise ToolError(f"names that begin with '{TEMPORARY}' are reserved for the tools", code="protected_path")
         if not all(part.isprintable() for part in parts):
-            raise WorkspaceToolError(
-                "bad_path", f"'{path_text(parts)}' has characters that do not print: leave them out of the name"
+            raise ToolError(
+                f"'{path_text(parts)}' has characters that do not print: leave them out of the name", code="bad_path"
             )
 
 

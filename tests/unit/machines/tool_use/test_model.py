@@ -55,7 +55,7 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(status):
 def test_a_refusal_is_told_at_once(status):
     with serving(refusing(status, {})) as (address, requests), pytest.raises(GenerationError) as error:
         asked(address)
-    assert (error.value.status, len(requests)) == (status, 1)
+    assert (error.value.server.status, len(requests)) == (status, 1)
 
 
 def test_a_server_that_comes_back_late_is_waited_for():

@@ -169,11 +169,11 @@ def test_a_call_that_is_interrupted_does_not_go_on(mark):
 WITHOUT = """
 import sys
 sys.modules["mcp"] = None
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from machines.coding.tools.workspace_paths import ToolError
 from machines.coding.servers.mcp_tools import Foreign, McpServer
 try:
     Foreign({"test": McpServer(["x"])}).tools()
-except WorkspaceToolError as error:
+except ToolError as error:
     print(error.code, error)
 """
 
