@@ -15,8 +15,7 @@ import click
 
 from dsa.checks.odds.chain_solver import OddsRange
 from dsa.checks.odds.estimation import Estimate, read_attempts
-from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer, plotted_curve
-from dsa.checks.odds.odds_text import answer_text, unknown_sentences
+from dsa.checks.odds.odds_report import OddsAnswer, Order, answer_text, odds_answer, plotted_curve, unknown_sentences
 from dsa.checks.odds.retry_target import TargetResult
 from dsa.cli.command_line import (
     JsonCommand,

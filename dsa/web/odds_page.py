@@ -12,8 +12,14 @@ import attrs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
-from dsa.checks.odds.odds_text import numbers_text, success_note, unknown_sentences
+from dsa.checks.odds.odds_report import (
+    OddsAnswer,
+    numbers_text,
+    odds_answer,
+    plotted_curve,
+    success_note,
+    unknown_sentences,
+)
 from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
