@@ -18,7 +18,7 @@ from python_attacks import ATTACKS
 
 from dsa.edge.sandbox import Confinement, choose_rung, close_all
 from dsa.errors import ToolError
-from machines.chat.python import FrameSource, Interpreter
+from machines.chat.interpreter import FrameSource, Interpreter
 
 SHORT_S, LONG_S = 1.0, 30.0
 _SUBREAPER = 36

@@ -16,7 +16,7 @@ from functools import lru_cache
 import attrs
 
 from machines.chat.conversation import MOST_DESCRIBED, REUSE, ChatArtifact, ChatConversation
-from machines.chat.python import compiles, is_empty
+from machines.chat.interpreter import compiles, is_empty
 from machines.chat.sql import QueryIntent, TableInfo
 from machines.tool_use import tool_call
 from machines.tool_use.records import as_data, object_in

@@ -21,10 +21,10 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.run import Run, guards_for
 from dsa.runtime.speech import as_unicode
 from dsa.semantics import Configuration, Occurrence, Refusal
-from machines.chat.chat_resources import ChatResources, resources_in
+from machines.chat.chat_session import ChatResources, resources_in
 from machines.chat.chat_tools import SQL, TOOLS, DataTool, messages_for, text_of
 from machines.chat.conversation import ChatCall, ChatConversation, ChatResult, NewArtifact, ResultTable
-from machines.chat.python import FrameSource, compiles, is_empty, normal_code
+from machines.chat.interpreter import FrameSource, compiles, is_empty, normal_code
 from machines.chat.sql import SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.tool_use.records import JsonObject, as_data, read_record

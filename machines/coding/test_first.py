@@ -33,7 +33,7 @@ from dsa.runtime.content import (
 from dsa.runtime.generation import GenerationError, Usage
 from machines.coding.tools.command_runner import FinishedCommand
 from machines.coding.tools.file_arguments import NewFile, WriteFiles
-from machines.coding.tools.workspace_paths import TOOL_FOLDERS
+from machines.coding.tools.workspace_boundary import TOOL_FOLDERS
 from machines.dual_state.agent import ActionPair, InMemoryArtifactDAG, always
 from machines.tool_use.chat_model import Model
 from machines.tool_use.records import cut_middle

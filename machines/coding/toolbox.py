@@ -19,13 +19,13 @@ from dsa.edge.sandbox.command_sandbox import StopSwitch
 from dsa.errors import ToolError
 from machines.coding.coding_tools import COMPLETE, TOOLS, Kind, WorkspaceTool
 from machines.coding.history import CallMark, WorkspaceHistory
-from machines.coding.servers.mcp_tools import Foreign, ForeignTool, McpServer
 from machines.coding.task_plan import CallFaults, CodingCall, CodingResult, Look, Probe
 from machines.coding.test_first import Layout, Places, WriteTested, write_tested
 from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.file_arguments import FILE_TOOLS, FileCall, ListDir, read
 from machines.coding.tools.git_tools import GitTools
+from machines.coding.tools.mcp_tools import Foreign, ForeignTool, McpServer
 from machines.coding.tools.program_rules import Rules, executed_files
 from machines.coding.tools.workspace import FileChanges, FileEdit, Workspace
 from machines.tool_use.chat_model import Model

@@ -13,7 +13,7 @@ from python_attacks import ATTACKS
 
 from dsa.edge.sandbox import Confinement, probe
 from dsa.errors import ToolError
-from machines.chat.python import REQUIRED_FEATURES, Interpreter
+from machines.chat.interpreter import REQUIRED_FEATURES, Interpreter
 
 require_package("pandas", f"{NOT_TESTED}: pandas is not installed")
 ALL = ("bubblewrap", "namespaces")

@@ -54,8 +54,7 @@ from dsa.errors import ToolError
 from dsa.text import is_unicode
 from machines.coding.tools.planted_files import SETTINGS, scan_planted
 from machines.coding.tools.program_rules import CHECKS, Rules, WorkingFolder, is_allowed, other_fault, python_start
-from machines.coding.tools.workspace_boundary import ROOT
-from machines.coding.tools.workspace_paths import Protection, shown_path
+from machines.coding.tools.workspace_boundary import ROOT, Protection, shown_path
 from machines.tool_use.records import list_in
 
 _MOST_ARGUMENTS = 256

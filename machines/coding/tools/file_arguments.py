@@ -10,7 +10,7 @@ import attrs
 
 from dsa.errors import ToolError
 from machines.coding.tools.file_view import LEAST_READ, MOST_READ, MOST_RESULTS
-from machines.coding.tools.workspace_paths import path_text
+from machines.coding.tools.workspace_boundary import path_text
 from machines.tool_use.records import JsonObject
 
 LARGEST_FILE = 1_000_000

@@ -25,13 +25,14 @@ import attrs
 from dsa.errors import ToolError
 from dsa.text import plural
 from machines.coding.tools import search_child
-from machines.coding.tools.workspace_boundary import Beneath, kind_of
-from machines.coding.tools.workspace_paths import (
+from machines.coding.tools.workspace_boundary import (
     DEEPEST,
+    Beneath,
     PathPattern,
     is_closed,
     is_record,
     is_temporary,
+    kind_of,
     path_text,
     shown_path,
 )

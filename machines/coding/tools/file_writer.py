@@ -18,8 +18,7 @@ import attrs
 from dsa.edge.files import try_lock
 from dsa.errors import ToolError
 from machines.coding.tools.file_view import pieces_of
-from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
-from machines.coding.tools.workspace_paths import TEMPORARY, path_text
+from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, TEMPORARY, Beneath, kind_of, path_text
 
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 

@@ -18,8 +18,16 @@ import attrs
 
 from dsa.errors import DsaError, ToolError
 from machines.coding.tools.git_process import GitBounds, GitOutput, run_git_process
-from machines.coding.tools.workspace_boundary import NEW, READ
-from machines.coding.tools.workspace_paths import PROTECTED_NAMES, RECORDS, TEMPORARY, is_record, parts_of, shown_path
+from machines.coding.tools.workspace_boundary import (
+    NEW,
+    PROTECTED_NAMES,
+    READ,
+    RECORDS,
+    TEMPORARY,
+    is_record,
+    parts_of,
+    shown_path,
+)
 
 _LARGEST_BYTES = 100_000
 _BOOLEANS = {"true", "yes", "on", "1", "false", "no", "off", "0", ""}

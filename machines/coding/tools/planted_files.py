@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.workspace_paths import TEMPORARY, PathPattern, Protection
+from machines.coding.tools.workspace_boundary import TEMPORARY, PathPattern, Protection
 
 #: The positions in each pattern that a path has reached.
 Positions = tuple[frozenset[int], ...]

@@ -31,9 +31,9 @@ from machines.coding.tools.file_view import (
 )
 from machines.coding.tools.file_writer import refuse_unwritable, settle, twins_of, write_all
 from machines.coding.tools.planted_files import is_head
-from machines.coding.tools.workspace_boundary import Beneath
-from machines.coding.tools.workspace_paths import (
+from machines.coding.tools.workspace_boundary import (
     PROTECTED_NAMES,
+    Beneath,
     Protection,
     file_parts_of,
     parts_of,

@@ -11,7 +11,7 @@ from each_row import each_row
 
 from dsa.edge.sandbox import Confinement, probe
 from dsa.errors import ToolError
-from machines.chat.python import CODES, REQUIRED_FEATURES, FrameSource, Interpreter
+from machines.chat.interpreter import CODES, REQUIRED_FEATURES, FrameSource, Interpreter
 
 require_package("pandas", f"{NOT_TESTED}: pandas is not installed")
 
@@ -251,7 +251,7 @@ def test_equal_calls_give_equal_bytes_in_different_processes(interpreter):
     files = interpreter.run(MAKES_ALL).files
     assert len(files) == 9
     print_digests = (
-        "import hashlib; from machines.chat.python import Interpreter\n"
+        "import hashlib; from machines.chat.interpreter import Interpreter\n"
         f"for file in Interpreter().run({MAKES_ALL!r}).files: print(file.name, hashlib.sha256(file.content).hexdigest())"
     )
     other = subprocess.run([sys.executable, "-c", print_digests], env={"PYTHONHASHSEED": "1", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 from each_row import each_row
 
 from dsa.errors import ToolError
-from machines.chat.python.interpreter import files_from, kind_of, safe_name
+from machines.chat.interpreter import files_from, kind_of, safe_name
 
 PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
 

@@ -6,7 +6,7 @@ from each_row import each_row
 
 from dsa.edge.sandbox import Bounds, SandboxOutcome
 from dsa.errors import ToolError
-from machines.chat.python.interpreter import read_outcome
+from machines.chat.interpreter import read_outcome
 
 BOUNDS = Bounds(timeout_s=5, cpu_s=5, output_bytes=10)
 WELL = {"value": "42", "error": None, "fault": ""}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dsa.errors import ToolError
-from machines.coding.servers import mcp_tools
-from machines.coding.servers.mcp_results import McpServer
+from machines.coding.tools import mcp_tools
+from machines.coding.tools.mcp_results import McpServer
 from machines.tool_use.records import as_data
 
 TESTS = Path(__file__).parents[4]

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import attrs
 
 from dsa.errors import ToolError
-from machines.coding.servers.mcp_results import (
+from machines.coding.tools.mcp_results import (
     ForeignTool,
     McpServer,
     Redact,
@@ -29,7 +29,7 @@ from machines.coding.servers.mcp_results import (
     result_of,
     shown_names,
 )
-from machines.coding.servers.mcp_session import Live, PendingCall, cancel, error_text, package_fault
+from machines.coding.tools.mcp_session import Live, PendingCall, cancel, error_text, package_fault
 from machines.tool_use.records import JsonObject
 
 T = TypeVar("T")

@@ -478,7 +478,7 @@ def _payload(code: str, table: FrameSource | None) -> str:
     table_data = table and {"columns": table.columns, "types": table.types, "csv": table.csv.decode("utf-8")}
     limits = {"most_files": MOST_FILES, "most_bytes": MOST_BYTES}
     return json.dumps(
-        {"code": code, "table": table_data, "prepare": f"{_child_text('preparation')}\nprepare()\n", **limits}
+        {"code": code, "table": table_data, "prepare": f"{_child_text('python_preparation')}\nprepare()\n", **limits}
     )
 
 
@@ -490,7 +490,7 @@ def _program() -> SandboxProgram:
         why = f"{', '.join(missing)} is not installed: {install_hint('chat')}"
         raise ToolError(f"Nothing was run: {why}", code="not_installed")
     folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in specs.values() if spec}
-    text = f"{_child_text('preparation')}\nprepare()\nrehearse()\n"
+    text = f"{_child_text('python_preparation')}\nprepare()\nrehearse()\n"
     return SandboxProgram(_child_text("python_child"), (), tuple(folders), text, hash_seed=0)
 
 

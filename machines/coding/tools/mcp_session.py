@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dsa.errors import DsaError, ToolError, install_hint
-from machines.coding.servers.mcp_results import (
+from machines.coding.tools.mcp_results import (
     ForeignTool,
     ListedTool,
     McpServer,
