@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.http.http_stream import ModelServer, StreamLimits
-from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, read_endpoint, reason_of
+from dsa.edge.http_stream import ModelServer, StreamLimits
+from dsa.edge.model_server import MAYBE_CHARGED, Retries, read_endpoint, reason_of
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.immutable import immutable

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
-from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
+from dsa.edge.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.model_server import MAYBE_CHARGED, Retries
 from dsa.errors import DsaError
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.provider_errors import ANSWER_TOO_LARGE, ProviderName

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
-from dsa.edge.http.model_server import (
+from dsa.edge.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.model_server import (
     is_used_up,
     message_in,
     reason_of,

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 import attrs
 
-from dsa.edge.http.model_server import SCHEMES, Retries, reason_of
+from dsa.edge.model_server import SCHEMES, Retries, reason_of
 from dsa.errors import DocumentError
 from dsa.generators import ChatClient, ServerSettings, StreamLimits
 from dsa.generators.local_model import server_address

@@ -130,7 +130,7 @@ def read_attempts(
     return reader.result()
 
 
-#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is not a recorded run.
+#: Why a trace that says where it began and where it loops (`dsa.trace`) is not a recorded run.
 _TRACE_IS_NO_RUN = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
 
 

@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-from dsa.checks.diff.document_diff import changes
-from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.document_diff import changes
+from dsa.checks.equivalence import Pair, compare
 from dsa.checks.mutants import mutants
 from dsa.checks.mutation import mutate, prover
 from dsa.checks.odds.run_odds import odds

@@ -7,7 +7,7 @@ from each_row import each_row
 from stream_server import DROP, HANG, answered, events, lines, refusing, serving
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
-from dsa.edge.http.http_stream import StreamLimits
+from dsa.edge.http_stream import StreamLimits
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.compatible_server import ServerSettings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate

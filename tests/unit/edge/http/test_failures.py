@@ -3,7 +3,7 @@ import json
 import pytest
 from each_row import each_row
 
-from dsa.edge.http.model_server import Retries, ServerName, reason_of, refusal, refusal_within, said_to_wait_s
+from dsa.edge.model_server import Retries, ServerName, reason_of, refusal, refusal_within, said_to_wait_s
 
 ASKED = ServerName("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.edge.http.model_server import Retries
+from dsa.edge.model_server import Retries
 from dsa.runtime.generation import GenerationError, ServerFault
 
 GONE = GenerationError("it is gone", "unreachable")

@@ -6,8 +6,8 @@ import pytest
 from stream_server import DROP, HANG, RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.edge.http.http_stream import ModelServer, StreamLimits
-from dsa.edge.http.model_server import read_endpoint
+from dsa.edge.http_stream import ModelServer, StreamLimits
+from dsa.edge.model_server import read_endpoint
 from dsa.runtime.generation import GenerationError
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.edge.http.model_server import (
+from dsa.edge.model_server import (
     Endpoint,
     Retries,
     ServerName,
