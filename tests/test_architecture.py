@@ -386,7 +386,7 @@ def _called_in(node: ast.AST) -> set[str]:
 
 # --- the house: how much there is, and what it is called ---
 
-MOST_MODULES, MOST_IN_A_FOLDER, MOST_FLOORS = 339, 16, 7
+MOST_MODULES, MOST_IN_A_FOLDER, MOST_FLOORS = 335, 16, 7
 LEAST_IN_A_FOLDER = 3
 #: A folder of commands has a file for each, and those that they share.
 MOST_SHARED_BY_COMMANDS = 4

@@ -44,8 +44,7 @@ from dsa.runtime.policy.policies import (
 from dsa.runtime.policy.policy_registry import Registry
 from machines.tool_use.chat_model import ModelOptions, failure_in, model_of
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.tool import Tool
-from machines.tool_use.tool_call import ToolCall, answer_of
+from machines.tool_use.tool_call import Tool, ToolCall, answer_of
 from machines.tool_use.transcript import ChatMessage, Role
 
 MOST_FILES = 20_000

@@ -27,7 +27,7 @@ from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.substitutes import parse_script
 from dsa.runtime.generation import GenerationError, ModelUnavailable
 from machines.tool_use.records import JsonObject, parse_json, read_record
-from machines.tool_use.tool import Tool
+from machines.tool_use.tool_call import Tool
 from machines.tool_use.transcript import ChatMessage, join_neighbours
 
 # --- calls as JSON, for models without tool calls ---

@@ -35,8 +35,17 @@ from dsa.runtime.speech import as_unicode
 from dsa.text import plural
 from machines.tool_use.chat_model import ModelOptions, model_of
 from machines.tool_use.records import JsonObject, as_data, read_record
-from machines.tool_use.tool import Tool, provider_name
-from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolCall, ToolResult, answer_of, fault_result, read_call
+from machines.tool_use.tool_call import (
+    LEFT_OUT,
+    ModelAnswer,
+    Tool,
+    ToolCall,
+    ToolResult,
+    answer_of,
+    fault_result,
+    provider_name,
+    read_call,
+)
 from machines.tool_use.transcript import (
     CHARS_PER_TOKEN,
     CallSummary,

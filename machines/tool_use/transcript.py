@@ -22,8 +22,7 @@ from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policy.policies import Step, text_step
 from dsa.runtime.speech import each_text
 from machines.tool_use.records import JsonObject, as_data, cut_middle, read_record
-from machines.tool_use.tool import display_name
-from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult
+from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult, display_name
 
 CHARS_PER_TOKEN = 3
 #: The smallest limit of a request: instructions and tools alone take a few hundred tokens.

@@ -1,7 +1,7 @@
 import pytest
 from each_row import each_row
 
-from dsa.checks.odds.assumptions import odds_error
+from dsa.checks.odds.markov_chain import odds_error
 from dsa.cli.command_line import fault_as_json
 from dsa.errors import CODES, Diagnostic, DocumentError, DsaError, MachineError, Span, ToolError, code_of
 from dsa.lang import loads

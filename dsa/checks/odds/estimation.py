@@ -18,9 +18,8 @@ from typing import Any, Unpack
 
 import attrs
 
-from dsa.checks.odds.assumptions import Numbers, left_over, odds_error
 from dsa.checks.odds.chain_solver import OddsRange
-from dsa.checks.odds.markov_chain import VerdictOdds
+from dsa.checks.odds.markov_chain import Numbers, VerdictOdds, left_over, odds_error
 from dsa.checks.odds.run_odds import OddsAssumptions, Question, RunOdds, question
 from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome

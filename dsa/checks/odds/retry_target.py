@@ -11,8 +11,8 @@ from typing import Literal
 import attrs
 
 from dsa import expr
-from dsa.checks.odds.assumptions import odds_error
 from dsa.checks.odds.chain_solver import number_text
+from dsa.checks.odds.markov_chain import odds_error
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
 from dsa.errors import UndecidedError

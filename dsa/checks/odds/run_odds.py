@@ -11,9 +11,19 @@ from typing import Literal, TypedDict, Unpack
 
 import attrs
 
-from dsa.checks.odds.assumptions import ROUNDING, Numbers, guard_odds, odds_error
 from dsa.checks.odds.chain_solver import Averages, OddsRange, is_possible, is_sure, number_text, unlimited_places, worst
-from dsa.checks.odds.markov_chain import MAX_NODES, Chain, ChainAssumptions, Edge, End, chain_of
+from dsa.checks.odds.markov_chain import (
+    MAX_NODES,
+    ROUNDING,
+    Chain,
+    ChainAssumptions,
+    Edge,
+    End,
+    Numbers,
+    chain_of,
+    guard_odds,
+    odds_error,
+)
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import OUTSIDE, ExpectedCount, Form, Probability
 from dsa.errors import ParameterError, UndecidedError

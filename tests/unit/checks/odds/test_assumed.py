@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.odds.assumptions import Odds, guard_odds, left_over
+from dsa.checks.odds.markov_chain import Odds, guard_odds, left_over
 from dsa.errors import ParameterError
 from dsa.lang import loads
 

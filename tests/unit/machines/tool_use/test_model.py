@@ -13,8 +13,7 @@ from stream_shapes import chunk, finished
 
 from dsa.runtime.generation import GenerationError, ModelUnavailable
 from machines.tool_use.chat_model import RETRY_NOTE, VARIABLE, ModelOptions, model_of, most_bytes
-from machines.tool_use.tool import Tool
-from machines.tool_use.tool_call import answer_of
+from machines.tool_use.tool_call import Tool, answer_of
 from machines.tool_use.transcript import ChatMessage
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
