@@ -642,3 +642,16 @@ def test_places_for_new_things_exist() -> None:
         if name and not re.search(rf"^(class |def )?{name}\b", _text(ROOT / path), re.MULTILINE)
     ]
     assert not faults, "\n".join(faults)
+
+
+_FILE_IN_README = re.compile(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)`")
+
+
+def test_files_named_in_machines_readmes_exist() -> None:
+    pages = sorted((ROOT / "machines").glob("*/README.md"))
+    named = [(page, name) for page in pages for name in _FILE_IN_README.findall(_text(page))]
+    assert len(named) > 30
+    faults = [
+        f"{page}: {name}" for page, name in named if not (page.parent / name).exists() and not (ROOT / name).exists()
+    ]
+    assert not faults, "\n".join(faults)

@@ -354,7 +354,7 @@ class UndoResult:
 class WorkspaceHistory:
     """The history of a workspace. Threads and processes may share it; one call runs at a time.
 
-    Left out are `.git` and the caches of other programs (`workspace_paths.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
+    Left out are `.git` and the caches of other programs (`workspace_boundary.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
     more than 5 MB, content beyond 500 MB together or not read within a minute (`workspace_scan.MOST_BYTES`, `MOST_S`); and special files. `left_out` names
     those that somebody could miss. Permissions are stored in addition to git's modes. Raises StoreError when `folder` is something else, OSError when
     `root` is not a folder.

@@ -67,7 +67,7 @@ class FolderPath:
 
 
 def _is_odd(name: str) -> bool:
-    """Return whether a name may mean another one on some file system (`workspace_paths`), so that patterns always check it."""
+    """Return whether a name may mean another one on some file system (`workspace_boundary`), so that patterns always check it."""
     return not name.isascii() or "~" in name or ":" in name or name[-1] in " ."
 
 
