@@ -258,7 +258,7 @@ def to_jsonl(trace: RecordedTrace) -> str:
     return "".join(f"{json.dumps(line)}\n" for line in (head, *map(step_as_json, trace.steps)))
 
 
-def step_as_json(step: RecordedStep) -> dict[str, Any]:
+def step_as_json(step: RecordedStep) -> dict[str, object]:
     """Return a step as a JSON object."""
     return {
         "event": step.occurrence.event,
@@ -307,7 +307,7 @@ def from_jsonl(text: str) -> RecordedTrace:
     )
 
 
-def _object(number: int, line: str) -> dict[str, Any]:
+def _object(number: int, line: str) -> dict[str, object]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as fault:
@@ -319,7 +319,7 @@ def _object(number: int, line: str) -> dict[str, Any]:
     return value
 
 
-def _recorded_step(number: int, record: dict[str, Any]) -> RecordedStep:
+def _recorded_step(number: int, record: dict[str, object]) -> RecordedStep:
     event = _text(number, record, "event")
     if event is None:
         raise _fault("a step has no 'event'", number)
@@ -382,7 +382,7 @@ def to_itf(trace: RecordedTrace) -> str:
     for number, recorded_step in enumerate((None, *trace.steps)):
         values |= dict(recorded_step.changed or ()) if recorded_step else {}
         state = (recorded_step.state or state) if recorded_step else state
-        itf_state: dict[str, Any] = {"#meta": {"index": number}, _STATE: state}
+        itf_state: dict[str, object] = {"#meta": {"index": number}, _STATE: state}
         itf_state |= {name: _itf(value) for name, value in values.items()}
         states.append(itf_state | _moment(recorded_step))
     meta = {"format": "ITF", "machine": trace.machine, "parameters": dict(trace.parameters)}
@@ -391,7 +391,7 @@ def to_itf(trace: RecordedTrace) -> str:
     return json.dumps(whole | ({} if trace.loop is None else {"loop": trace.loop}), indent=2) + "\n"
 
 
-def _moment(step: RecordedStep | None) -> dict[str, Any]:
+def _moment(step: RecordedStep | None) -> dict[str, object]:
     occurrence = step.occurrence if step else None
     return {
         _EVENT: occurrence.event if occurrence else "start",
@@ -407,7 +407,7 @@ def _itf(value: Value) -> Any:  # noqa: ANN401  (JSON)
     return {"#bigint": str(value)} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def from_itf(whole: dict[str, Any]) -> RecordedTrace:
+def from_itf(whole: dict[str, object]) -> RecordedTrace:
     """Read a trace in the Informal Trace Format, as `to_itf` writes it."""
     states = whole["states"]
     if not isinstance(states, list) or not states or not all(isinstance(s, dict) and _EVENT in s for s in states):
@@ -430,7 +430,7 @@ def from_itf(whole: dict[str, Any]) -> RecordedTrace:
     )
 
 
-def _as_step(state: dict[str, Any]) -> dict[str, Any]:
+def _as_step(state: dict[str, object]) -> dict[str, object]:
     verdicts = state.get(_VERDICTS)
     pairs = verdicts.get("#map", []) if isinstance(verdicts, dict) else []
     good = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)  # noqa: PLR2004  (a pair)
@@ -447,7 +447,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _own(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _own(state: dict[str, object]) -> Iterator[tuple[str, Any]]:
     """Yield the machine's variables in a state."""
     for name, value in state.items():
         if "::" not in name and not name.startswith("#"):

@@ -16,7 +16,6 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -250,7 +249,7 @@ class ChatStart:
     module: str | None = None
     secrets: SecretOptions = attrs.field(factory=SecretOptions)
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, object]:
         """Return the settings for policies."""
         return {
             "data": [str(path.absolute()) for path in self.data],

@@ -169,7 +169,7 @@ class _LedgerReader:
             self._add_verdict(str(entry.get("run", name)), str(entry["guard"]), entry["verdict"], f"{name}:{number}")
 
     @staticmethod
-    def _entry(name: str, number: int, line: str) -> dict[str, Any]:
+    def _entry(name: str, number: int, line: str) -> dict[str, object]:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ class _LedgerReader:
             self._require_same(name, machine)
         run = str(first.get("run", name))
         self._by_run.setdefault(run, [])
-        last, event = "", dict[str, Any]()
+        last, event = "", dict[str, object]()
         for entry in entries:
             if entry.get("kind") == "event":
                 event = dict(entry)
