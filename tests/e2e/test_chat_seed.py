@@ -1,5 +1,6 @@
 """Workstream G of seed 002, each line a test, and its five end-to-end criteria: the real engine against a server that plays a forgetful model."""
 
+import json
 import re
 
 import pytest
@@ -223,6 +224,17 @@ def test_another_answer_has_a_report_of_its_own(tmp_path):
     with conversation(tmp_path, player, format="report") as (chat, _):
         say(chat, "How many?", "Sure?", "How many now?", "Sure?")
         assert names(chat) == ["report_1.md", "report_1.pdf", "report_3.md", "report_3.pdf"]
+
+
+def test_model_gets_the_output_of_code_that_failed_later(tmp_path):
+    with conversation(tmp_path, following(python("print('so far')\n1 / 0"))) as (chat, played):
+        say(chat, "Try it")
+    result = json.loads(played.requests[1]["messages"][-1]["content"])
+    assert result["output"] == "so far\n"
+    assert (result["error"]["code"], result["error"]["message"].splitlines()[0]) == (
+        "python_error",
+        "ZeroDivisionError: division by zero",
+    )
 
 
 # -- the acceptance criteria of the seed ----------------------------------------------------------------------------------
