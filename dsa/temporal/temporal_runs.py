@@ -28,6 +28,7 @@ from dsa.runs.archive import RunFilter, RunNews, change_machine, record_of, requ
 from dsa.runs.bindings import import_kinds
 from dsa.runs.child_runs import keep_parts_in
 from dsa.runs.handle import require_place
+from dsa.runs.machine_extension import release_resources
 from dsa.runs.place import RunPlace, new_run_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
 from dsa.runs.setup import Options, RunSetup, Source
@@ -264,7 +265,9 @@ class TemporalRuns(BoundRuns):
     def forget(self, run_id: str) -> None:
         """Forget what is known here of a run that rests: it may never come back to this worker."""
         self.active_runs.pop(run_id, None)
-        self._known_bindings.pop(run_id, None)
+        _, binding, _ = self._known_bindings.pop(run_id, ("", None, ()))
+        if binding is not None and run_id not in self._handles:
+            release_resources(self.store.reader_so_far(run_id).run.machine.name, binding.config, run_id)
         if run_id not in self._handles:
             self.store.forget(run_id)
 
@@ -434,7 +437,8 @@ class TemporalWorker(Worker):
             for run_id, look in tuple(runs.active_runs.items()):
                 take_up = await self._take_up_of(run_id) if look.is_due else None
                 if take_up is not None:
-                    runs.forget(run_id)
+                    if runs.active_runs.get(run_id) is look:  # else an effect has begun meanwhile
+                        runs.forget(run_id)
                     if not whole_of(run_id):
                         yield take_up
                 elif look.is_due and runs.active_runs.get(run_id) is look:

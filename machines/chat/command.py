@@ -45,6 +45,7 @@ from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
 from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
 from machines.chat.chat_page import START_FORM, ChatPage
+from machines.chat.chat_resources import RESOURCES
 from machines.chat.chat_session import NAME, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.machine_session import SessionListeners, files_folder, resume_command
@@ -510,4 +511,6 @@ def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     )  # fmt: skip
 
 
-extension = MachineExtension(NAME, TranscriptDisplay, resume, show_counters, view=ChatPage, start_form=START_FORM)
+extension = MachineExtension(
+    NAME, TranscriptDisplay, resume, show_counters, view=ChatPage, start_form=START_FORM, release=RESOURCES.release_run
+)

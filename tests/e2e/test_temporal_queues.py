@@ -257,6 +257,12 @@ def files_of(folder: Path, run_id: str) -> set[str]:
     return {path.name.partition("-")[0] for path in (folder / ".dsa" / run_id).glob("*")}
 
 
+def processes_in(folder: Path) -> list[str]:
+    """Return the ids of the processes that are at work below a folder."""
+    links = {each.parent.name: os.path.realpath(each) for each in Path("/proc").glob("[0-9]*/cwd")}
+    return [each for each, target in links.items() if target.startswith(f"{folder}/")]
+
+
 @pytest.mark.limit(60)
 def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Place, shop: Path) -> None:
     """The data is loaded on one machine: the other worker has none of it, and the file itself is needed no more."""
@@ -275,6 +281,7 @@ def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Plac
     story = printed("show", turn["run"], "--transcript", folder=shop, where=place.where)
     assert "It is 22." in story
     assert {"data", "data.json", "contents"} <= files_of(place.desk, turn["run"])
+    until(lambda: processes_in(place.desk / ".dsa") == [])  # the conversation rests
     assert files_of(place.office, turn["run"]) == set()
 
 
