@@ -205,7 +205,11 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
     metavar="KEY",
     help="Declare that the effect with this KEY, which is in doubt, has failed.",
 )
-@click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
+@click.option(
+    "--take",
+    is_flag=True,
+    help="Take over the run, even if another process is driving it. On Temporal: interrupt it first.",
+)
 @click.option(
     "--machine",
     metavar="FILE",

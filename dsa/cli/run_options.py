@@ -39,7 +39,7 @@ from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
 from dsa.runs.door import Runs
-from dsa.runs.place import DEFAULT_RUNS, PART_OF, place_text
+from dsa.runs.place import DEFAULT_RUNS, PART_OF, SERVER, directory_text, place_text
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.generation import GenerationError
@@ -188,7 +188,7 @@ runs_option = click.option(
     "root",
     default=DEFAULT_RUNS,
     show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE. There, ?queue=NAME behind it chooses the workers that perform the effects.",
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
@@ -270,6 +270,10 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
     try:
         yield
     except HeldError as error:
+        if str(root).startswith(SERVER):
+            show = shell_command("show", root / error.run)
+            why = f"run {error.run} is under way, and goes on by itself; `{show}` says what it waits for. With --take, it is interrupted first"
+            raise CommandExit(why, 1) from error
         alive = "that process is alive, and goes on with it; --take takes the run from it"
         raise CommandExit(f"{error}: {alive}", 1) from error
     except DamageError as error:
@@ -287,7 +291,9 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
     except KeyboardInterrupt:
         at = directory()
         hint = (
-            f"; what was done so far is kept in {place_text(at)}: `{shell_command('resume', at)}` goes on" if at else ""
+            f"; what was done so far is kept in {directory_text(at)}: `{shell_command('resume', at)}` goes on"
+            if at
+            else ""
         )
         raise CommandExit(f"interrupted{hint}", EXIT_INTERRUPTED, directory=at) from None
 

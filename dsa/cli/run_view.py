@@ -40,7 +40,7 @@ from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.place import ERRORS, SERVER, accepted_artifacts, place_text, result_of, text_for_people
+from dsa.runs.place import ERRORS, SERVER, accepted_artifacts, directory_text, result_of, text_for_people
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
@@ -455,7 +455,9 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
         console.print()
         console.print(Text(printable(_judged_text(candidate))), soft_wrap=True)
     artifacts = _artifacts(finished_run)
-    facts: dict[str, object] = {"artifacts" if artifacts else "run": artifacts or place_text(finished_run.directory)}
+    facts: dict[str, object] = {
+        "artifacts" if artifacts else "run": artifacts or directory_text(finished_run.directory)
+    }
     facts |= {
         "due": due_text(rest.due_ms) if rest.kind == "waiting" and rest.due_ms is not None else None,
         "redacted": _redaction_text(finished_run.rest.run),
@@ -530,7 +532,7 @@ def _artifacts(finished_run: FinishedRun) -> str | None:
         return None
     verdicts = [entry for entry in finished_run.rest.run.ledger if isinstance(entry, VerdictEntry)]
     turned_down = {entry.artifact_id for entry in verdicts if entry.label not in {"passed", "review"}}
-    return f"{place_text(finished_run.directory)} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
+    return f"{directory_text(finished_run.directory)} ({len(artifacts)} made, {len(turned_down)} rejected, all kept)"
 
 
 def _redaction_text(run: Run) -> str | None:

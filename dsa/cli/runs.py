@@ -36,7 +36,7 @@ _STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way
 class RunLine:
     """One run in the list. `kind` is its status, or `damaged`, or `other machine`; `how` has it in words.
 
-    `about` is a short text from its first event.
+    `about` is a short text from its first event. `queue` names the workers of its effects, if only certain ones perform them.
     """
 
     run: str
@@ -51,6 +51,7 @@ class RunLine:
     due_ms: int | None = None
     in_doubt: tuple[str, ...] = ()
     about: str | None = None
+    queue: str | None = None
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the run's line."""
@@ -217,6 +218,10 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
 
 def _say_table(lines: list[RunLine]) -> None:
     rows = [_HEADER, *(each.cells() for each in lines)]
+    if any(each.queue for each in lines):
+        rows = [
+            (*row, queue or "") for row, queue in zip(rows, ("queue", *(each.queue for each in lines)), strict=True)
+        ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded_rows = (map(str.ljust, row, widths) for row in rows)
     say("\n".join("  ".join(row).rstrip() for row in padded_rows))
@@ -244,6 +249,7 @@ def line_of_summary(run_summary: RunSummary) -> RunLine:
         summary.due_ms if kind in {"waiting", "due"} else None,
         tuple(summary.in_doubt) if kind == "in doubt" else (),
         summary.about or None,
+        run_summary.queue,
     )
 
 

@@ -71,7 +71,11 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     metavar="KEY",
     help="Take EVENT as the answer of the effect in doubt that has this KEY. `dsa show` prints the whole command for each answer that is possible.",
 )
-@click.option("--take", is_flag=True, help="Take over the run, even if another process is driving it.")
+@click.option(
+    "--take",
+    is_flag=True,
+    help="Take over the run, even if another process is driving it. On Temporal: interrupt it first.",
+)
 @click.option(
     "--timeout",
     "timeout_s",

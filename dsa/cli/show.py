@@ -85,6 +85,8 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
             wanted_worker = asyncio.run(runs.wanted_worker(stored_run.run))
         for line in story(record, folder, summary, after=after):
             say(line)
+        if summary.queue:
+            say(f"queue  {summary.queue}")
         if wanted_worker:
             say(f"it waits for {wanted_worker}")
     else:

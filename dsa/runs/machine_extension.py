@@ -65,7 +65,8 @@ class MachineExtension:
     `name` is the machine's. The other fields are None if the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in
     the folder `root`; `resume` is a `ResumeCommand`; `counters(entries)` returns numbers by name for `dsa show --counters`; `exit_code(run)` returns
     the code of a finished run, or None; `diff(runs, run_id)` returns the changes that a run has made outside; `view(address, folder)` returns the
-    view of a run whose page has this address; `start_form` begins runs there.
+    view of a run whose page has this address; `start_form` begins runs there. `release(config, run_id)` closes what the effects of a run keep open in
+    this process between their calls, when a worker is done with the run.
     """
 
     name: str = ""
@@ -76,6 +77,14 @@ class MachineExtension:
     diff: Callable[[Runs, str], str] | None = None
     view: Callable[[str, Path | None], RunView] | None = None
     start_form: StartForm | None = None
+    release: Callable[[Mapping[str, Any], str], None] | None = None
+
+
+def release_resources(machine: str, config: Mapping[str, Any], run_id: str) -> None:
+    """Close what the effects of a run keep open in this process, if its machine has any such thing. `config` is that of its bindings."""
+    release = extension_of(machine).release
+    if release is not None:
+        release(config, run_id)
 
 
 def extensions() -> tuple[MachineExtension, ...]:

@@ -97,6 +97,12 @@ def place_text(path: Path) -> str:
     return f"{SERVER}/{text.removeprefix(SERVER)}" if text.startswith(SERVER) else text
 
 
+def directory_text(directory: Path) -> str:
+    """Return where a run is kept, as a person writes it: its folder, or its id and the address of the server."""
+    where = place_text(directory.parent)
+    return f"{directory.name} at {where}" if where.startswith(SERVER) else str(directory)
+
+
 def open_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
     """Open a folder of runs, or `memory:`. A missing folder is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:

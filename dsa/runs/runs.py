@@ -35,6 +35,7 @@ from dsa.runs.bindings import require_policy
 from dsa.runs.child_runs import Machines, driving_run, due_runs, target_run
 from dsa.runs.door import Runs
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
+from dsa.runs.machine_extension import release_resources
 from dsa.runs.place import DEFAULT_RUNS, SERVER, RunPlace, new_run_id, open_place, place_in_memory
 from dsa.runs.setup import (
     MachineDocument,
@@ -665,6 +666,7 @@ class Worker:
         return handle
 
     def _outcome_of(self, handle: RunHandle, task: "asyncio.Task[Rest]") -> TakeUp:
+        release_resources(handle.run.machine.name, handle.config, handle.id)
         try:
             return TakeUp(handle.id, task.result())
         except (DsaError, OSError) as fault:

@@ -214,7 +214,8 @@ def status_and_text(run_summary: RunSummary) -> tuple[str, str]:
         case "damaged":
             return status, f"damaged: {run_summary.damage}"
         case "under way":
-            return status, f"under way, held by {run_summary.holder}"
+            queue = f", queue {run_summary.queue}" if run_summary.queue else ""
+            return status, f"under way, held by {run_summary.holder}{queue}"
         case "finished":
             return status, f"finished: {summary.outcome}"
         case "in doubt":

@@ -129,7 +129,8 @@ class Summary:
 class RunSummary:
     """A run in a list: the number of its entries, its summary, and the number of messages in its inbox.
 
-    `holder` is its writer, if that is alive. `damage` says why the summary cannot be trusted; the summary is then empty.
+    `holder` is its writer, if that is alive. `damage` says why the summary cannot be trusted; the summary is then empty. `queue` names the workers that
+    perform its effects, if only certain ones do.
     """
 
     run: str
@@ -138,6 +139,7 @@ class RunSummary:
     holder: str | None = None
     damage: str | None = None
     messages: int = 0
+    queue: str | None = None
 
     @property
     def status(self) -> StatusNow:

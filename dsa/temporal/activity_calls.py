@@ -39,6 +39,10 @@ _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
 #: How often a guard may be lost with its worker, one time after the other, before its event is refused or the run stops.
 _MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)
+#: How often workers are asked whether they can bind a run, until one can.
+_UNTIL_BOUND = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15))
+#: The longest pause before a call that another worker has turned down twice or more, in seconds.
+_LONGEST_PAUSE_S = 30.0
 
 
 class WorkflowClock:
@@ -58,9 +62,15 @@ class WorkflowClock:
 
 
 async def call_activity(
-    name: str, request: Json, *, queue: str, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
+    name: str,
+    request: Json,
+    *,
+    queue: str,
+    activity_id: str | None = None,
+    limit: timedelta = _NO_LIMIT,
+    retry: RetryPolicy = _ONCE,
 ) -> Json:
-    """Call an activity once. Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
+    """Call an activity, once unless `retry` says otherwise. Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
     try:
         return cast(
             Json,
@@ -69,7 +79,7 @@ async def call_activity(
                 request,
                 task_queue=queue,
                 activity_id=activity_id,
-                retry_policy=_ONCE,
+                retry_policy=retry,
                 start_to_close_timeout=limit,
                 heartbeat_timeout=SILENCE,
             ),
@@ -86,15 +96,49 @@ def is_lost(error: ActivityError) -> bool:
     return not isinstance(cause, ApplicationError) or cause.type == WORKER_SHUTDOWN
 
 
-async def ask_activity(name: str, request: Json, *, queue: str) -> Json:
-    """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""
-    for _ in range(_MOST_LOSSES - 1):
-        try:
-            return await call_activity(name, request, queue=queue)
-        except ActivityError as error:
-            if not is_lost(error):
-                raise
-    return await call_activity(name, request, queue=queue)
+@attrs.define
+class ActivityCalls:
+    """The calls of the activities of one run, on the task queue of its effects, for the document with this digest.
+
+    A worker that cannot have the run's bindings turns a call down, before it calls anything of the run. Then `obstacle` says why, and the call is made
+    again when a worker has bound the run.
+    """
+
+    run: str
+    digest: str
+    queue: str
+    obstacle: str = ""
+
+    async def call(
+        self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
+    ) -> Json:
+        """Call an activity once. Raises what `call_activity` raises."""
+        about_run, pause_s = {"run": self.run, "digest": self.digest}, 0.0
+        while True:
+            try:
+                return await call_activity(
+                    name, {**about_run, **request}, queue=self.queue, activity_id=activity_id, limit=limit
+                )
+            except ActivityError as error:
+                if not isinstance(error.cause, ApplicationError) or error.cause.type != payloads.UNBOUND:
+                    raise
+                self.obstacle = error.cause.message
+            try:
+                await asyncio.sleep(pause_s)
+                await call_activity(payloads.BIND, about_run, queue=self.queue, retry=_UNTIL_BOUND)
+            finally:
+                self.obstacle = ""
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or 1.0)
+
+    async def ask(self, name: str, request: Json) -> Json:
+        """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""
+        for _ in range(_MOST_LOSSES - 1):
+            try:
+                return await self.call(name, request)
+            except ActivityError as error:
+                if not is_lost(error):
+                    raise
+        return await self.call(name, request)
 
 
 @attrs.frozen
@@ -105,8 +149,7 @@ class ActivityPerformer(Performer):
     was lost with its workers too often: its policy may end the process each time.
     """
 
-    _queue: str = attrs.field(kw_only=True)
-    _digest: str = attrs.field(kw_only=True)
+    _activities: ActivityCalls = attrs.field(kw_only=True)
     _gate: WorkGate = attrs.field(kw_only=True)
     _costs: continuation.Costs = attrs.field(kw_only=True)
     _part_news: PartNews = attrs.field(kw_only=True)
@@ -127,8 +170,13 @@ class ActivityPerformer(Performer):
     ) -> T:
         """Call the policy once, on a worker. An effect that is lost with its worker is in doubt, and handled as the table says."""
         effect, meter = action.policy, self._meter
-        about_run = {"run": self._host.run.run_id, "digest": self._digest, "at_ms": self._clock.wall_ms()}
-        request = {**about_run, "key": key, "effect": effect, "root": root, "payload": action.payload}
+        request = {
+            "at_ms": self._clock.wall_ms(),
+            "key": key,
+            "effect": effect,
+            "root": root,
+            "payload": action.payload,
+        }
         place = f"{key.replace('/', ':')}:{effect}{f':{root}' if root > 1 else ''}"
         limit = self._limit_of(plan.about)
         within = _NO_LIMIT if limit is None else timedelta(seconds=limit.seconds) + _GRACE
@@ -136,9 +184,7 @@ class ActivityPerformer(Performer):
             if meter.has_limits:
                 meter.begins(effect)
             try:
-                answer = await call_activity(
-                    payloads.PERFORM, request, queue=self._queue, activity_id=place, limit=within
-                )
+                answer = await self._activities.call(payloads.PERFORM, request, activity_id=place, limit=within)
             except ActivityError as error:
                 if not is_lost(error):
                     return conclude([_step_of(effect, error)])
@@ -183,7 +229,7 @@ def _take_ups(run: Run, key: str) -> int:
 
 
 def _step_of(effect: str, error: ActivityError) -> Step:
-    """Return the error step of an activity that failed before its policy was called: the worker could not bind the document, say."""
+    """Return the error step of an activity that failed outside its policy."""
     return error_step(effect, *_name_and_message(error))
 
 
@@ -200,17 +246,13 @@ class ActivityGuard(GuardInterface):
 
     blocks = False
     _name: str
-    _run: str
-    _digest: str
-    _queue: Callable[[], str]
+    _calls: ActivityCalls
     _gate: WorkGate
 
     async def validate(self, artifact: Artifact, **dependencies: Any) -> GuardResult:  # noqa: ANN401  (JSON)
         """Return the verdict. Raises an error with the name and the message of the guard's own."""
         artifacts = {name: each for name, each in dependencies.items() if isinstance(each, Artifact)}
         request = {
-            "run": self._run,
-            "digest": self._digest,
             "guard": self._name,
             "artifact": payloads.artifact_to_json(artifact),
             "artifacts": {name: payloads.artifact_to_json(each) for name, each in artifacts.items()},
@@ -218,7 +260,7 @@ class ActivityGuard(GuardInterface):
         }
         try:
             with self._gate.at_work():
-                return GuardResult(**await ask_activity(payloads.JUDGE, request, queue=self._queue()))
+                return GuardResult(**await self._calls.ask(payloads.JUDGE, request))
         except ActivityError as error:
             name, message = _name_and_message(error)  # a run that stops names the class of the guard's own error
             raise type(name, (RuntimeError,), {})(message) from error

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import attrs
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from dsa.edge.binding import Bindings, ask_guard, data_readers
 from dsa.edge.event_loop import Clock
 from dsa.edge.performer import Performer, traceback_of
-from dsa.errors import code_of
+from dsa.errors import DsaError, code_of
 from dsa.runtime.artifacts import AttemptRecord, MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import BudgetLimit, Meter
@@ -174,12 +174,12 @@ class EffectActivities:
     @property
     def all(self) -> tuple[Callable[..., Any], ...]:
         """The activities, for the worker."""
-        return self.perform, self.judge, self.read
+        return self.perform, self.judge, self.read, self.bind
 
     @activity.defn(name=payloads.PERFORM)
     async def perform(self, request: Json) -> Json:
         """Call the policy of an effect once; return its steps, and what it recorded."""
-        view = await self._workplace.look_at(request["run"], request["digest"])
+        view = await self._copy_of(request)
         effect = EffectAtWork(activity.info().task_queue, request["at_ms"])
         return await self._within_reach(self._perform(view, request, effect), effect)
 
@@ -211,7 +211,7 @@ class EffectActivities:
     @activity.defn(name=payloads.JUDGE)
     async def judge(self, request: Json) -> Json:
         """Ask a guard for its verdict."""
-        view = await self._workplace.look_at(request["run"], request["digest"])
+        view = await self._copy_of(request)
         return await self._within_reach(self._judge(view, request))
 
     async def _judge(self, view: RunCopy, request: Json) -> Json:
@@ -226,10 +226,23 @@ class EffectActivities:
     @activity.defn(name=payloads.READ)
     async def read(self, request: Json) -> Json:
         """Read the data of an event from outside, as the policy says that waits for it."""
-        view = await self._workplace.look_at(request["run"], request["digest"])
+        view = await self._copy_of(request)
         secrets = view.binding.secrets
         with clean_errors(secrets):
             return {"data": secrets.value(data_readers(view.binding)[request["event"]](request["data"]))}
+
+    @activity.defn(name=payloads.BIND)
+    async def bind(self, request: Json) -> None:
+        """Do nothing but find the bindings of a run. Raises what `perform` does if it cannot."""
+        await self._copy_of(request)
+
+    async def _copy_of(self, request: Json) -> RunCopy:
+        """Return what is known of a run. Raises ApplicationError of the type `UNBOUND` for one whose bindings this worker cannot have."""
+        try:
+            return await self._workplace.look_at(request["run"], request["digest"])
+        except DsaError as error:
+            benign = ApplicationErrorCategory.BENIGN  # another worker can, and the entry point says it
+            raise ApplicationError(str(error), type=payloads.UNBOUND, category=benign) from None
 
     async def _within_reach(self, work: Coroutine[Any, Any, Json], effect: EffectAtWork | None = None) -> Json:
         """Wait for work in the loop of policies, and say meanwhile that it is alive; cancelling this cancels the work.

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 #: The types of the workflows, and the names of activities, updates, queries and the signal.
 WORKFLOW, PAGE_WORKFLOW = "dsa", "dsa-page"
-PERFORM, JUDGE, READ = "perform", "judge", "read"
+PERFORM, JUDGE, READ, BIND = "perform", "judge", "read", "bind"
 SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
 STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
 #: The memo with the time at which a run was begun, in seconds since 1970: its executions begin later.
@@ -44,8 +44,9 @@ QUEUE = "dsa"
 NAMED_QUEUE, PROCESS_QUEUE = f"{QUEUE}-", f"{QUEUE}/"
 #: The task queue of the workflows that hold pages of stories: workers forget each as soon as it has been looked at.
 PAGE_QUEUE = f"{PROCESS_QUEUE}pages"
-#: The types of application errors: one carries the outcome of a refused event, the other says that the next execution takes the event.
-REFUSAL, NEXT_EXECUTION = "Refusal", "NextExecution"
+#: The types of application errors: one carries the outcome of a refused event, the next says that the next execution takes the event, and the last one
+#: that a worker cannot have what it needs for the run, and has called nothing of it.
+REFUSAL, NEXT_EXECUTION, UNBOUND = "Refusal", "NextExecution", "Unbound"
 
 
 class OrderedJsonConverter(JSONPlainPayloadConverter):

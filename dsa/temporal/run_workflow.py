@@ -36,7 +36,7 @@ from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import MOST_TAKE_UPS, Failure, Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import continuation, payloads, search_attributes
-from dsa.temporal.activity_calls import ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock, ask_activity
+from dsa.temporal.activity_calls import ActivityCalls, ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock
 from dsa.temporal.continuation import Continuation, WorkGate
 from dsa.temporal.part_links import BEGIN_PART, PART_GOES_ON, PartNews, begin_child, tell_whole, whole_of
 from dsa.temporal.payloads import Json, StartPayload
@@ -67,9 +67,9 @@ class Execution:
 
     def __init__(self, start: StartPayload) -> None:
         self.start = start
-        self.queue, self.settings = self.start.queue, self.start.settings
-        machine, self.digest = machine_in(attrs.asdict(start))
-        self.digest_as_read = self.digest
+        self.settings = self.start.settings
+        machine, self.digest_as_read = machine_in(attrs.asdict(start))
+        self.calls = ActivityCalls(self.start.run, self.digest_as_read, self.start.queue)
         self.machines: list[Json] = []
         self.artifacts, self.story = StoredArtifacts(), StoryPages()
         self.costs: continuation.Costs = {}
@@ -89,7 +89,9 @@ class Execution:
             self.driver = driver_of_branch(self)
         else:
             now_ms = WorkflowClock().wall_ms()
-            run, commands = begin(machine, self.start.run, digest=self.digest, settings=self.settings, at_ms=now_ms)
+            run, commands = begin(
+                machine, self.start.run, digest=self.calls.digest, settings=self.settings, at_ms=now_ms
+            )
             self.driver = self.new_driver(run, commands)
 
     def new_driver(self, run: Run, commands: tuple[Command, ...] = (), left: UnfinishedWork | None = None) -> Driver:
@@ -109,8 +111,7 @@ class Execution:
             on_rest=lambda: self.come_to_rest(Rest("waiting", self.run, due_ms=self.driver.next_deadline_ms)),
             performer=partial(
                 ActivityPerformer,
-                queue=self.queue,
-                digest=self.digest,
+                activities=self.calls,
                 gate=self.gate,
                 costs=self.costs,
                 part_news=self.part_news,
@@ -239,7 +240,7 @@ class Execution:
             return
         next_start = attrs.evolve(
             self.start,
-            queue=self.queue,
+            queue=self.calls.queue,
             settings=self.settings,
             first=(),
             entries=(),
@@ -292,7 +293,7 @@ class Execution:
         """Let the next execution begin with another machine, as soon as this one can end."""
         self.machines.append({name: attrs.asdict(self.start)[name] for name in ("text", "digest", "parameters")})
         self.start = attrs.evolve(self.start, **start)
-        self.digest, self.gate.must_end, self.rest = self.start.digest, True, None
+        self.calls.digest, self.gate.must_end, self.rest = self.start.digest, True, None
 
     def renew(self, run: Run | None = None) -> None:
         """Begin a new session of the run, as another process would."""
@@ -333,7 +334,7 @@ def driver_of_branch(here: Execution) -> Driver:
         if isinstance(entry, VerdictEntry):
             here.artifacts.record_verdict(entry)
     run, first = replay_stored(StoredRun(start.run, start.text, entries, 1))
-    here.digest = first.digest
+    here.calls.digest = first.digest
     kind = status_of(run).kind
     driver = here.new_driver(run, left=unfinished_work(run))
     here.rest = Rest("waiting" if kind == "waiting" else "finished" if kind == "finished" else "interrupted", run)
@@ -387,7 +388,7 @@ def binding_without_code(here: Execution, machine: Machine) -> Bindings:
     """Return the bindings as a workflow knows them: every name, and no code behind it."""
     start = here.start
     effects = {name: _nobody for name, _ in effect_names(machine)}
-    guards = {name: ActivityGuard(name, start.run, here.digest, lambda: here.queue, here.gate) for name in start.guards}
+    guards = {name: ActivityGuard(name, here.calls, here.gate) for name in start.guards}
     spenders = None if start.spenders is None else frozenset(start.spenders)
     secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
     return Bindings(effects, guards, secrets=secrets, spenders=spenders)
@@ -489,15 +490,10 @@ class RunWorkflow:
             return payloads.outcome_to_json(here.run.machine, answer.result())
 
     async def _read(self, occurrence: Occurrence) -> Any:  # noqa: ANN401  (JSON)
-        request = {
-            "run": self._execution.start.run,
-            "digest": self._execution.digest,
-            "event": occurrence.event,
-            "data": occurrence.data,
-        }
+        request = {"event": occurrence.event, "data": occurrence.data}
         try:
             with self._execution.gate.at_work():
-                return (await ask_activity(payloads.READ, request, queue=self._execution.queue))["data"]
+                return (await self._execution.calls.ask(payloads.READ, request))["data"]
         except ActivityError as error:
             raise OccurrenceError(getattr(error.cause, "message", str(error.cause))) from error
 
@@ -534,7 +530,7 @@ class RunWorkflow:
             require_decidable(run.machine, unfinished_work(run), how["decisions"], answers)
             await here.stop()
             run = here.run if change is None else here.run.under(*change)
-            here.queue, here.settings = how["queue"], {**here.settings, **how["settings"]}
+            here.calls.queue, here.settings = how["queue"], {**here.settings, **how["settings"]}
             if change is not None:
                 here.change_to(how["change"]["start"])
             run = record_decisions(run, how["decisions"], answers, WorkflowClock().wall_ms())
@@ -574,7 +570,8 @@ class RunWorkflow:
         here = self._execution
         story = here.story.read(after, artifacts_after, here.run.ledger, here.artifacts.records)
         story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
-        story["driven"], story["queue"] = here.task is not None or here.is_called, here.queue
+        story["driven"] = here.task is not None or here.is_called
+        story["queue"], story["obstacle"] = here.calls.queue, here.calls.obstacle
         first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
         return story if after else {**story, "start": first.to_json()}
 

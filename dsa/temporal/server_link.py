@@ -110,27 +110,35 @@ class ServerAddress:
 
     def for_queue(self, queue: str) -> str:
         """Return the address for the workers of a task queue."""
-        names = {"queue": queue.removeprefix(NAMED_QUEUE) if queue != QUEUE else "", "store": self._store_name}
+        names = {"queue": queue_name(queue), "store": self._store_name}
         options = "&".join(f"{name}={value}" for name, value in names.items() if value)
         return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
 
 
 #: Why a connection fails, as libraries put it, and in words.
 _FAULTS = {
-    "Connection refused": "nothing listens there; start one with `temporal server start-dev`, or name another address",
+    "Connection refused": "nothing listens there; start one with `{start}`, or name another address",
     "tcp connect error": "nothing listens there now",
     "h2 protocol error": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
+    "operation was canceled": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
     "dns error": "the name of that host is not known",
     "transport error": "the connection is broken",
 }
 
 
-def fault_in_words(error: BaseException) -> str:
-    """Return why a server cannot be reached, for a person."""
+def queue_name(queue: str) -> str | None:
+    """Return the name that addresses give a task queue; None for those without one."""
+    return queue.removeprefix(NAMED_QUEUE) if queue.startswith(NAMED_QUEUE) else None
+
+
+def fault_in_words(error: BaseException, host: str = "") -> str:
+    """Return why a server cannot be reached at `host`, for a person."""
     if isinstance(error, TimeoutError):
         return f"no answer came within {PATIENCE_S:g} s"
     text = str(error)
-    return next((words for sign, words in _FAULTS.items() if sign in text), text)
+    port = host.rpartition(":")[2]
+    start = "temporal server start-dev" + (f" --port {port}" if port not in {"", "7233"} else "")
+    return next((words.format(start=start) for sign, words in _FAULTS.items() if sign in text), text)
 
 
 @cache
@@ -231,7 +239,9 @@ class ServerLink:
                         Client.connect(self.host, namespace=self.namespace, **how), PATIENCE_S
                     )
                 except (RuntimeError, RPCError, TimeoutError) as error:
-                    raise StoreError(f"no Temporal server answers at {self.host}: {fault_in_words(error)}") from error
+                    raise StoreError(
+                        f"no Temporal server answers at {self.host}: {fault_in_words(error, self.host)}"
+                    ) from error
                 await self._require_namespace(client)
                 self._client = client
             return self._client
@@ -287,11 +297,14 @@ class ServerLink:
             return ""
         if queue.startswith(PROCESS_QUEUE):
             return "the program that has its bindings, which are objects of that program"
-        command = shlex.join(["dsa", "work", ".", "--runs", self.address.for_queue(queue)])
-        if queue == QUEUE:
+        command, name = self.worker_command(queue), queue_name(queue)
+        if name is None:
             return f"a worker; start one: {command}"
-        name = queue.removeprefix(NAMED_QUEUE)
         return f"a worker of the queue '{name}'; start one on the machine that has what its effects need: {command}"
+
+    def worker_command(self, queue: str) -> str:
+        """Return the command that starts a worker for a queue, in the folder with the documents."""
+        return shlex.join(["dsa", "work", ".", "--runs", self.address.for_queue(queue)])
 
     def note_once(self, text: str) -> None:
         """Tell a person something while a command waits, once, until a worker was there again."""
@@ -301,11 +314,8 @@ class ServerLink:
 
     def work_in_words(self, at_once: int) -> str:
         """Return what a worker does here, which performs `at_once` effects side by side."""
-        what = (
-            "their effects"
-            if self.effect_queue == QUEUE
-            else f"the effects of the queue '{self.effect_queue.removeprefix(NAMED_QUEUE)}'"
-        )
+        name = queue_name(self.effect_queue)
+        what = "their effects" if name is None else f"the effects of the queue '{name}'"
         return f"this worker drives the runs of {self.host}/{self.namespace} and performs {what}, at most {at_once} side by side; Ctrl-C ends it"
 
     async def work_on(

@@ -39,7 +39,7 @@ from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
 from dsa.temporal.payload_stores import store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
-from dsa.temporal.server_link import PATIENCE_S, ServerLink
+from dsa.temporal.server_link import PATIENCE_S, ServerLink, queue_name
 from dsa.temporal.story_pages import page_id, pages_after
 
 #: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
@@ -75,7 +75,10 @@ def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
 
 
 class StoryReader:
-    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, whether something drives it."""
+    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, whether something drives it.
+
+    `obstacle` says why the last worker that was asked cannot perform its effects; "" if one can, or nobody knows.
+    """
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -83,7 +86,7 @@ class StoryReader:
         self.entries: Ledger[Entry] = Ledger()
         self.artifacts = MemoryArtifacts()
         self.rest: Json | None = None
-        self.queue = QUEUE
+        self.queue, self.obstacle = QUEUE, ""
         self.is_driven = True
         self.page_count = 0
         self._artifact_count = 0
@@ -109,7 +112,8 @@ class StoryReader:
     def _take(self, story: Json) -> None:
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
         self._add(story)
-        self.rest, self.is_driven, self.queue = story["rest"], story["driven"], story["queue"]
+        self.rest, self.is_driven = story["rest"], story["driven"]
+        self.queue, self.obstacle = story["queue"], story["obstacle"]
 
     def _add(self, part: Json) -> None:
         """Add the entries and artifacts of a part of the story."""
@@ -160,7 +164,7 @@ class StoryReader:
         summary = summary_of_run(run, status)
         if self.rest is not None and self.rest["kind"] == "interrupted":
             summary = attrs.evolve(summary, status="interrupted")
-        return RunSummary(self.run_id, len(self.entries), summary, holder)
+        return RunSummary(self.run_id, len(self.entries), summary, holder, queue=queue_name(self.queue))
 
 
 async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is_patient: bool = False) -> Json:
@@ -184,11 +188,19 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is
             if time.monotonic() > until_s or (is_last and wanted_worker and not is_patient):
                 if error.status == RPCStatusCode.UNAVAILABLE:
                     raise  # it is the server
-                why = f"it waits for {wanted_worker}" if wanted_worker else f"{error.message}. Is there a worker?"
+                why = f"it waits for {wanted_worker}"
+                if is_patient or not wanted_worker:
+                    why = f"no worker has answered for {PATIENCE_S:g} s"
+                if not wanted_worker:
+                    why += f". It may be busy, or was killed; this starts another: {link.worker_command(QUEUE)}"
                 message = f"run {run_id} gives no answer: {why}\nThe server keeps the run, which goes on when a worker answers"
                 raise StoreError(message) from error
-            if wanted_worker:
+            if wanted_worker and is_patient:
                 link.note_once(f"waiting for {wanted_worker}")
+            elif wanted_worker:
+                link.note_once(f"no worker is there; waiting {_STARTING_S:g} s for one to start")
+            elif wait_s == 2 * _FIRST_WAIT_S:
+                link.note_once(f"no worker answers; waiting up to {PATIENCE_S:g} s for one that is busy")
             is_last = bool(wanted_worker)
             left_s = min(wait_s, 1.0) - (time.monotonic() - begin_s)  # the server may refuse at once
             await asyncio.sleep(max(0.0, left_s))
@@ -249,8 +261,12 @@ class TemporalStore:
     async def wanted_worker(self, run_id: str) -> str:
         """Return which worker a run under way waits for, in the link's loop; "" if there is one."""
         reader = await self.look_at(run_id)
-        is_under_way = reader.rest is None and reader.is_driven
-        return await self.link.wanted_worker(reader.queue) if is_under_way else ""
+        if reader.rest is not None or not reader.is_driven:
+            return ""
+        wanted_worker = await self.link.wanted_worker(reader.queue)
+        if reader.obstacle and not wanted_worker:
+            wanted_worker = f"a worker that can perform its effects; the last one cannot: {reader.obstacle}"
+        return wanted_worker
 
     async def remove(self, run_id: str) -> None:
         """End the workflows of a run and of its parts, in the link's loop. Raises UnknownRunError, and HeldError for a run that goes on by itself."""

@@ -21,13 +21,14 @@ from dsa.checks.table_faults import require_sound
 from dsa.edge.binding import Bindings, data_readers
 from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.telemetry import LedgerLog
-from dsa.errors import BindingError
+from dsa.errors import BindingError, DsaError
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.runs.archive import RunFilter, RunNews, change_machine, record_of, require_no_secret, text_of
 from dsa.runs.bindings import import_kinds
 from dsa.runs.child_runs import keep_parts_in
 from dsa.runs.handle import require_place
+from dsa.runs.machine_extension import release_resources
 from dsa.runs.place import RunPlace, new_run_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
 from dsa.runs.setup import Options, RunSetup, Source
@@ -84,6 +85,8 @@ class TemporalRuns(BoundRuns):
         self.most_events: int | None = None
         #: The runs whose effects were performed here lately.
         self.active_runs: dict[str, NextLook] = {}
+        #: The runs whose bindings this process cannot have, and why.
+        self.unbound_runs: dict[str, str] = {}
 
     @property
     def where(self) -> Path:
@@ -153,20 +156,23 @@ class TemporalRuns(BoundRuns):
         reader = self.store.reader(run_id)
         is_part = effect_at_work() is not None and whole_of(run_id) != ""
         if reader.rest is None and not is_part:
-            raise HeldError(run_id, "Temporal")
+            if not resumption.take:
+                raise HeldError(run_id, "Temporal")
+            reader = _interrupted_reader(self, run_id)
         record = record_of(reader.stored_run)
         source = options.bindings or self._bindings_of(record.run.machine.name)
         if source is not None and not isinstance(source, str | Path) and not is_part:
             self._sources[run_id] = source
         self._known_bindings.pop(run_id, None)
         run, first = change_machine(record.run, record.first, resumption.change)
-        queue = self._queue_of(run_id)
-        if queue == QUEUE and not reader.queue.startswith(PROCESS_QUEUE):
-            queue = reader.queue  # the run keeps its own, unless this address names another
+        queue = _queue_again(self._queue_of(run_id), reader)
         changes = resumption.decisions or resumption.answers or (options != Options() and not is_part)
         changes = changes or run is not record.run or queue != reader.queue
-        goes_on = reader.rest is None or (reader.rest["kind"] == "waiting" and reader.is_driven)
-        goes_on = goes_on or (is_part and reader.run.is_finished)
+        goes_on = (
+            reader.rest is None
+            or (reader.rest["kind"] == "waiting" and reader.is_driven)
+            or (is_part and reader.run.is_finished)
+        )
         try:
             setup = self._setup_again(run, first, text_of(reader.text, run.ledger), options)
         except BindingError:
@@ -177,14 +183,11 @@ class TemporalRuns(BoundRuns):
         self._bind_part(run_id, setup)
         if goes_on and not changes:
             return TemporalHandle(self, run_id, on_moment, binding=setup.binding)  # it goes on by itself
-        change = None if run is record.run else _change_to_json(setup, run, len(reader.entries))
         how = {
-            "settings": setup.binding.secrets.value(dict(setup.settings)),
+            **_resumption_to_json(resumption, setup),
             "queue": queue,
             "queue_before": queue if reader.queue.startswith(PROCESS_QUEUE) or queue == self._queue else reader.queue,
-            "change": change,
-            "decisions": dict(resumption.decisions),
-            "answers": {key: _answer_to_json(each) for key, each in resumption.answers.items()},
+            "change": None if run is record.run else _change_to_json(setup, run, len(reader.entries)),
         }
         return TemporalHandle(self, run_id, on_moment, how=how, binding=setup.binding)
 
@@ -262,7 +265,9 @@ class TemporalRuns(BoundRuns):
     def forget(self, run_id: str) -> None:
         """Forget what is known here of a run that rests: it may never come back to this worker."""
         self.active_runs.pop(run_id, None)
-        self._known_bindings.pop(run_id, None)
+        _, binding, _ = self._known_bindings.pop(run_id, ("", None, ()))
+        if binding is not None and run_id not in self._handles:
+            release_resources(self.store.reader_so_far(run_id).run.machine.name, binding.config, run_id)
         if run_id not in self._handles:
             self.store.forget(run_id)
 
@@ -277,13 +282,9 @@ class TemporalRuns(BoundRuns):
         is_known = triple is not None and triple[0] == digest
         if not reader.entries or not is_known:
             reader = await self.store.look_at(run_id)
-        self.active_runs[run_id] = NextLook.soon()
         if triple is None or not is_known:
-            record = record_of(reader.stored_run)
-            self._require_allowed(record.first)
-            text = text_of(reader.text, reader.entries)
-            setup = self._setup_again(reader.run, record.first, text, self._options, even_over=True)
-            triple = self._known_bindings[run_id] = digest, setup.binding, setup.limits
+            triple = self._known_bindings[run_id] = digest, *_bind_again(self, reader)
+        self.active_runs[run_id] = NextLook.soon()
         return RunCopy(reader.run, reader.artifacts, *triple[1:], lambda: self.store.reader(run_id).run)
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
@@ -345,6 +346,31 @@ async def _begin_work(runs: TemporalRuns, queue: str, at_once: int | None = None
     await link.wait(link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
 
 
+def _bind_again(runs: TemporalRuns, reader: StoryReader) -> tuple[Bindings, tuple[BudgetLimit, ...]]:
+    """Bind a run that was read, as it was started. Raises BindingError, and lets its entry point remember why."""
+    record, run_id = record_of(reader.stored_run), reader.run_id
+    try:
+        runs._require_allowed(record.first)  # noqa: SLF001  (its own worker)
+        text = text_of(reader.text, reader.entries)
+        setup = runs._setup_again(reader.run, record.first, text, runs._options, even_over=True)  # noqa: SLF001
+    except DsaError as error:
+        runs.unbound_runs[run_id] = str(error)
+        raise
+    runs.unbound_runs.pop(run_id, None)
+    return setup.binding, setup.limits
+
+
+def _queue_again(queue: str, reader: StoryReader) -> str:
+    """Return the task queue of a run that goes on: it keeps its own, unless the address names another."""
+    return reader.queue if queue == QUEUE and not reader.queue.startswith(PROCESS_QUEUE) else queue
+
+
+def _interrupted_reader(runs: TemporalRuns, run_id: str) -> StoryReader:
+    """Interrupt a run that is under way, and return its story."""
+    runs.link.run(runs.store.update(run_id, payloads.INTERRUPT))
+    return runs.store.reader(run_id)
+
+
 def _about_machine(setup: RunSetup) -> Json:
     """Return what a workflow has to know about a machine and its bindings, as fields of `StartPayload`."""
     binding = setup.binding
@@ -366,6 +392,15 @@ def _start_of_branch(reader: StoryReader, length: int, new_id: str) -> StartPayl
     copy_artifacts(new, reader.artifacts, artifacts)
     entries = tuple(to_json(entry) for entry in new.entries)
     return attrs.evolve(reader.start, run=new.run, first=(), entries=entries, artifacts=tuple(artifacts.records))
+
+
+def _resumption_to_json(resumption: Resumption, setup: RunSetup) -> Json:
+    """Return the settings with which a run goes on, and what a person decides and answers."""
+    return {
+        "settings": setup.binding.secrets.value(dict(setup.settings)),
+        "decisions": dict(resumption.decisions),
+        "answers": {key: _answer_to_json(each) for key, each in resumption.answers.items()},
+    }
 
 
 def _change_to_json(setup: RunSetup, run: Run, length: int) -> Json:
@@ -390,15 +425,20 @@ class TemporalWorker(Worker):
 
         With `once`, end when no run is under way whose effects are for this worker; else go on for ever.
         """
-        runs = self._temporal_runs
+        runs, known_obstacles = self._temporal_runs, dict[str, str]()
         runs.link.on_span = self.on_span
         await runs.work_for_all(self._options, self._require_allowed, self._at_once)
         self.on_begin(runs.link.work_in_words(self._at_once))
         while True:
+            for run_id, why in tuple(runs.unbound_runs.items()):
+                if known_obstacles.get(run_id) != why:
+                    yield TakeUp(run_id, fault=f"{why}; it waits for another worker")
+            known_obstacles = dict(runs.unbound_runs)
             for run_id, look in tuple(runs.active_runs.items()):
                 take_up = await self._take_up_of(run_id) if look.is_due else None
                 if take_up is not None:
-                    runs.forget(run_id)
+                    if runs.active_runs.get(run_id) is look:  # else an effect has begun meanwhile
+                        runs.forget(run_id)
                     if not whole_of(run_id):
                         yield take_up
                 elif look.is_due and runs.active_runs.get(run_id) is look:
@@ -411,7 +451,9 @@ class TemporalWorker(Worker):
         """Return whether a run is under way whose effects are for this worker: one for a certain machine may wait for that one for long."""
         runs = self._temporal_runs
         readers = [runs.store.reader_so_far(each.run) for each in await runs.list(status="under way")]
-        return any(reader.queue == runs.link.effect_queue for reader in readers)
+        return any(
+            reader.queue == runs.link.effect_queue and reader.run_id not in runs.unbound_runs for reader in readers
+        )
 
     async def _take_up_of(self, run_id: str) -> TakeUp | None:
         """Return what to say about a run whose effects were performed here; None while it goes on."""

@@ -290,6 +290,7 @@ def _status(feed: RunFeed) -> Markup:
         ("part of", tag("a", whole_run, href=run_address(whole_run)) if whole_run else ""),
         ("due", due_text(summary.due_ms) if summary.due_ms else ""),
         ("about", summary.about),
+        ("queue", whole.queue or ""),
         ("held by", (whole.holder or "") if whole.status != "under way" else ""),
     ]
     alerts = (alert(feed.fault) if feed.fault else None, None if feed.machine else alert(_OTHER_RELEASE))

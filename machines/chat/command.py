@@ -44,7 +44,7 @@ from dsa.runs.runs import length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
 from machines.chat.chat_display import START_FORM, ChatDisplay, ChatPage, TranscriptDisplay
-from machines.chat.chat_session import NAME, Chat, ChatStart
+from machines.chat.chat_session import NAME, RESOURCES, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.machine_session import SessionListeners, files_folder, resume_command
 from machines.tool_use.records import as_data
@@ -509,4 +509,6 @@ def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     )  # fmt: skip
 
 
-extension = MachineExtension(NAME, TranscriptDisplay, resume, show_counters, view=ChatPage, start_form=START_FORM)
+extension = MachineExtension(
+    NAME, TranscriptDisplay, resume, show_counters, view=ChatPage, start_form=START_FORM, release=RESOURCES.release_run
+)

@@ -45,7 +45,7 @@ from dsa.runtime.status import Rest
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.text import plural
 from machines.coding.coding_display import START_FORM, CodingDisplay, CodingPage, of_run, totals
-from machines.coding.coding_resources import MODES, CodingSettings, settings_at_start, workspace_fault
+from machines.coding.coding_resources import MODES, RESOURCES, CodingSettings, settings_at_start, workspace_fault
 from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
     MOST_PARALLEL,
@@ -599,5 +599,13 @@ def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
 
 
 extension = MachineExtension(
-    NAME, of_run, resume, show_counters, exit_code=code_of_end, diff=diff, view=CodingPage, start_form=START_FORM
+    NAME,
+    of_run,
+    resume,
+    show_counters,
+    exit_code=code_of_end,
+    diff=diff,
+    view=CodingPage,
+    start_form=START_FORM,
+    release=RESOURCES.release_run,
 )

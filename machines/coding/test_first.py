@@ -121,7 +121,7 @@ class Layout:
         self.places, self._run_command = places, run_command
 
     def require_importable(self) -> None:
-        """Raise ToolError `not_importable` when tests there would not find the module, NotTriedError when that cannot be tested."""
+        """Raise ToolError `not_importable` when tests there would not find the module, `not_tried` when that cannot be tested."""
         places = self.places
         with self._workspace_copy() as copy:
             module = copy / places.path

@@ -109,6 +109,11 @@ def resume_command(command: str, runs: RecordedRuns, run_id: str) -> str:
 T = TypeVar("T", bound=ClosingActions)
 
 
+def _folder_of(config: Mapping[str, Any]) -> str:
+    """Return the folder of runs, from their settings."""
+    return os.path.abspath(config.get("runs") or DEFAULT_RUNS)  # noqa: PTH100  (every effect calls this, and paths are slow)
+
+
 class RunResources(Generic[T]):
     """The resources of the runs of one machine, by the folder of runs and the run's id."""
 
@@ -118,10 +123,16 @@ class RunResources(Generic[T]):
 
     def of(self, config: Mapping[str, Any], run_id: str) -> T:
         """Return the resources of a run; `config["runs"]` is the folder of the runs."""
-        runs = os.path.abspath(config.get("runs") or DEFAULT_RUNS)  # noqa: PTH100  (every effect calls this, and paths are slow)
+        runs = _folder_of(config)
         if (runs, run_id) not in self._of:
             self._of[runs, run_id] = self._make(config, Path(runs) / run_id)
         return self._of[runs, run_id]
+
+    def release_run(self, config: Mapping[str, Any], run_id: str) -> None:
+        """Close the resources of a run, if it has any, and forget them."""
+        resources = self._of.get((_folder_of(config), run_id))
+        if resources is not None:
+            self.release(resources)
 
     def release(self, resources: T) -> None:
         """Close the resources of a run, and forget them."""

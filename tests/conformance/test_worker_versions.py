@@ -28,11 +28,22 @@ ORDER = """# order
 | approved | outside |
 
 ## Transitions
-| source | event | target |
-| --- | --- | --- |
-| idle | question | asked |
-| asked | noted | = |
-| asked | approved | end.sent |
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | question | asked | |
+| asked | noted | = | note |
+| asked | approved | end.sent | |
+"""
+BINDINGS = """from pathlib import Path
+
+
+async def note(action, context):
+    with Path(__file__).with_name("noted").open("a") as file:
+        file.write(context.run.run_id + "\\n")
+    return []
+
+
+effects = {"note": note}
 """
 
 
@@ -76,9 +87,10 @@ async def builds(runs: Any, run_id: str) -> set[str]:
 def test_run_stays_with_its_version_until_its_next_execution(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where, document = next(namespaces), tmp_path / "order.md"
+    """A worker of a version may have a queue: its effects have no version."""
+    where, document = f"{next(namespaces)}?queue=lab", tmp_path / "order.md"
     document.write_text(ORDER)
-    (tmp_path / "bindings.py").write_text("effects = {}\n")
+    (tmp_path / "bindings.py").write_text(BINDINGS)
 
     async def whole() -> None:
         async with dsa.open_runs(where) as runs, worker(where, "1", monkeypatch):
@@ -101,5 +113,6 @@ def test_run_stays_with_its_version_until_its_next_execution(
                 for run in (old, moving, new):
                     await runs.send(run.id, "approved")
                     assert (await run.rest()).kind == "finished"
+            assert {"old", "moving", "new"} == set((tmp_path / "noted").read_text().split())
 
     asyncio.run(asyncio.wait_for(whole(), 40))

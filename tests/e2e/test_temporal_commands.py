@@ -227,7 +227,7 @@ def test_ctrl_c_interrupts_a_run_and_says_how_to_go_on(desk: Path, namespaces: I
         code, text = interrupted(desk, where, once=(desk / "begun").exists)
         assert code == 130
         assert re.search(
-            r"interrupted; what was done so far is kept in temporal://.*: `dsa resume \S+ --runs temporal://.*` goes on",
+            r"interrupted; what was done so far is kept in \S+ at temporal://.*: `dsa resume \S+ --runs temporal://.*` goes on",
             text,
         )
         assert "interrupted" in dsa(desk, where, "runs").stdout
@@ -324,4 +324,6 @@ def test_list_without_a_worker_fails_soon_and_says_what_to_start(
             assert start in str(error.value)
 
     asyncio.run(asyncio.wait_for(whole(), 15))
-    assert [each.getMessage() for each in caplog.records if each.name == "dsa.notice"] == [f"waiting for {start}"]
+    assert [each.getMessage() for each in caplog.records if each.name == "dsa.notice"] == [
+        "no worker is there; waiting 0.3 s for one to start"
+    ]

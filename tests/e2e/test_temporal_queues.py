@@ -198,14 +198,16 @@ def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: 
         assert begun(shop) == []
     finally:
         end(client)
+    refused = command("resume", run_id, folder=shop, where=f"{place.where}?queue=desk").communicate(timeout=30)[0]
+    assert f"run {run_id} is under way, and goes on by itself; `dsa show {run_id} --runs" in refused
+    assert refused.rstrip().endswith("says what it waits for. With --take, it is interrupted first")
+    printed("resume", run_id, "--take", folder=shop, where=f"{place.where}?queue=desk")
+    assert "\nqueue  desk\n" in printed("show", run_id, folder=shop, where=place.where)
 
     async def move() -> None:
         async with dsa.open_runs(place.where) as runs:
             async for _ in runs.worker().take_up(once=True):
                 raise AssertionError("no run is for this worker, and it does not wait for that of another one")
-        async with dsa.open_runs(f"{place.where}?queue=desk") as runs:
-            await runs.interrupt(run_id)
-            await looked(runs, await runs.resume(run_id))
         async with dsa.open_runs(where) as runs:  # who sends does not move the run
             handle = runs.hold(run_id)
             answer = handle.offer(dsa.Occurrence("question"))
@@ -217,9 +219,48 @@ def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: 
     assert begun(shop) == ["desk", "desk"]
 
 
+@pytest.mark.limit(60)
+def test_worker_without_the_folder_leaves_the_run_to_another_one(place: Place, shop: Path) -> None:
+    """It has called nothing of the run, which is under way until a worker comes that can have its bindings."""
+    where = f"{place.where}?queue=attic"
+    worker = command("work", ".", folder=place.office, where=where)
+
+    async def whole() -> None:
+        nonlocal worker
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(shop / "order.md", "go", run_id="in-attic")
+            assert worker.stdout is not None
+            lines = [worker.stdout.readline() for _ in range(2)]
+            assert lines[1].startswith("in-attic  not taken up: ")
+            assert lines[1].rstrip().endswith("; it waits for another worker")
+            assert "Traceback" not in lines[1]
+            wanted_worker = await runs.wanted_worker("in-attic")
+            assert wanted_worker.startswith("a worker that can perform its effects; the last one cannot: ")
+            reason = lines[1].partition("not taken up: ")[2].partition("; it waits")[0]
+            assert wanted_worker.endswith(reason)
+            (each,) = [each for each in await runs.list() if each.run == "in-attic"]
+            assert (each.status, each.queue, begun(shop)) == ("under way", "attic", [])
+            end(worker)
+            worker = command("work", str(shop), folder=shop, where=where)
+            await looked(runs, run)
+            assert await runs.wanted_worker("in-attic") == ""
+
+    try:
+        asyncio.run(asyncio.wait_for(whole(), 50))
+    finally:
+        end(worker)
+    assert begun(shop) == [shop.name]
+
+
 def files_of(folder: Path, run_id: str) -> set[str]:
     """Return what a worker keeps of a run in the folder where it was started."""
     return {path.name.partition("-")[0] for path in (folder / ".dsa" / run_id).glob("*")}
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the ids of the processes that are at work below a folder."""
+    links = {each.parent.name: os.path.realpath(each) for each in Path("/proc").glob("[0-9]*/cwd")}
+    return [each for each, target in links.items() if target.startswith(f"{folder}/")]
 
 
 @pytest.mark.limit(60)
@@ -240,6 +281,7 @@ def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Plac
     story = printed("show", turn["run"], "--transcript", folder=shop, where=place.where)
     assert "It is 22." in story
     assert {"data", "data.json", "contents"} <= files_of(place.desk, turn["run"])
+    until(lambda: processes_in(place.desk / ".dsa") == [])  # the conversation rests
     assert files_of(place.office, turn["run"]) == set()
 
 

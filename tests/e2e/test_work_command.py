@@ -18,6 +18,8 @@ from forked import DSA
 import dsa
 from dsa.edge.event_loop import MonotonicClock
 from dsa.semantics import Occurrence
+from machines.chat.chat_session import RESOURCES, ChatStart
+from machines.tool_use.machine_session import begin_run
 
 PROGRAM = Path(sys.executable).with_name("dsa")
 REFUND = """# refund
@@ -352,3 +354,37 @@ def dsa_says(*words, code):
     done = subprocess.run([*DSA, *words], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
+
+
+def data_processes(folder: Path) -> list[str]:
+    """Return the ids of the child processes of this one that are at work below a folder."""
+    children = " ".join(each.read_text() for each in Path("/proc/self/task").glob("*/children")).split()
+    return [each for each in children if os.path.realpath(f"/proc/{each}/cwd").startswith(str(folder))]
+
+
+@pytest.mark.limit(60)
+def test_worker_closes_the_data_of_a_conversation_that_rests(tmp_path: Path):
+    """A worker answers in many conversations, one after the other, and none of them comes back soon."""
+    (tmp_path / "rents.csv").write_text("city,rent\nBern,20\nUri,10\n")
+    call = '{"tool_calls": [{"name": "run_sql", "arguments": {"sql": "select max(rent) as r from rents"}}]}'
+    (tmp_path / "script.md").write_text(f"```\n{call}\n```\n\n```\nIt is 20.\n```\n\n" * 2)
+    start = ChatStart(f"scripted:{tmp_path / 'script.md'}", (tmp_path / "rents.csv",))
+    processes = list[list[str]]()
+
+    def look(_moment, _is_new):
+        processes.append(data_processes(tmp_path))
+
+    async def whole():
+        async with dsa.open_runs(tmp_path / "runs") as runs:
+            handle = begin_run(runs, "chat", start.options())
+            await handle.drive(Occurrence("message", data={"text": "What is the highest rent?"}))
+            RESOURCES.release_run(handle.config, handle.id)
+            assert data_processes(tmp_path) == []
+            runs.post(handle.id, Occurrence("message", data={"text": "And without Uri?"}))
+            worker = runs.worker(on_moment=look)
+            return [taken async for taken in worker.take_up(once=True)]
+
+    (taken,) = asyncio.run(whole())
+    assert (taken.fault, taken.rest.run.configuration.state) == ("", "resting.completed")
+    assert any(processes)
+    assert data_processes(tmp_path) == []

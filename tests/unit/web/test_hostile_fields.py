@@ -111,7 +111,7 @@ def test_fields_of_every_kind_of_entry_make_no_element(tmp_path):
     assert seen >= {"data", "text", "message", "feedback", "author", "model", "response_model", "query", "rows", "columns", "by", "file", "name"}  # fmt: skip
 
 
-@pytest.mark.parametrize("field", ["state", "machine", "outcome", "waits_for", "in_doubt", "about", "failure", "timers", "run", "holder", "damage"])  # fmt: skip
+@pytest.mark.parametrize("field", ["state", "machine", "outcome", "waits_for", "in_doubt", "about", "failure", "timers", "run", "holder", "queue", "damage"])  # fmt: skip
 def test_fields_of_summaries_make_no_element(tmp_path, field):
     def judge(runs, run, news):
         faults = []
@@ -136,7 +136,7 @@ def test_every_text_of_a_summary_is_one_of_these_fields():
     texts = {
         each.name for kind in (Summary, RunSummary) for each in attrs.fields(kind) if each.type not in {int, int | None}
     }
-    fields = {"state", "machine", "outcome", "waits_for", "in_doubt", "about", "failure", "timers", "run", "holder", "damage"}  # fmt: skip
+    fields = {"state", "machine", "outcome", "waits_for", "in_doubt", "about", "failure", "timers", "run", "holder", "queue", "damage"}  # fmt: skip
     assert texts - fields == {"status", "summary", "parent", "parts"}, "of these, pages show the first alone"
 
 
