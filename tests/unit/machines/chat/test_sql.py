@@ -1,11 +1,12 @@
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from each_row import each_row
 
-from machines.chat.sql import SqlDatabase, SqlError, compiles, for_spreadsheets, normal_sql
+from machines.chat.sql import SqlDatabase, SqlError, compiles, for_spreadsheets, normal_sql, sql_database
 
 CARS = """name,origin,cylinders,mpg,made
 ford torino,USA,8,17.0,1970-01-01
@@ -311,6 +312,20 @@ def test_a_closed_database_leaves_no_process_and_can_be_asked_again(database):
     database.close()
     assert process.returncode is not None
     assert cell(database, "3") == 3
+
+
+def test_process_without_queries_ends_and_the_next_query_starts_another(tmp_path, monkeypatch):
+    """A conversation at rest costs no process for ever; one that goes on keeps its process."""
+    monkeypatch.setattr(sql_database, "IDLE_S", 0.4)
+    with SqlDatabase([], tmp_path) as empty:
+        for _ in range(4):
+            time.sleep(0.15)
+            assert cell(empty, "1 + 1") == 2
+        process = empty._idle[0]._process  # noqa: SLF001  # what is tested is that it ends
+        assert process.poll() is None
+        process.wait(5)
+        assert empty._idle == []  # noqa: SLF001
+        assert cell(empty, "2 + 2") == 4
 
 
 @pytest.mark.parametrize(
