@@ -3,7 +3,7 @@
 Every other module reports with these values. The module knows nothing of machines.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -165,6 +165,17 @@ def more(findings: Sequence[Diagnostic]) -> tuple[str, ...]:
     return (f"and {left:,} more: fix these first, or see all with dsa check --json",) if left > 0 else ()
 
 
+class ToolError(DsaError):
+    """Raised by a tool whose call cannot be made or fails; the work goes on. The message is for the model, `code` names the rule or the fault.
+
+    `about` is JSON that the result for the model has beside.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "", about: Mapping[str, object] | None = None) -> None:
+        self.about = dict(about or {})
+        super().__init__(message, code=code)
+
+
 class MachineError(DsaError, ValueError):
     """Raised when a document is not a machine. `diagnostics` holds every finding, errors first."""
 
@@ -180,15 +191,15 @@ class OccurrenceError(DsaError, ValueError):
 
 
 class ParameterError(DsaError, ValueError):
-    """Raised when a parameter is unknown or its value lies outside its domain, and for a budget that cannot be read."""
+    """Raised when a parameter is unknown or its value lies outside its domain, for a budget that cannot be read, and for odds that do not fit the machine."""
 
 
 class DocumentError(DsaError):
-    """Raised when a file cannot be read as a document at all. `path` names it."""
+    """Raised when a file cannot be read at all: a document, or a source of data. `path` names it, `reason` is what is wrong with it."""
 
-    def __init__(self, path: str, message: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {message}")
+    def __init__(self, path: str, reason: str, *, code: str = "") -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}", code=code)
 
 
 class BindingError(DsaError, ValueError):

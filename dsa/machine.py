@@ -263,7 +263,7 @@ class Machine:
         """A cache for what other modules compute from this machine."""
         return {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the declarations, for a copy, which computes everything else anew."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
 

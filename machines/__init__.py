@@ -18,19 +18,17 @@ if TYPE_CHECKING:
     )
     from machines.dual_state.agent import (
         ActionPair,
+        ArtifactDAGInterface,
         DualStateAgent,
+        EnvironmentState,
         EscalationRequired,
+        GitArtifactDAG,
+        InMemoryArtifactDAG,
         Interrupted,
         PreconditionNotMet,
         RmaxExhausted,
-        always,
-    )
-    from machines.dual_state.dag import (
-        ArtifactDAGInterface,
-        EnvironmentState,
-        GitArtifactDAG,
-        InMemoryArtifactDAG,
         WorkflowState,
+        always,
     )
     from machines.workflow.workflow import Workflow, WorkflowResult, WorkflowStatus, WorkflowStep
 
@@ -41,8 +39,6 @@ _NAMES = {
     ),
     "machines.dual_state.agent": (
         "ActionPair", "DualStateAgent", "EscalationRequired", "Interrupted", "PreconditionNotMet", "RmaxExhausted", "always",
-    ),
-    "machines.dual_state.dag": (
         "ArtifactDAGInterface", "EnvironmentState", "GitArtifactDAG", "InMemoryArtifactDAG", "WorkflowState",
     ),
     "machines.workflow.workflow": ("Workflow", "WorkflowResult", "WorkflowStatus", "WorkflowStep"),

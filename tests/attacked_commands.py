@@ -17,9 +17,9 @@ from pathlib import Path
 import attrs
 
 from dsa.edge.sandbox.command_sandbox import BOUNDS
+from dsa.errors import ToolError
 from machines.coding.tools.command_runner import run
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 SECRET = "s3cret-in-a-file-outside"
 #: Each line must raise; what works is told.
@@ -303,7 +303,7 @@ def ended(name, targets):
             bounds=bounds,
         )
         how, said, code, removed = ran.end_reason, ran.output, ran.code, ran.removed_paths
-    except WorkspaceToolError as error:
+    except ToolError as error:
         how, said, code, removed = error.code, str(error), attack.code, ()
     if "PLANTED" in said or SECRET in said or os.environ["SECRET"] in said or len(said) > 20_000:
         return f"{name}: it got something: {said[:500]}"

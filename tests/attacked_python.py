@@ -17,7 +17,8 @@ from hostile_programs import SECRETS
 from python_attacks import ATTACKS
 
 from dsa.edge.sandbox import Confinement, choose_rung, close_all
-from machines.chat.python import FrameSource, Interpreter, PythonError
+from dsa.errors import ToolError
+from machines.chat.interpreter import FrameSource, Interpreter
 
 SHORT_S, LONG_S = 1.0, 30.0
 _SUBREAPER = 36
@@ -34,8 +35,8 @@ def ended(interpreter, name, targets):
         source = source.replace(f"@{target}@", str(value))
     try:
         result = interpreter.run(source, TABLE, timeout_s=SHORT_S if attack.hangs else LONG_S)
-    except PythonError as error:
-        said, shown = error.code, f"{error} {error.output}"
+    except ToolError as error:
+        said, shown = error.code, f"{error} {error.about.get('output', '')}"
         fits = said in attack.codes and str(error)
     else:
         said, shown = (

@@ -11,12 +11,11 @@ from chat_server import Said, playing
 from chats import CARS, CSV, SQL, python, sql
 from row_stories import HANGS, Hanging, InOrder, as_text, lived, with_faults
 
-import machines.chat.chat_resources as resources_module
+import machines.chat.chat_session as resources_module
 from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import RESOURCES, resources_in
-from machines.chat.chat_session import ChatStart
+from machines.chat.chat_session import RESOURCES, ChatStart, resources_in
 from machines.chat.sql import SqlDatabase
 
 

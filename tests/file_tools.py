@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
+from dsa.errors import ToolError
 from machines.coding.tools import file_arguments as given
 from machines.coding.tools.file_view import digest_of
 from machines.coding.tools.workspace import Workspace
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
 
@@ -26,7 +26,7 @@ class FileTools(Workspace):
     def fault(self, tool, arguments):
         try:
             return super().fault(given.read(tool, arguments))
-        except WorkspaceToolError as error:  # no call of a tool: a fault of the path is one, whatever else there is
+        except ToolError as error:  # no call of a tool: a fault of the path is one, whatever else there is
             return str(error) if error.code == "bad_path" else ""
 
     def fileno(self):
@@ -56,7 +56,7 @@ class FileTools(Workspace):
 
 
 def refused(call, *arguments, **options):
-    with pytest.raises(WorkspaceToolError) as error:
+    with pytest.raises(ToolError) as error:
         call(*arguments, **options)
     return error.value.code, str(error.value)
 
@@ -65,7 +65,7 @@ def given_or_refused(call, *arguments, **options):
     """Return what a call gives and None, or None and its ToolError."""
     try:
         return call(*arguments, **options), None
-    except WorkspaceToolError as error:
+    except ToolError as error:
         return None, error
 
 

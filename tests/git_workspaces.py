@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
+from dsa.errors import ToolError
 from machines.coding.tools import git_tools
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
 
@@ -31,7 +31,7 @@ def git(folder, *arguments, check=True):
 
 
 def refused(call, *arguments, **named):
-    with pytest.raises(WorkspaceToolError) as error:
+    with pytest.raises(ToolError) as error:
         call(*arguments, **named)
     assert 10 < len(str(error.value)) < 300
     return error.value.code

@@ -115,7 +115,7 @@ def _odds(machine: Machine) -> Odds | None:
     """Return the judge of the two forms about odds; it is loaded by name, since most documents have none of them."""
     if not any(isinstance(claim.form, Probability | ExpectedCount) for claim in machine.properties):
         return None
-    odds: Odds = importlib.import_module("dsa.checks.odds.odds_properties").judge
+    odds: Odds = importlib.import_module("dsa.checks.odds.run_odds").judge
     return odds
 
 

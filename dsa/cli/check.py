@@ -51,8 +51,7 @@ from dsa.expr import Value
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.trace import Trace, show_events, show_values, to_record
-from dsa.trace_format import step_as_json
+from dsa.trace import Trace, show_events, show_values, step_as_json, to_record
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 #: The rules of results about properties.

@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.checks.diff.document_diff import Aspect, Detail, DocumentChange, changes, same_control
-from dsa.checks.diff.equivalence import Comparison, ConfigurationPair, Divergence, Pair, Reaction, Trouble, compare
+from dsa.checks.document_diff import Aspect, Detail, DocumentChange, changes, same_control
+from dsa.checks.equivalence import Comparison, ConfigurationPair, Divergence, Pair, Reaction, Trouble, compare
 from dsa.checks.places import line_of, rows_at, show_false
 from dsa.checks.search.engine import SearchLimits
 from dsa.cli.command_line import (

@@ -18,8 +18,7 @@ from dsa.errors import DocumentError
 from dsa.lang import spell_out
 from dsa.machine import Machine
 from dsa.targets import dot, emit, mermaid
-from dsa.trace import RecordedTrace, to_record
-from dsa.trace_format import from_text, to_itf, to_jsonl
+from dsa.trace import RecordedTrace, from_text, to_itf, to_jsonl, to_record
 
 
 def read_record(name: str) -> RecordedTrace:

@@ -13,11 +13,9 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.chain_solver import OddsRange
 from dsa.checks.odds.estimation import Estimate, read_attempts
-from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer, plotted_curve
-from dsa.checks.odds.odds_text import answer_text, unknown_sentences
+from dsa.checks.odds.odds_report import OddsAnswer, Order, answer_text, odds_answer, plotted_curve, unknown_sentences
 from dsa.checks.odds.retry_target import TargetResult
 from dsa.cli.command_line import (
     JsonCommand,
@@ -34,7 +32,7 @@ from dsa.cli.run_options import open_run_folder
 from dsa.cli.run_view import story_lines
 from dsa.edge.document_files import load, read_text
 from dsa.edge.images import Labels, Point, plot, require_format
-from dsa.errors import DocumentError, UndecidedError
+from dsa.errors import DocumentError, ParameterError, UndecidedError
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
@@ -127,7 +125,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
             answer = _compute_answer(load(file, parse_families(options.pop("families"))), target, options)
             picture = options["picture"]
             has_plot = picture is None or _plot(answer, picture, options["vary"])
-    except (OddsError, UndecidedError) as fault:
+    except (ParameterError, UndecidedError) as fault:
         raise click.UsageError(str(fault)) from fault
     if picture:
         say(f"wrote {picture}" if has_plot else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)

@@ -5,7 +5,7 @@ import time
 
 import click
 
-from dsa.checks.certificate.certificate_writer import certify_proofs
+from dsa.checks.certificate_writer import certify_proofs
 from dsa.checks.proof.conclusion import Gap, expression_text
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive
 from dsa.checks.proof.prover import Proof, ProofReport, prove

@@ -42,7 +42,6 @@ from dsa.runs.door import Runs
 from dsa.runs.place import DEFAULT_RUNS, PART_OF, SERVER, directory_text, place_text
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.generation import GenerationError
 from dsa.runtime.ledger import MachineEntry, place_in_part
 from dsa.runtime.policy.call_tree import ReplayMismatchError
@@ -283,7 +282,7 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
         document = root / error.run / "machine.md"
         hint = f"`dsa diff {document} FILE` shows what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
         raise CommandExit(f"{error}; {hint}", 1) from error
-    except (ReplayMismatchError, GenerationError, StoreError, ArtifactStoreError) as error:
+    except (ReplayMismatchError, GenerationError, StoreError) as error:
         raise CommandExit(str(error), 1) from error
     except OSError as error:
         raise CommandExit(

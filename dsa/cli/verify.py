@@ -14,8 +14,8 @@ from typing import Any, Literal, NoReturn
 import attrs
 import click
 
-from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import (
+from dsa.checks.certificate_proofs import require_same_steps
+from dsa.checks.certificate_writer import (
     FAULTLESS,
     Certifier,
     behaviour,

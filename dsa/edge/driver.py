@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -175,7 +175,7 @@ _AT_A_TIME = 16
 T = TypeVar("T")
 
 
-def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
+def _failure(intent: Intent, payload: dict[str, object]) -> Failure:
     place, call = str(payload.get("at") or ""), call_named(intent.key, payload)
     return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 

@@ -225,7 +225,7 @@ def _run(program: Path, text: Path, library: Path) -> None:
 
 
 def environment_secrets(options: SecretOptions | None = None) -> Secrets:
-    """Return the secrets of this process's environment, with a user's options. Raises SecretError.
+    """Return the secrets of this process's environment, with a user's options. Raises DsaError.
 
     The path of an existing file is not a secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
     """

@@ -1,6 +1,6 @@
 """The library of generators. None loads a model or a provider's package before it is asked to generate."""
 
-from dsa.edge.http.http_stream import StreamLimits
+from dsa.edge.http_stream import StreamLimits
 from dsa.generators.compatible_server import ChatClient, OpenAICompatibleGenerator, ServerSettings
 from dsa.generators.generator_kinds import build_generator, register
 from dsa.generators.local_model import LocalGenerator

@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.http.http_stream import ModelServer, StreamLimits
-from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
+from dsa.edge.http_stream import ModelServer, StreamLimits
+from dsa.edge.model_server import MAYBE_CHARGED, Retries, read_endpoint, reason_of
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.immutable import immutable
@@ -48,9 +48,9 @@ class ServerSettings:
 
 def openai_body(
     model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the body for `/chat/completions`; it asks for the counts of tokens too."""
-    body: dict[str, Any] = {"model": model, "messages": _as_dicts(messages), "stream": True}
+    body: dict[str, object] = {"model": model, "messages": _as_dicts(messages), "stream": True}
     body["stream_options"] = {"include_usage": True}
     if tools:
         body["tools"] = _as_dicts(tools)
@@ -58,19 +58,19 @@ def openai_body(
     return body | {name: value for name, value in numbers.items() if value is not None} | dict(settings.more)
 
 
-def _as_dicts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _as_dicts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
     return [part if isinstance(part, dict) else dict(part) for part in parts]
 
 
 def ollama_body(
     model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the body for Ollama's `/api/chat`.
 
     There numbers are options, arguments of calls are objects, a result has its tool's name, a schema is the `format`, and a prompt
     is cut to the server's own window unless the request asks for a larger one.
     """
-    body: dict[str, Any] = {"model": model, "messages": _for_ollama(messages), "stream": True}
+    body: dict[str, object] = {"model": model, "messages": _for_ollama(messages), "stream": True}
     if tools:
         body["tools"] = _as_dicts(tools)
     more = dict(settings.more)
@@ -92,7 +92,7 @@ def _window_for(body: Mapping[str, Any], max_tokens: int | None) -> int:
     return _SMALLEST_WINDOW << max(0, (tokens - 1) // _SMALLEST_WINDOW).bit_length()
 
 
-def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
     names: dict[str, str] = {}
     converted_messages = []
     for message in messages:
@@ -106,7 +106,7 @@ def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return converted_messages
 
 
-def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
+def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, object]:
     function = call["function"]
     return {
         "id": call["id"],
@@ -114,7 +114,7 @@ def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
+def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, object] | None:
     """Return the body without the parameter that a refusal names, or with its other name; None when it names none."""
     for name, other_name in REFUSABLE.items():
         if name in body and name in refusal:
@@ -177,8 +177,8 @@ class ChatClient:
         for _ in REFUSABLE:
             try:
                 return await self._ask(body, tools, on_text, on_retry)
-            except ServerError as error:
-                smaller = without_refused(body, error.detail) if error.status in _BAD_REQUEST else None
+            except GenerationError as error:
+                smaller = without_refused(body, error.server.detail) if error.server.status in _BAD_REQUEST else None
                 if smaller is None:
                     raise
                 body = smaller

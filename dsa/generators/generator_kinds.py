@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dsa.declarations import Generator
-from dsa.edge.http.model_server import SCHEMES
+from dsa.edge.model_server import SCHEMES
 from dsa.edge.plugins import Packages
 from dsa.errors import BindingError, DocumentError, Span
 from dsa.generators.compatible_server import OpenAICompatibleGenerator

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dsa.edge.http.model_server import SCHEMES, read_endpoint
+from dsa.edge.model_server import SCHEMES, read_endpoint
 from dsa.runtime.content import Context
 from dsa.text import nearest
 

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
-from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
+from dsa.edge.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.model_server import MAYBE_CHARGED, Retries
 from dsa.errors import DsaError
 from dsa.generators.model_options import require_bounds, run_blocking, seed_for
 from dsa.generators.provider_errors import ANSWER_TOO_LARGE, ProviderName
@@ -64,7 +64,7 @@ def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: 
     return attrs.evolve(result, usage=_usage(counts, _cost(litellm, whole, model) if counts[0] else None))
 
 
-def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dict[str, Any]:
+def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dict[str, object]:
     return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "cost": cost_usd}
 
 
@@ -102,7 +102,7 @@ def _cost(litellm: Any, whole: Any, model: str) -> float | None:  # noqa: ANN401
 DEFAULT_MODEL = "ollama/qwen2.5-coder:7b"
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
 _Show = Callable[[str], object]
-_Request = dict[str, Any]
+_Request = dict[str, object]
 _T = TypeVar("_T")
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
-from dsa.edge.http.model_server import (
-    ServerError,
+from dsa.edge.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.model_server import (
     is_used_up,
     message_in,
     reason_of,
@@ -21,7 +20,7 @@ from dsa.edge.http.model_server import (
     with_words,
     without_secrets,
 )
-from dsa.runtime.generation import GenerationError, Usage
+from dsa.runtime.generation import GenerationError, ServerFault, Usage
 
 #: The code of the error for an answer of more bytes than any may have. It is raised out of LiteLLM, and is among the causes of what LiteLLM raises.
 ANSWER_TOO_LARGE = "AnswerTooLarge"
@@ -66,7 +65,7 @@ class ProviderName:
         return GenerationError(message, "authentication")
 
     def translate(self, error: Exception) -> GenerationError:
-        """Return the error for what LiteLLM raised, with the words of the server, if there are any. An error of a server is a ServerError."""
+        """Return the error for what LiteLLM raised, with the words of the server, if there are any. It has what a server said."""
         if _NO_PROVIDER in str(error):
             hint = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
             return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {hint}.", "not_found")
@@ -83,7 +82,8 @@ class ProviderName:
         used_up = reason == "rate_limit" and is_used_up(" ".join([words, *sorted(names)]), wait_s)
         sentence = "used_up" if used_up else "gave_up" if status == _GAVE_UP else reason
         message = with_words(self._sentence(sentence), detail)
-        return ServerError(message, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
+        answer = ServerFault(status, detail, wait_s, again=not used_up)
+        return GenerationError(message, reason, server=answer)
 
     def _own_fault(self, causes: list[BaseException], names: set[str]) -> GenerationError | None:
         """Return the error for a request that was never sent: without a key, or to an address that is not valid."""
@@ -91,7 +91,7 @@ class ProviderName:
         if _NO_KEY.search(text):
             return self.without_key(next(iter(_VARIABLE.findall(text)), "the provider's own variable"))
         if names & _BAD_ADDRESS:
-            return ServerError(f"{self._sentence('no_address')}.", "unreachable", again=False)
+            return GenerationError(f"{self._sentence('no_address')}.", "unreachable", server=ServerFault(again=False))
         return None
 
     def _sentence(self, reason: str) -> str:

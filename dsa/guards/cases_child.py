@@ -40,7 +40,7 @@ def run(payload: str, result_fd: int) -> None:
     _report(result_fd, ["end"])
 
 
-def _evaluate(call: str, namespace: dict[str, Any]) -> tuple[str, str]:
+def _evaluate(call: str, namespace: dict[str, object]) -> tuple[str, str]:
     try:
         value = eval(call, namespace)  # noqa: S307  # what this process is for
     except BaseException as error:  # noqa: BLE001  # SystemExit too

@@ -326,7 +326,7 @@ class _Builder:
 
     def _build_kind(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
         owner = f"guard {row.name}"
-        supply: dict[str, Any] = (
+        supply: dict[str, object] = (
             {"document_folder": self.folder} if "document_folder" in kind.supplied_arguments else {}
         )
         options = row.options

@@ -45,7 +45,7 @@ class TestReport:
 
     test_names: tuple[str, ...] = ()
     done_names: tuple[str, ...] = ()
-    faults: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    faults: dict[str, dict[str, object]] = attrs.field(factory=dict)
     is_collected: bool = False
     is_over: bool = False
     is_whole: bool = False
@@ -57,7 +57,7 @@ class TestReport:
         return self.is_collected and bool(self.test_names)
 
     @property
-    def impossible_tests(self) -> dict[str, dict[str, Any]]:
+    def impossible_tests(self) -> dict[str, dict[str, object]]:
         """The tests that no code can pass, with what was reported: a fixture that does not exist, a mark that skips."""
         return {name: fault for name, fault in self.faults.items() if fault.get("by") == "tests"}
 
@@ -77,7 +77,7 @@ class TestReport:
         return bound_text("\n".join(lines))
 
 
-def failure_lines(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -> list[str]:
+def failure_lines(faults: Mapping[str, dict[str, object]], *, show_expected: bool = False) -> list[str]:
     """Return how the first tests failed, a line each; name the others."""
     lines = [_failure_line(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
     if others := list(faults)[_MOST_DETAILED:]:
@@ -152,7 +152,7 @@ def _stop_reason(outcome: SandboxOutcome, bounds: Bounds) -> str:
     return "the process ended before."
 
 
-def _failure_line(name: str, fault: dict[str, Any], *, show_expected: bool) -> str:
+def _failure_line(name: str, fault: dict[str, object], *, show_expected: bool) -> str:
     """Return in one line how a test failed: what the code gave, and what was expected only with `show_expected`."""
     line = fault.get("line")
     place = f" (line {line} of the tests)" if line and isinstance(line, int) else ""

@@ -346,7 +346,7 @@ class JudgeGuard(GuardInterface):
             raise ValueError(f"the judge said neither PASS nor FAIL: {clip(_plain(reply), _MOST_FEEDBACK)}")
         return result
 
-    def _prompt(self, artifact: Artifact, inputs: dict[str, Any]) -> str:
+    def _prompt(self, artifact: Artifact, inputs: dict[str, object]) -> str:
         """Return the prompt for the model."""
         parts = [f"## {name}, which it is based on\n{_put_in_fence(_text(each))}" for name, each in inputs.items()]
         return "\n\n".join(

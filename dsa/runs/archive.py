@@ -21,7 +21,7 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
 from dsa.runtime.run import Run, replay
 from dsa.runtime.run_store import Delivery, RunSummary, StoredRun, read_delivery
-from dsa.runtime.secrets import SecretError, Secrets
+from dsa.runtime.secrets import Secrets, secret_error
 from dsa.runtime.status import RunStatus, status_of
 from dsa.runtime.timeline import Moment
 
@@ -209,10 +209,10 @@ class OtherMachineError(DsaError):
 
 
 def require_no_secret(text: str, secrets: Secrets) -> None:
-    """Raise SecretError, with the line, when a document has a secret in it."""
+    """Raise DsaError, with the line, when a document has a secret in it."""
     for place, name in secrets.places(text):
         line = text.count("\n", 0, place) + 1
-        raise SecretError(
+        raise secret_error(
             f"line {line} of the document has the secret {name} in it, and a run keeps its document: take it out, and let programs "
             f"read it from their environment. If it is not a secret, say --not-secret {name}"
         )

@@ -236,7 +236,7 @@ def bind(
     machines: NestedBuilder | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
-    """Bind every name of the machine. Raises one BindingError that lists all faults, MachineError, SecretError, ModelUnavailable.
+    """Bind every name of the machine. Raises one BindingError that lists all faults, MachineError, ModelUnavailable, DsaError for a secret.
 
     `path` is the machine's document: files that options name are relative to its folder, or without it to the working folder. `module` is a module, the name or
     file of one, or a Bindings for some of the names; without it `bindings.py` beside `path` is used. Names that it does not define come from the

@@ -15,7 +15,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.checks.diff.equivalence import Comparison, ConfigurationPair, Pair, Prospect, Trouble, compare, prospect
+from dsa.checks.equivalence import Comparison, ConfigurationPair, Pair, Prospect, Trouble, compare, prospect
 from dsa.checks.search.engine import SearchLimits
 from dsa.edge.performer import answer_in, steps_of
 from dsa.errors import ParameterError

@@ -155,7 +155,7 @@ def _keep_from_git(root: Path) -> None:
 
 
 def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
-    """Open or make the store of a run's artifacts. Raises ArtifactStoreError."""
+    """Open or make the store of a run's artifacts. Raises StoreError."""
     artifacts: ArtifactStore = importlib.import_module("dsa.edge.git").GitArtifacts(root / ARTIFACTS, run_id)
     return artifacts
 

@@ -272,7 +272,7 @@ class BoundRuns(RunArchive, ABC):
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
         module, the name or file of one, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
-        DocumentError, MachineError, BindingError, ModelUnavailable, ParameterError, SecretError, StoreError, ValueError; then no run exists.
+        DocumentError, MachineError, BindingError, ModelUnavailable, ParameterError, StoreError, ValueError, DsaError for a secret; then no run exists.
         """
         base = options or Options()
         full_options = attrs.evolve(base, bindings=bindings or base.bindings, model=model or base.model)
@@ -290,7 +290,7 @@ class BoundRuns(RunArchive, ABC):
 
     @abstractmethod
     def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
-        """Return a new run that nothing drives yet. It exists once its beginning is durable. Raises SecretError, MachineError."""
+        """Return a new run that nothing drives yet. It exists once its beginning is durable. Raises MachineError, DsaError for a secret."""
 
     async def resume(
         self,
@@ -394,7 +394,7 @@ class LocalRuns(BoundRuns):
     # -- driving ----------------------------------------------------------------------------------------------------------
 
     def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
-        """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises SecretError, MachineError."""
+        """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises MachineError, DsaError for a secret."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
         machine, run_id = setup.machine, run_id or new_run_id(setup.machine.name)

@@ -143,11 +143,11 @@ def setup_of(
 ) -> RunSetup:
     """Bind a document's names, and return the setup for a run of it. Policies can read `config` and that of the options; `config` is not recorded.
 
-    Raises BindingError, ModelUnavailable, SecretError, ParameterError.
+    Raises BindingError, ModelUnavailable, ParameterError, DsaError for a secret.
     """
     machine = document.machine.at(dict(options.parameters)) if options.parameters else document.machine
     limits = limits_of(machine, options.budget)
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "file": None if document.path is None else str(document.path.absolute()),
         "module": _absolute(options.bindings),
         "model": absolute_script(options.model or DEFAULT_MODEL),
@@ -208,7 +208,7 @@ def resumed_options(
     )
 
 
-def present_settings(settings: Mapping[str, Any], now: Options) -> dict[str, Any]:
+def present_settings(settings: Mapping[str, Any], now: Options) -> dict[str, object]:
     """Return the settings that a run was started with, with the present module, model and budget; None for what cannot be named."""
     model = now.model and absolute_script(now.model)
     return {**settings, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}

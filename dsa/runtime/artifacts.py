@@ -11,22 +11,19 @@ from typing import Protocol
 
 import attrs
 
-from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.runtime.content import Artifact, ArtifactRepository
 from dsa.runtime.generation import Usage
 from dsa.runtime.ledger import VerdictEntry
+from dsa.runtime.run_store import StoreError
 
 _DIGITS, _SHORT = 32, 12
 _DIGEST = re.compile(r"[0-9a-f]{32,}")
 
 
-class ArtifactStoreError(DsaError):
-    """Raised when an artifact store cannot be used, or is damaged. `path` is its path."""
-
-    def __init__(self, path: object, message: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {message}")
+def artifact_store_error(path: object, message: str) -> StoreError:
+    """Return the error for a store of artifacts, by its path, that cannot be used or is damaged."""
+    return StoreError(f"{path}: {message}", code="ArtifactStoreError")
 
 
 def identify_artifact(artifact: Artifact, run_id: str = "") -> Artifact:

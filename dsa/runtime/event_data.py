@@ -180,7 +180,7 @@ def placeholder_values(machine: Machine, step: str, effect: str, get: Callable[[
     return texts_by_words
 
 
-def guard_data(machine: Machine, guard: str, event: str, get: Callable[[Reference], Any]) -> dict[str, Any]:
+def guard_data(machine: Machine, guard: str, event: str, get: Callable[[Reference], Any]) -> dict[str, object]:
     """Return what a guard gets to judge an event: event data, and the index of the event where it uses that.
 
     The names are those of its arguments, and `PART:ARGUMENT` for its parts. Raises what `get` raises.

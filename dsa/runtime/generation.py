@@ -38,11 +38,24 @@ class Usage:
     retried: tuple[str, ...] = ()
 
 
+@attrs.frozen
+class ServerFault:
+    """What a server that refused or failed said of it: the status of HTTP, the server's message, and how long it asks to wait.
+
+    `again` is false where another try cannot help, though it may after other errors with the same reason.
+    """
+
+    status: int | None = None
+    detail: str = ""
+    wait_s: float | None = None
+    again: bool = True
+
+
 class GenerationError(DsaError):
     """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
 
     `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer. `about` is JSON that the
-    error step has beside.
+    error step has beside. `server` is what a server said; the code of such an error is `ServerError`.
     """
 
     def __init__(
@@ -51,11 +64,13 @@ class GenerationError(DsaError):
         reason: str = "failed",
         usage: Usage | None = None,
         about: Mapping[str, Any] | None = None,
+        server: ServerFault | None = None,
     ) -> None:
         self.reason = reason
         self.usage = usage
         self.about = dict(about or {})
-        super().__init__(message)
+        self.server = server or ServerFault()
+        super().__init__(message, code="ServerError" if server else "")
 
 
 class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the case

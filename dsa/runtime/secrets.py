@@ -424,8 +424,9 @@ _HEADERS_NAME = re.compile(r"HEADERS$", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
 
 
-class SecretError(DsaError):
-    """Raised for a secret that cannot be searched for, and for one in a place from which it cannot be removed."""
+def secret_error(message: str) -> DsaError:
+    """Return the error for a secret that cannot be searched for, and for one in a place from which it cannot be removed."""
+    return DsaError(message, code="SecretError")
 
 
 @attrs.frozen
@@ -459,7 +460,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secrets_in(environment: Mapping[str, str], options: SecretOptions | None = None) -> Secrets:
-    """Return the secrets of an environment. Raises SecretError for a value that is too short, and for an invalid regular expression.
+    """Return the secrets of an environment. Raises DsaError for a value that is too short, and for an invalid regular expression.
 
     A name in the options without a variable is ignored: it has no value that could appear anywhere.
     """
@@ -509,7 +510,7 @@ def _required_value(name: str, value: str) -> str:
     value = value.strip()
     if len(value) < SHORTEST_NAMED or value in marker(name):
         few = f"has {len(value)} characters" if len(value) < SHORTEST_NAMED else "is a part of its own marker"
-        raise SecretError(f"the value of {name} {few}: removing it would destroy other text")
+        raise secret_error(f"the value of {name} {few}: removing it would destroy other text")
     return value
 
 
@@ -518,5 +519,5 @@ def _shapes(patterns: Iterable[str]) -> Iterator[SecretShape]:
         try:
             finder = SecretPattern(pattern)
         except ValueError as fault:
-            raise SecretError(str(fault)) from fault
+            raise secret_error(str(fault)) from fault
         yield SecretShape(f"pattern-{number}", finder)

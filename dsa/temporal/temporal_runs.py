@@ -118,7 +118,7 @@ class TemporalRuns(BoundRuns):
     # -- driving ----------------------------------------------------------------------------------------------------------
 
     def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> "TemporalHandle":
-        """Return a new run that nothing drives yet. It exists once its workflow has begun. Raises SecretError, MachineError."""
+        """Return a new run that nothing drives yet. It exists once its workflow has begun. Raises MachineError, DsaError for a secret."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
         run_id = run_id or new_run_id(setup.machine.name)
@@ -404,7 +404,7 @@ def _resumption_to_json(resumption: Resumption, setup: RunSetup) -> Json:
 
 
 def _change_to_json(setup: RunSetup, run: Run, length: int) -> Json:
-    """Return the change of a run to another machine, which was judged when its story had `length` entries. Raises SecretError."""
+    """Return the change of a run to another machine, which was judged when its story had `length` entries. Raises DsaError for a secret."""
     require_no_secret(setup.text, setup.binding.secrets)
     return {"entry": to_json(run.ledger[-1]), "length": length, "start": _about_machine(setup)}
 

@@ -318,7 +318,7 @@ def _nothing(name: str) -> Machine:
     return Machine(name, (), (), "")
 
 
-def _coverage_json(coverage: Coverage) -> dict[str, Any]:
+def _coverage_json(coverage: Coverage) -> dict[str, object]:
     verdicts = sorted(coverage.verdicts)
     rows, states = sorted(coverage.rows), sorted(coverage.states)
     return {"machine": coverage.machine.name, "rows": rows, "states": states, "verdicts": verdicts}

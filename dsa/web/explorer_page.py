@@ -20,8 +20,7 @@ from dsa.runtime.timeline import event_records
 from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
-from dsa.web.document_markup import own_path
-from dsa.web.machine_drawing import diagram, picture_marks
+from dsa.web.document_markup import diagram, own_path, picture_marks
 from dsa.web.machine_page import with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
 from dsa.web.markup import Markup, alert, badge, hidden_field, join, message, message_page, page, tag, words_explained

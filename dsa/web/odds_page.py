@@ -12,8 +12,14 @@ import attrs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from dsa.checks.odds.odds_report import OddsAnswer, odds_answer, plotted_curve
-from dsa.checks.odds.odds_text import numbers_text, success_note, unknown_sentences
+from dsa.checks.odds.odds_report import (
+    OddsAnswer,
+    numbers_text,
+    odds_answer,
+    plotted_curve,
+    success_note,
+    unknown_sentences,
+)
 from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
@@ -73,7 +79,7 @@ class OddsForm:
         }
 
     def answer(self, machine: Machine) -> OddsAnswer:
-        """Work out the odds. Raises OddsError and other errors of dsa, and ValueError for a field that cannot be read."""
+        """Work out the odds. Raises ParameterError and other errors of dsa, and ValueError for a field that cannot be read."""
         target = self.fields.get("target", "").strip()
         return odds_answer(
             machine.at({name: read_value(value) for name, value in self.of("p.").items()}),

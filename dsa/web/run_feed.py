@@ -34,7 +34,7 @@ from dsa.runtime.run_store import RunSummary, StoreError
 from dsa.runtime.status import is_question
 from dsa.runtime.timeline import EventRecord, Piece
 from dsa.text import plural, shorten
-from dsa.web.machine_drawing import MachineDrawing, diagram, picture_marks
+from dsa.web.document_markup import MachineDrawing, diagram, picture_marks
 from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, hidden_field, join, meaning_of, post_form, tag
 
 #: The time after a read that failed, in seconds.

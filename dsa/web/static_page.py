@@ -12,8 +12,7 @@ from pathlib import Path
 from dsa.checks.report import check, check_sentences, check_word
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
-from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
-from dsa.web.machine_drawing import arrows_by_line, diagram
+from dsa.web.document_markup import DocumentVerdicts, all_findings, arrows_by_line, diagram, document_markup, overview
 from dsa.web.machine_walk import walk_graph
 from dsa.web.markup import Markup, badge, join, tag, words_explained
 

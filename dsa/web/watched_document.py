@@ -19,8 +19,7 @@ from dsa.errors import DocumentError, DsaError, MachineError
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.text import plural
-from dsa.web.document_markup import DocumentVerdicts, all_findings, document_markup, overview
-from dsa.web.machine_drawing import MachineDrawing
+from dsa.web.document_markup import DocumentVerdicts, MachineDrawing, all_findings, document_markup, overview
 from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, join, message, post_form, prose, tag, words_explained
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.

@@ -24,7 +24,7 @@ from dsa.guards.feedback import verdict_of
 from dsa.runtime.content import Artifact as Judged
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step
 from dsa.text import plural
-from machines.chat.chat_resources import ChatResources, Files, resources_in
+from machines.chat.chat_session import ChatResources, Files, resources_in
 from machines.chat.conversation import (
     ChatArtifact,
     ChatCall,

@@ -16,12 +16,11 @@ from functools import lru_cache
 import attrs
 
 from machines.chat.conversation import MOST_DESCRIBED, REUSE, ChatArtifact, ChatConversation
-from machines.chat.python import compiles, is_empty
+from machines.chat.interpreter import compiles, is_empty
 from machines.chat.sql import QueryIntent, TableInfo
 from machines.tool_use import tool_call
 from machines.tool_use.records import as_data, object_in
-from machines.tool_use.tool import LIMIT, ArgumentKind, Parameter, Tool
-from machines.tool_use.tool_call import ToolRequest
+from machines.tool_use.tool_call import LIMIT, ArgumentKind, Parameter, Tool, ToolRequest
 from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, newest_that_fit, within
 
 #: The kinds of fixes, with an explanation for readers.

@@ -43,10 +43,8 @@ from dsa.runs.place import new_run_id
 from dsa.runs.runs import length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
-from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
-from machines.chat.chat_page import START_FORM, ChatPage
-from machines.chat.chat_resources import RESOURCES
-from machines.chat.chat_session import NAME, Chat, ChatStart
+from machines.chat.chat_display import START_FORM, ChatDisplay, ChatPage, TranscriptDisplay
+from machines.chat.chat_session import NAME, RESOURCES, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.machine_session import SessionListeners, files_folder, resume_command
 from machines.tool_use.records import as_data

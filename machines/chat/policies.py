@@ -13,6 +13,7 @@ import attrs
 
 from dsa.compiled_step import compiled_step
 from dsa.edge.event_loop import in_thread
+from dsa.errors import ToolError
 from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult
 from dsa.machine import Machine
@@ -20,11 +21,11 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.run import Run, guards_for
 from dsa.runtime.speech import as_unicode
 from dsa.semantics import Configuration, Occurrence, Refusal
-from machines.chat.chat_resources import ChatResources, resources_in
+from machines.chat.chat_session import ChatResources, resources_in
 from machines.chat.chat_tools import SQL, TOOLS, DataTool, messages_for, text_of
 from machines.chat.conversation import ChatCall, ChatConversation, ChatResult, NewArtifact, ResultTable
-from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
-from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
+from machines.chat.interpreter import FrameSource, compiles, is_empty, normal_code
+from machines.chat.sql import SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.tool_use.records import JsonObject, as_data, read_record
 from machines.tool_use.tool_call import ToolRequest, answer_of, read_call, read_strictly
@@ -181,7 +182,7 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     conversation = chat.conversation(context.run)
     try:
         result, digest, shared_file = await _query_in_thread(chat, call)
-    except SqlError as error:
+    except ToolError as error:
         return [event_step(action.policy, "sql_failed", data=as_data(ChatResult(call.call_id, _error_result(error))))]
     table = ResultTable(digest, tuple(result.columns), tuple(result.types))
     artifacts = _table_artifact(result, *shared_file, call.digest, conversation, dedups=chat.dedups)
@@ -237,12 +238,9 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     timeout_s = int(str(call.arguments["timeout"]))
     try:
         outcome = await in_thread(lambda: chat.interpreter.run(call.text, table, timeout_s=timeout_s))
-    except PythonError as error:
-        output = {"output": error.output} if error.output else {}
+    except ToolError as error:
         return [
-            event_step(
-                action.policy, "python_failed", data=as_data(ChatResult(call.call_id, _error_result(error, **output)))
-            )
+            event_step(action.policy, "python_failed", data=as_data(ChatResult(call.call_id, _error_result(error))))
         ]
     of = source.digest[:12] if source else "-"
     artifacts_made = []
@@ -258,6 +256,6 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     return [event_step(action.policy, "python_done", data=as_data(data))]
 
 
-def _error_result(error: SqlError | PythonError, **more: object) -> JsonObject:
+def _error_result(error: ToolError) -> JsonObject:
     """Return an error as a result for the model."""
-    return {"error": {"code": error.code, "message": str(error)[:_LONGEST_MESSAGE]}, **more}
+    return {"error": {"code": error.code, "message": str(error)[:_LONGEST_MESSAGE]}, **error.about}

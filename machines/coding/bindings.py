@@ -11,10 +11,18 @@ import attrs
 from dsa.expr import Outcome
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policy.policies import Policy
-from machines.coding.coding_notices import notice_effects
 from machines.coding.coding_resources import settings_of, workspace_fault
 from machines.coding.coding_tools import Level
-from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
+from machines.coding.policies import (
+    advance,
+    ask_approval,
+    ask_model,
+    decompose,
+    next_call,
+    notice_effects,
+    probe,
+    run_tool,
+)
 from machines.coding.subtask_runs import work_apart
 from machines.coding.task_plan import CodingCall, Leave, Task
 from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, verdict_for

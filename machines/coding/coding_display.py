@@ -38,13 +38,7 @@ from machines.coding.task_plan import (
     Task,
     WorkNotice,
 )
-from machines.coding.work_session import (
-    WorkStart,
-    begin_in_background,
-    is_home,
-    unfinished_run,
-    workspace_refusal,
-)
+from machines.coding.work_session import WorkStart, begin_in_background, is_home, unfinished_run, workspace_refusal
 from machines.coding.workspace_view import (
     LONGEST,
     CallOutcome,

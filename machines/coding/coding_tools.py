@@ -22,7 +22,7 @@ import attrs
 
 from machines.tool_use import tool_call
 from machines.tool_use.records import JsonObject
-from machines.tool_use.tool import COMMAND, CONTENT, FILES, LIMIT, PATH_NAMES, TEXT, TRUTH, Parameter, Tool
+from machines.tool_use.tool_call import COMMAND, CONTENT, FILES, LIMIT, PATH_NAMES, TEXT, TRUTH, Parameter, Tool
 
 #: A tool changes files · runs something · only looks · only looks, and may be called again and again.
 Kind = Literal["changing", "running", "looking", "polling"]

@@ -38,11 +38,11 @@ from dsa.runtime.generation import ModelUnavailable
 from dsa.text import closest, nearest
 from machines.coding.coding_resources import MODES, CodingSettings, polled_command
 from machines.coding.coding_tools import COMPLETE, TOOLS
-from machines.coding.servers.mcp_results import prefix
-from machines.coding.servers.mcp_tools import McpServer
 from machines.coding.task_plan import Task, faults_of, tasks_from
+from machines.coding.tools.mcp_results import prefix
+from machines.coding.tools.mcp_tools import McpServer
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import PathPattern
+from machines.coding.tools.workspace_boundary import PathPattern
 from machines.tool_use.records import JsonObject, as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 

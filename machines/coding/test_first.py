@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import attrs
 
+from dsa.errors import ToolError
 from dsa.generators.model_options import run_blocking
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.guard_kinds import AllOf
@@ -32,9 +33,8 @@ from dsa.runtime.content import (
 from dsa.runtime.generation import GenerationError, Usage
 from machines.coding.tools.command_runner import FinishedCommand
 from machines.coding.tools.file_arguments import NewFile, WriteFiles
-from machines.coding.tools.workspace_paths import TOOL_FOLDERS, WorkspaceToolError
-from machines.dual_state.agent import ActionPair, always
-from machines.dual_state.dag import InMemoryArtifactDAG
+from machines.coding.tools.workspace_boundary import TOOL_FOLDERS
+from machines.dual_state.agent import ActionPair, InMemoryArtifactDAG, always
 from machines.tool_use.chat_model import Model
 from machines.tool_use.records import cut_middle
 from machines.tool_use.tool_call import answer_of
@@ -69,8 +69,12 @@ def test_it_is_found():
 Run = Callable[..., FinishedCommand]
 
 
-class NotTriedError(Exception):
-    """Raised when tests cannot run in the workspace's layout; the message says why."""
+_NOT_TRIED = "not_tried"
+
+
+def _not_tried(why: str) -> ToolError:
+    """Return the error for tests that cannot run in the workspace's layout."""
+    return ToolError(why, code=_NOT_TRIED)
 
 
 @attrs.frozen
@@ -88,7 +92,7 @@ class WriteTested:
 
 @attrs.frozen
 class Places:
-    """The paths of a module and its tests in a workspace. Raises WorkspaceToolError `bad_path` for a path that is not a module."""
+    """The paths of a module and its tests in a workspace. Raises ToolError `bad_path` for a path that is not a module."""
 
     root: Path
     path: str
@@ -96,8 +100,9 @@ class Places:
 
     def __attrs_post_init__(self) -> None:
         if not self.path.endswith(".py") or not all(part.isidentifier() for part in self.module.split(".")):
-            raise WorkspaceToolError(
-                "bad_path", f"'{self.path}' is not a module that tests can import; use letters, digits and _, then .py"
+            raise ToolError(
+                f"'{self.path}' is not a module that tests can import; use letters, digits and _, then .py",
+                code="bad_path",
             )
 
     @property
@@ -116,7 +121,7 @@ class Layout:
         self.places, self._run_command = places, run_command
 
     def require_importable(self) -> None:
-        """Raise WorkspaceToolError `not_importable` when tests there would not find the module, NotTriedError when that cannot be tested."""
+        """Raise ToolError `not_importable` when tests there would not find the module, NotTriedError when that cannot be tested."""
         places = self.places
         with self._workspace_copy() as copy:
             module = copy / places.path
@@ -128,10 +133,10 @@ class Layout:
         if command.code != 0:
             hint = "put it where the workspace imports from, or add that place to its settings (pythonpath in pyproject.toml, a conftest.py)"
             why = f"tests at '{places.tests_path}' would not find '{places.path}' as {places.module}; {hint}:\n{command.output}"
-            raise WorkspaceToolError("not_importable", cut_middle(f"nothing was written: {why}", _LONGEST_REASON))
+            raise ToolError(cut_middle(f"nothing was written: {why}", _LONGEST_REASON), code="not_importable")
 
     def fault(self, code: str, tests: str) -> str:
-        """Run the tests in a copy; return the failures, or an empty text. Raises NotTriedError."""
+        """Run the tests in a copy; return the failures, or an empty text. Raises ToolError `not_tried`."""
         with self._workspace_copy() as copy:
             _write(copy / self.places.path, code)
             _write(copy / self.places.tests_path, tests)
@@ -144,21 +149,21 @@ class Layout:
     def _run_tests(self, copy: Path) -> FinishedCommand:
         try:
             return self._run_command(("pytest", "-q", self.places.tests_path), root=copy, timeout_s=_TIMEOUT_S)
-        except WorkspaceToolError as error:
+        except ToolError as error:
             if error.code == "stopped":
                 raise
-            raise NotTriedError(str(error)) from error
+            raise _not_tried(str(error)) from error
 
     @contextmanager
     def _workspace_copy(self) -> Iterator[Path]:
-        """Copy the workspace without generated folders. Raises NotTriedError when it is too large or cannot be read."""
+        """Copy the workspace without generated folders. Raises ToolError `not_tried` when it is too large or cannot be read."""
         with TemporaryDirectory(prefix="dsa-layout-") as folder:
             copy = Path(os.path.realpath(folder), "workspace")
             copy.mkdir()
             try:
                 _copy(self.places.root, copy)
             except OSError as error:
-                raise NotTriedError(f"the workspace cannot be copied: {error.strerror}") from error
+                raise _not_tried(f"the workspace cannot be copied: {error.strerror}") from error
             yield copy
 
 
@@ -179,7 +184,7 @@ def _copy(root: Path, copy: Path) -> None:
             files, size = files + 1, size + path.stat().st_size
             if files > MOST_FILES or size > MOST_BYTES:
                 most = f"{MOST_FILES:,} files or {MOST_BYTES // 1_000_000} MB"
-                raise NotTriedError(f"the workspace is too large to copy (more than {most})")
+                raise _not_tried(f"the workspace is too large to copy (more than {most})")
             shutil.copy2(path, to / path.name)
 
 
@@ -195,7 +200,7 @@ class LayoutGuard(GuardInterface):
         self._layout = layout
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
-        """Judge the code. Raises NotTriedError."""
+        """Judge the code. Raises ToolError `not_tried`."""
         code, tests = _file(artifact.content), _file(dependencies["test"].content)
         fault = self._layout.fault(code, tests)
         return GuardResult(passed=not fault, feedback=cut_middle(fault, _LONGEST_REASON))
@@ -219,7 +224,7 @@ class TestedCode:
 def write_tested(model: Model, specification: str, layout: Layout, number: int) -> TestedCode:
     """Let the model write tests, and then code that passes them. Blocks.
 
-    `number` is the count of earlier answers in the run. Raises WorkspaceToolError `bad_path`, `not_importable`, and `not_tested` with the last feedback;
+    `number` is the count of earlier answers in the run. Raises ToolError `bad_path`, `not_importable`, and `not_tested` with the last feedback;
     GenerationError when the model does not answer.
     """
     places = layout.places
@@ -228,7 +233,9 @@ def write_tested(model: Model, specification: str, layout: Layout, number: int) 
         layout.require_importable()
         guard: GuardInterface = LayoutGuard(layout)
         how = f"the tests pass in the workspace (pytest {places.tests_path})"
-    except NotTriedError as error:
+    except ToolError as error:
+        if error.code != _NOT_TRIED:
+            raise
         guard = TDDTestGuard(module=places.module.rpartition(".")[2])
         how = f"the tests pass with the module alone; they did not run in the workspace, and the import as {places.module} is not tested: {error}"
     tests, code = (
@@ -242,13 +249,15 @@ def write_tested(model: Model, specification: str, layout: Layout, number: int) 
     ]  # fmt: skip
     try:
         result = Workflow(steps, InMemoryArtifactDAG(), RMAX).execute(specification)
-    except NotTriedError as error:
-        raise WorkspaceToolError("not_tested", f"nothing was written: the tests did not finish: {error}") from error
+    except ToolError as error:
+        if error.code != _NOT_TRIED:
+            raise
+        raise ToolError(f"nothing was written: the tests did not finish: {error}", code="not_tested") from error
     if result.status is not WorkflowStatus.SUCCESS:
         if generator.failure is not None:
             raise generator.failure
         why = f"nothing was written: the {result.failed_step} did not pass, {result.reason}"
-        raise WorkspaceToolError("not_tested", cut_middle(why, _LONGEST_REASON))
+        raise ToolError(cut_middle(why, _LONGEST_REASON), code="not_tested")
     impl, test = (_file(result.artifacts[name].content) for name in ("g_impl", "g_test"))
     return TestedCode(impl, test, generator.count, dict(generator.usage), how)
 

@@ -16,18 +16,18 @@ from typing import Any
 import attrs
 
 from dsa.edge.sandbox.command_sandbox import StopSwitch
+from dsa.errors import ToolError
 from machines.coding.coding_tools import COMPLETE, TOOLS, Kind, WorkspaceTool
 from machines.coding.history import CallMark, WorkspaceHistory
-from machines.coding.servers.mcp_tools import Foreign, ForeignTool, McpServer
 from machines.coding.task_plan import CallFaults, CodingCall, CodingResult, Look, Probe
 from machines.coding.test_first import Layout, Places, WriteTested, write_tested
 from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.file_arguments import FILE_TOOLS, FileCall, ListDir, read
 from machines.coding.tools.git_tools import GitTools
+from machines.coding.tools.mcp_tools import Foreign, ForeignTool, McpServer
 from machines.coding.tools.program_rules import Rules, executed_files
 from machines.coding.tools.workspace import FileChanges, FileEdit, Workspace
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.chat_model import Model
 from machines.tool_use.records import JsonObject, as_data, one_line, read_record, shell_line
 from machines.tool_use.tool_call import CallFault, ToolRequest, fault_result
@@ -94,7 +94,7 @@ class Toolbox:
     """The tools of a workspace. `folder` is the run's own, outside of the workspace, and has the history of changes.
 
     Settings: `workspace`, `protected`, `network`, `commands` (rules), `commit`, `test_first`, `mcp`, `polling`, `unconfined`. `model` writes tested
-    code; `answer_count` counts the run's answers. Raises WorkspaceToolError, ValueError, OSError.
+    code; `answer_count` counts the run's answers. Raises ToolError, ValueError, OSError.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -162,7 +162,7 @@ class Toolbox:
         """Return the look at a command: its words, or why it is not allowed."""
         try:
             argv = command_runner.read_command(arguments.cmd)
-        except WorkspaceToolError as error:
+        except ToolError as error:
             return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
         faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, arguments.cwd))
         programs = executed_files(argv, self.root, arguments.cwd)
@@ -175,7 +175,7 @@ class Toolbox:
             return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
         try:
             return attrs.evolve(look, planned=tuple(self.workspace.plan(call)))
-        except WorkspaceToolError as error:
+        except ToolError as error:
             return attrs.evolve(look, cannot=CallFault(error.code, str(error)))
 
     def preview(self, call: CodingCall) -> str:
@@ -183,7 +183,7 @@ class Toolbox:
         if call.planned:
             try:
                 text = self.workspace.diff(read(call.tool, call.arguments))
-            except WorkspaceToolError as error:
+            except ToolError as error:
                 return str(error)
         elif call.argv:
             text = _command_text(call.argv, read_record(CommandArguments, call.arguments))
@@ -201,7 +201,7 @@ class Toolbox:
         `was_asked` says that a person allowed it, with the files that its command executes at that time; when one has changed, the call is not made.
         """
         if call.cannot is not None:
-            return _failure(call, WorkspaceToolError(call.cannot.code, call.cannot.message))
+            return _failure(call, ToolError(call.cannot.message, code=call.cannot.code))
         if call.kind in {"looking", "polling"}:
             return self._attempt(call, stop)
         try:
@@ -214,12 +214,12 @@ class Toolbox:
                 start = self.history.begin(key, f"before {call.tool}", names, _StopCheck(stop))
                 outcome = self._attempt(call, stop) if write is None else write()
                 over = self.history.end(start, f"after {call.tool}", names, _StopCheck(stop, _ORDER_S))
-        except WorkspaceToolError as error:
+        except ToolError as error:
             return _failure(call, error)
         return self._with_changes(outcome, over)
 
     def _require_unchanged(self, call: CodingCall) -> None:
-        """Raise WorkspaceToolError when a file that the command executes has changed since the question."""
+        """Raise ToolError when a file that the command executes has changed since the question."""
         if not call.argv:
             return
         arguments = read_record(CommandArguments, call.arguments)
@@ -228,7 +228,7 @@ class Toolbox:
         if paths:
             which = f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed"
             message = f"not run: {which} since the user was asked about this command; look at it, and call it again"
-            raise WorkspaceToolError("changed_since", message)
+            raise ToolError(message, code="changed_since")
 
     def interrupted_call(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
         """Return the result of an interrupted call that is not made again: the changes since its start."""
@@ -261,10 +261,10 @@ class Toolbox:
     def _attempt(self, call: CodingCall, stop: StopSwitch) -> CallDone:
         try:
             return CallDone(self._call(call, stop))
-        except WorkspaceToolError as error:
+        except ToolError as error:
             return _failure(call, error)
         except OSError as error:  # a missing workspace raises another exception, which ends the run
-            return _failure(call, WorkspaceToolError("failed", f"the operating system refuses it: {_complaint(error)}"))
+            return _failure(call, ToolError(f"the operating system refuses it: {_complaint(error)}", code="failed"))
 
     def _call(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
         if call.tool == "run_cmd":
@@ -347,7 +347,7 @@ def _as_result(record: object) -> JsonObject:
     return {"result": record.result} if isinstance(record, FileChanges) else as_data(record)
 
 
-def _failure(call: CodingCall, error: WorkspaceToolError) -> CallDone:
+def _failure(call: CodingCall, error: ToolError) -> CallDone:
     line = " ".join(str(error).split())
     content = fault_result(call.call_id, error.code, str(error)).content
     fault = f"{error.code} {call.arguments.get('path', '')}"

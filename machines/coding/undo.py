@@ -23,7 +23,7 @@ from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.coding_work import Work
 from machines.coding.history import Conflict, UndoResult, WorkspaceHistory
 from machines.coding.tools.command_runner import alone
-from machines.coding.tools.workspace_paths import RECORDS, shown_path
+from machines.coding.tools.workspace_boundary import RECORDS, shown_path
 from machines.coding.work_session import EXIT
 from machines.coding.workspace_view import outcome_of, work_with_parts
 from machines.tool_use.machine_session import files_folder

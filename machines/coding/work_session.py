@@ -150,7 +150,7 @@ class Agent(WorkRun):
 
     @classmethod
     def begin(cls, settings: WorkStart, runs: Runs, listeners: SessionListeners = NO_LISTENERS) -> "Agent":
-        """Begin a run. Raises ModelUnavailable, WorkspaceToolError and ValueError for unavailable tools, BindingError, StoreError, ParameterError."""
+        """Begin a run. Raises ModelUnavailable, ToolError and ValueError for unavailable tools, BindingError, StoreError, ParameterError."""
         _require_fit_for_parts(settings.settings)
         if fault := Projection(Path(settings.settings.workspace)).fault():
             raise ValueError(fault)

@@ -4,9 +4,21 @@
 providers.
 """
 
-from machines.tool_use.tool import CONTENT, LIMIT, NUMBER, TEXT, TRUTH, ArgumentKind, Parameter, Tool
-from machines.tool_use.tool_agent import AgentCall, FunctionGuard, FunctionTool, ToolAgent, ToolError
-from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult
+from dsa.errors import ToolError
+from machines.tool_use.tool_agent import AgentCall, FunctionGuard, FunctionTool, ToolAgent
+from machines.tool_use.tool_call import (
+    CONTENT,
+    LIMIT,
+    NUMBER,
+    TEXT,
+    TRUTH,
+    ArgumentKind,
+    ModelAnswer,
+    Parameter,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from machines.tool_use.transcript import Notice, Transcript
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 import attrs
 
-from dsa.edge.http.model_server import SCHEMES, Retries, reason_of
+from dsa.edge.model_server import SCHEMES, Retries, reason_of
 from dsa.errors import DocumentError
 from dsa.generators import ChatClient, ServerSettings, StreamLimits
 from dsa.generators.local_model import server_address
@@ -27,7 +27,7 @@ from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.substitutes import parse_script
 from dsa.runtime.generation import GenerationError, ModelUnavailable
 from machines.tool_use.records import JsonObject, parse_json, read_record
-from machines.tool_use.tool import Tool
+from machines.tool_use.tool_call import Tool
 from machines.tool_use.transcript import ChatMessage, join_neighbours
 
 # --- calls as JSON, for models without tool calls ---

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from dsa.edge.event_loop import await_foreign, in_thread
-from dsa.errors import DsaError
+from dsa.errors import ToolError
 from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult
 from dsa.guards.feedback import verdict_of
@@ -35,8 +35,17 @@ from dsa.runtime.speech import as_unicode
 from dsa.text import plural
 from machines.tool_use.chat_model import ModelOptions, model_of
 from machines.tool_use.records import JsonObject, as_data, read_record
-from machines.tool_use.tool import Tool, provider_name
-from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolCall, ToolResult, answer_of, fault_result, read_call
+from machines.tool_use.tool_call import (
+    LEFT_OUT,
+    ModelAnswer,
+    Tool,
+    ToolCall,
+    ToolResult,
+    answer_of,
+    fault_result,
+    provider_name,
+    read_call,
+)
 from machines.tool_use.transcript import (
     CHARS_PER_TOKEN,
     CallSummary,
@@ -61,10 +70,6 @@ _NOT_MADE = "it was not made, and the work went on without it; call it again if 
 CONTEXT_TOKENS = 20_000
 #: The number of conversations in memory; those of other runs are read from their ledgers again.
 _MOST_CONVERSATIONS = 256
-
-
-class ToolError(DsaError):
-    """Raised by a tool for a failure that the model has to know; the work goes on."""
 
 
 @attrs.frozen

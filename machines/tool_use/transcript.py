@@ -15,7 +15,6 @@ from typing import Any, Generic, Literal, TypeVar
 
 import attrs
 
-from dsa.edge.http.model_server import ServerError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.generation import GenerationError
 from dsa.runtime.json_text import WrittenJson
@@ -23,8 +22,7 @@ from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policy.policies import Step, text_step
 from dsa.runtime.speech import each_text
 from machines.tool_use.records import JsonObject, as_data, cut_middle, read_record
-from machines.tool_use.tool import display_name
-from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult
+from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult, display_name
 
 CHARS_PER_TOKEN = 3
 #: The smallest limit of a request: instructions and tools alone take a few hundred tokens.
@@ -364,8 +362,7 @@ def _less(messages_within: Callable[[int], list[ChatMessage]], room: int, target
 
 def _target(error: GenerationError, size: int, beside: int) -> int:
     """Return the next size of the messages, from the token counts in the server's message: those sent and those allowed."""
-    text = error.detail if isinstance(error, ServerError) else ""
-    numbers = sorted({int(number.replace(",", "")) for number in _NUMBER.findall(text)}, reverse=True)
+    numbers = sorted({int(number.replace(",", "")) for number in _NUMBER.findall(error.server.detail)}, reverse=True)
     guess = int(size * _LESS)
     if len(numbers) < 2:  # noqa: PLR2004  (the tokens sent, and the limit)
         return guess

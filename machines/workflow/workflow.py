@@ -22,15 +22,17 @@ from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
 from machines.dual_state.agent import (
     ActionPair,
+    ArtifactDAGInterface,
     PairGenerator,
     RejectedArtifact,
+    WorkflowState,
     in_memory,
     now,
     rejections_of,
+    store_of,
     workflow_state_of,
 )
 from machines.dual_state.bindings import effects
-from machines.dual_state.dag import ArtifactDAGInterface, WorkflowState, store_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax")

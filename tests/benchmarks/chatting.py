@@ -31,7 +31,7 @@ from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 from dsa.runs.runs import open_runs
 from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.chat_tools import INSTRUCTIONS, TOOLS
-from machines.chat.python import FrameSource, Interpreter
+from machines.chat.interpreter import FrameSource, Interpreter
 from machines.chat.sql import SqlDatabase
 
 ROUNDS, CHUNKS, CALLS = 15, 4_000, 10

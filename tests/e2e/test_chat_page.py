@@ -12,7 +12,7 @@ from hostile_texts import ALL_AT_ONCE, foreign_in, texts_by_field
 from web_server import Outline, events, web_server
 
 from dsa.runtime.ledger import EffectEntry, EventEntry
-from machines.chat.chat_page import ChatPage
+from machines.chat.chat_display import ChatPage
 
 
 def page_of(chat, runs_folder):

@@ -11,8 +11,8 @@ from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
+from dsa.errors import ToolError
 from machines.coding.coding_display import CodingDisplay
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Say how long the page is", "words__lookup the page, words__word_count it, write_file answer.txt"))
@@ -147,6 +147,6 @@ def test_the_same_call_to_a_server_goes_round_like_any_other(tmp_path):
 
 
 def test_a_server_that_does_not_start_is_named_before_anything_is_kept(tmp_path):
-    with pytest.raises(WorkspaceToolError, match="words"), agent_at(tmp_path, "x", acting(PLAN, looking_up), mcp={"words": {"command": ["no-such-program"]}}):  # fmt: skip
+    with pytest.raises(ToolError, match="words"), agent_at(tmp_path, "x", acting(PLAN, looking_up), mcp={"words": {"command": ["no-such-program"]}}):  # fmt: skip
         pass
     assert not (tmp_path / "runs").exists()

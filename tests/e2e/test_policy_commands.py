@@ -24,7 +24,7 @@ import os
 import signal
 
 from dsa.runtime.policy.policy_registry import Registry
-from machines.search.policies import registry
+from machines.search.bindings import registry
 
 policies = Registry()
 done = {}

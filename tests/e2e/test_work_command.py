@@ -18,8 +18,7 @@ from forked import DSA
 import dsa
 from dsa.edge.event_loop import MonotonicClock
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import RESOURCES
-from machines.chat.chat_session import ChatStart
+from machines.chat.chat_session import RESOURCES, ChatStart
 from machines.tool_use.machine_session import begin_run
 
 PROGRAM = Path(sys.executable).with_name("dsa")

@@ -6,7 +6,7 @@ from itertools import product
 import attrs
 from oracle import is_end
 
-from dsa.checks.certificate.certificate_writer import behaviour
+from dsa.checks.certificate_writer import behaviour
 from dsa.declarations import OUTSIDE, Assign
 from dsa.edge.document_files import load
 from dsa.expr import guards_read, show_value

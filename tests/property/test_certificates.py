@@ -17,8 +17,8 @@ from repository import ROOT, machine_in
 from sample_sizes import sample_size
 
 import dsa.kernel
-from dsa.checks.certificate.certificate_proofs import explore_claim, require_few_cases, require_same_steps
-from dsa.checks.certificate.certificate_writer import (
+from dsa.checks.certificate_proofs import explore_claim, require_few_cases, require_same_steps
+from dsa.checks.certificate_writer import (
     FAULTLESS,
     Certifier,
     behaviour,

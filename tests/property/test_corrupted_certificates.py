@@ -12,8 +12,8 @@ from itertools import product
 import pytest
 from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, written
 
-from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.certificate_proofs import require_same_steps
+from dsa.checks.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError

@@ -12,8 +12,8 @@ from family_documents import family_machines
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from property.test_driver import BUSY_MACHINES
 
-from dsa.checks.diff.document_diff import changes, same_control
-from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.document_diff import changes, same_control
+from dsa.checks.equivalence import Pair, compare
 from dsa.checks.search.engine import SearchLimits
 from dsa.edge.document_files import load
 from dsa.runs.migration import FitJudge

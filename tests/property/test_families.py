@@ -8,7 +8,7 @@ from family_documents import family_documents
 from hypothesis import HealthCheck, given, seed, settings
 from sample_sizes import sample_size
 
-from dsa.checks.diff.document_diff import canonical, changes
+from dsa.checks.document_diff import canonical, changes
 from dsa.declarations import expressions
 from dsa.lang import digest, dumps, loads, spell_out
 

@@ -21,8 +21,8 @@ from sample_sizes import sample_size
 
 from dsa import compiled_step as module
 from dsa import machine, semantics
-from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import behaviour
+from dsa.checks.certificate_proofs import require_same_steps
+from dsa.checks.certificate_writer import behaviour
 from dsa.cli.main import program
 from dsa.compiled_step import _StepWriter
 from dsa.expr import show_value

@@ -20,9 +20,9 @@ from conftest import NOT_TESTED
 from each_row import each_row
 
 from dsa.edge.sandbox.command_sandbox import probe_commands
+from dsa.errors import ToolError
 from machines.coding.tools.command_runner import fault, read_command, run
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 REPOSITORY = Path(__file__).parents[2]
 SYNTAX = [
@@ -60,7 +60,7 @@ PIP_REFUSED = [
 
 @each_row("text", SYNTAX)
 def test_what_only_a_shell_understands_is_refused_with_another_way(text):
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         read_command(text)
     assert refused.value.code == "shell_syntax"
     assert "[" in str(refused.value) or "list of arguments" in str(refused.value)

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 from git_workspaces import GitTools
 
+from dsa.errors import ToolError
 from machines.coding.history.workspace_scan import blob_id
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 SECRET = "s3cret-outside"
 
@@ -307,7 +307,7 @@ def test_nothing_leads_to_another_repository(root, tmp_path, name):
     before = {path: path.read_bytes() for path in stranger.rglob("*") if path.is_file()}
     tools = GitTools(root)
     for call in (tools.git_status, tools.git_diff, tools.git_log, lambda: tools.git_commit("x")):
-        with pytest.raises(WorkspaceToolError) as refused:
+        with pytest.raises(ToolError) as refused:
             call()
         assert refused.value.code in ("unsafe_repository", "no_repository")
         assert SECRET not in str(refused.value)
@@ -325,7 +325,7 @@ def test_a_work_tree_that_is_set_elsewhere_is_not_heeded(root, tmp_path):
 def test_a_pipe_in_the_repository_holds_nobody_up(root, name):
     (root / ".git" / name).unlink(missing_ok=True)
     os.mkfifo(root / ".git" / name)
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         GitTools(root).git_status()
     assert refused.value.code in ("unsafe_repository", "no_repository")
 
@@ -333,7 +333,7 @@ def test_a_pipe_in_the_repository_holds_nobody_up(root, name):
 @pytest.mark.parametrize("name", ["index", "HEAD", "config", "packed-refs", "refs/heads/main"])
 def test_a_damaged_repository_is_told(root, name):
     (root / ".git" / name).write_bytes(b"\xff\0" * 5_000)
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         use_all(root)
     assert refused.value.code in ("git_failed", "unsafe_repository", "no_repository", "bad_revision")
     assert len(str(refused.value)) < 700
@@ -346,7 +346,7 @@ def test_a_link_out_of_the_workspace_is_committed_as_a_link(root, tmp_path):
     tools.git_commit("links")
     assert git(root, "ls-tree", "HEAD", "link", "folder").count("120000") == 2
     assert SECRET not in str(tools.git_diff(against="HEAD~1"))
-    with pytest.raises(WorkspaceToolError):
+    with pytest.raises(ToolError):
         tools.git_commit("x", ["folder/secret"])
 
 

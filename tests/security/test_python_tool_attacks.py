@@ -12,7 +12,8 @@ from hostile_programs import SECRETS
 from python_attacks import ATTACKS
 
 from dsa.edge.sandbox import Confinement, probe
-from machines.chat.python import REQUIRED_FEATURES, Interpreter, PythonError
+from dsa.errors import ToolError
+from machines.chat.interpreter import REQUIRED_FEATURES, Interpreter
 
 require_package("pandas", f"{NOT_TESTED}: pandas is not installed")
 ALL = ("bubblewrap", "namespaces")
@@ -65,7 +66,7 @@ def test_an_ordinary_user_without_a_warm_process_gets_the_same():
 
 def test_nothing_is_run_where_what_is_required_is_missing(tmp_path):
     tmp_path.chmod(0o777)
-    with pytest.raises(PythonError, match="no files outside") as refused:
+    with pytest.raises(ToolError, match="no files outside") as refused:
         Interpreter(Confinement(REQUIRED_FEATURES, "limits")).run(f"open({str(tmp_path / 'made')!r}, 'w')")
     assert refused.value.code == "no_sandbox"
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
-from machines.chat.sql import SqlDatabase, SqlError, compiles, normal_sql
+from dsa.errors import ToolError
+from machines.chat.sql import SqlDatabase, compiles, normal_sql
 
 SECRET = "s3cret-in-a-file-beside"
 WRITES = [
@@ -219,7 +220,7 @@ def attack(database, places):
         for name, path in names.items():
             sql = sql.replace(f"{{{name}}}", str(path))
         before = files(places)
-        with pytest.raises(SqlError) as refused:
+        with pytest.raises(ToolError) as refused:
             database.query(sql, timeout_s=timeout_s)
         message = str(refused.value)
         assert len(message) < 1_500
@@ -292,7 +293,7 @@ def test_each_table_function_of_duckdb_is_refused_or_known_to_show_no_path(datab
     for (name,) in names.preview:
         try:
             result = database.query(f'FROM "{name}"()', keep=10_000)
-        except SqlError as error:
+        except ToolError as error:
             shown.append((name, error.code))
             continue
         assert str(places).encode() not in result.csv
@@ -309,7 +310,7 @@ def test_each_view_of_duckdb_is_refused_or_shows_no_path(database, places):
     for schema, name in views.preview:
         try:
             result = database.query(f'SELECT * FROM "{schema}"."{name}" LIMIT 1000', keep=10_000)
-        except SqlError as error:
+        except ToolError as error:
             refused.add(error.code)
             continue
         assert str(places).encode() not in result.csv

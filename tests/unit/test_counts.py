@@ -8,8 +8,8 @@ import pytest
 import rulebook
 from each_row import each_row
 
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs
-from dsa.checks.diff.document_diff import canonical
+from dsa.checks.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs
+from dsa.checks.document_diff import canonical
 from dsa.checks.explanation import why
 from dsa.checks.mutants import row_mutants
 from dsa.checks.odds.retry_target import limit

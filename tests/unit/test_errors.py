@@ -1,9 +1,15 @@
 import pytest
+from each_row import each_row
 
+from dsa.checks.odds.markov_chain import odds_error
 from dsa.cli.command_line import fault_as_json
-from dsa.errors import CODES, Diagnostic, DocumentError, DsaError, MachineError, Span, code_of
+from dsa.errors import CODES, Diagnostic, DocumentError, DsaError, MachineError, Span, ToolError, code_of
 from dsa.lang import loads
+from dsa.runtime.artifacts import artifact_store_error
+from dsa.runtime.generation import GenerationError, ServerFault
 from dsa.runtime.policy.policies import error_of
+from dsa.runtime.secrets import secret_error
+from machines.chat.sql.query import load_error
 
 
 def test_a_finding_shows_its_line_with_a_caret_below_the_place():
@@ -74,3 +80,25 @@ def test_json_of_a_failed_command_has_the_code_of_the_error():
 def test_a_failed_effect_has_the_code_of_its_error():
     step = error_of("draft", DsaError("no", code="CompileError"))
     assert step.payload["code"] == "CompileError"
+
+
+CODED = {
+    "ArtifactStoreError": lambda: artifact_store_error("a.git", "no"),
+    "LoadError": lambda: load_error("a\nb.csv", "is empty"),
+    "OddsError": lambda: odds_error("no"),
+    "SecretError": lambda: secret_error("no"),
+    "ServerError": lambda: GenerationError("no", "rate_limit", server=ServerFault(429)),
+    "GenerationError": lambda: GenerationError("no"),
+    "bad_path": lambda: ToolError("no", code="bad_path"),
+    "ToolError": lambda: ToolError("no"),
+}
+
+
+@each_row("code", list(CODED))
+def test_errors_of_one_class_are_told_apart_by_their_codes(code):
+    assert code_of(CODED[code]()) == code
+
+
+def test_source_of_data_that_cannot_be_loaded_is_named_on_one_line():
+    error = load_error("a\nb.csv", "is empty")
+    assert (error.path, error.reason, str(error)) == ("a\\nb.csv", "is empty", "a\\nb.csv: is empty")

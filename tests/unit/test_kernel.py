@@ -15,8 +15,8 @@ from each_row import each_row
 from kernel_tables import IDLE
 
 import dsa.kernel
-from dsa.checks.certificate.certificate_proofs import Prover, require_same_steps
-from dsa.checks.certificate.certificate_writer import Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.certificate_proofs import Prover, require_same_steps
+from dsa.checks.certificate_writer import Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.edge.document_files import load

@@ -6,8 +6,8 @@ import pytest
 from each_row import each_row
 from kernel_tables import table
 
-from dsa.checks.certificate.certificate_proofs import Prover, require_same_steps
-from dsa.checks.certificate.certificate_writer import behaviour
+from dsa.checks.certificate_proofs import Prover, require_same_steps
+from dsa.checks.certificate_writer import behaviour
 from dsa.edge.document_files import load
 from dsa.errors import UndecidedError
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim

@@ -7,8 +7,7 @@ from each_row import each_row
 from example_machines import dual_state
 
 from dsa.semantics import Occurrence
-from dsa.trace import follow, to_record
-from dsa.trace_format import from_text, to_itf, to_jsonl
+from dsa.trace import follow, from_text, to_itf, to_jsonl, to_record
 
 RUN = [Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"})]
 TRACE = to_record(follow(dual_state(), RUN), "dual_state", 1)

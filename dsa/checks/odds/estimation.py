@@ -18,9 +18,8 @@ from typing import Any, Unpack
 
 import attrs
 
-from dsa.checks.odds.assumptions import Numbers, OddsError, left_over
 from dsa.checks.odds.chain_solver import OddsRange
-from dsa.checks.odds.markov_chain import VerdictOdds
+from dsa.checks.odds.markov_chain import Numbers, VerdictOdds, left_over, odds_error
 from dsa.checks.odds.run_odds import OddsAssumptions, Question, RunOdds, question
 from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome
@@ -121,7 +120,7 @@ def read_attempts(
     """Read recorded runs; `texts` are names of files with their contents, `digests` returns those of this machine's documents.
 
     Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have.
-    Raises OddsError for a line of no such form, for a trace that a check has found, and for a ledger with the digest of
+    Raises ParameterError for a line of no such form, for a trace that a check has found, and for a ledger with the digest of
     another machine.
     """
     reader = _LedgerReader(machine, digests)
@@ -130,7 +129,7 @@ def read_attempts(
     return reader.result()
 
 
-#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is not a recorded run.
+#: Why a trace that says where it began and where it loops (`dsa.trace`) is not a recorded run.
 _TRACE_IS_NO_RUN = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
 
 
@@ -152,31 +151,31 @@ class _LedgerReader:
     def read(self, name: str, text: str) -> None:
         """Read one file."""
         if _is_itf(text):
-            raise OddsError(f"{name}: {_TRACE_IS_NO_RUN}")
+            raise odds_error(f"{name}: {_TRACE_IS_NO_RUN}")
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         entries = [self._entry(name, number, line) for number, line in lines]
         if any("kind" in entry for entry in entries):
             self._ledger(name, entries)
             return
         if entries and {"machine", "loop"} <= entries[0].keys():
-            raise OddsError(f"{name}: {_TRACE_IS_NO_RUN}")
+            raise odds_error(f"{name}: {_TRACE_IS_NO_RUN}")
         if any("event" in entry for entry in entries):
             self._trace(name, entries)
             return
         for (number, _), entry in zip(lines, entries, strict=True):
             if not {"guard", "verdict"} <= entry.keys():
                 example = '{"run": "a", "guard": "g", "verdict": "passed"}'
-                raise OddsError(f"{name}:{number}: neither a ledger's line nor an attempt, such as {example}")
+                raise odds_error(f"{name}:{number}: neither a ledger's line nor an attempt, such as {example}")
             self._add_verdict(str(entry.get("run", name)), str(entry["guard"]), entry["verdict"], f"{name}:{number}")
 
     @staticmethod
-    def _entry(name: str, number: int, line: str) -> dict[str, Any]:
+    def _entry(name: str, number: int, line: str) -> dict[str, object]:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             entry = None
         if not isinstance(entry, dict):
-            raise OddsError(f"{name}:{number}: this is not a JSON object")
+            raise odds_error(f"{name}:{number}: this is not a JSON object")
         return entry
 
     def _ledger(self, name: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -188,7 +187,7 @@ class _LedgerReader:
             self._require_same(name, machine)
         run = str(first.get("run", name))
         self._by_run.setdefault(run, [])
-        last, event = "", dict[str, Any]()
+        last, event = "", dict[str, object]()
         for entry in entries:
             if entry.get("kind") == "event":
                 event = dict(entry)
@@ -200,7 +199,7 @@ class _LedgerReader:
             self._end_counts[last] = self._end_counts.get(last, 0) + 1
 
     def _require_same(self, name: str, first: Mapping[str, Any]) -> None:
-        """Raise OddsError when the digest of a ledger is that of another machine of this name."""
+        """Raise ParameterError when the digest of a ledger is that of another machine of this name."""
         if self._digests is None or not first.get("digest"):
             return
         try:
@@ -208,7 +207,7 @@ class _LedgerReader:
         except (DsaError, TypeError, AttributeError):
             digests = ()
         if first["digest"] not in digests:
-            raise OddsError(
+            raise odds_error(
                 f"{name}: this run is of another machine {self._machine.name}, as its digest says: the document has changed"
                 " since; give --from-runs only runs of this one"
             )
@@ -226,7 +225,7 @@ class _LedgerReader:
     def _verdicts(self, run: str, entry: Mapping[str, Any], where: str) -> None:
         verdicts = entry.get("verdicts") or {}
         if not isinstance(verdicts, dict):
-            raise OddsError(
+            raise odds_error(
                 f'{where}: the verdicts of an event are an object, such as {{"g": "passed"}}, not {verdicts!r}'
             )
         for guard, verdict in verdicts.items():
@@ -234,7 +233,7 @@ class _LedgerReader:
 
     def _add_verdict(self, run: str, guard: str, verdict: object, where: str) -> None:
         if verdict not in OUTCOMES:
-            raise OddsError(f"{where}: '{verdict}' is not a verdict; verdicts are: {', '.join(OUTCOMES)}")
+            raise odds_error(f"{where}: '{verdict}' is not a verdict; verdicts are: {', '.join(OUTCOMES)}")
         if guard in self._machine.guard_named:
             outcome = next(outcome for outcome in OUTCOMES if outcome == verdict)
             self._by_run.setdefault(run, []).append((guard, outcome))
@@ -480,10 +479,10 @@ def estimator(
     """Count the verdicts of each guard that may run; a guard with `passes` keeps these odds.
 
     Odds of fatal that are given or declared are taken as they are; else they are estimated where fatal was seen, and 0 where it
-    never was. Raises OddsError for a guard that may run and has neither recorded verdicts nor odds.
+    never was. Raises ParameterError for a guard that may run and has neither recorded verdicts nor odds.
     """
     if not 0 < confidence < 1:
-        raise OddsError(f"{confidence:g} is not a confidence: it must lie between 0 and 1")
+        raise odds_error(f"{confidence:g} is not a confidence: it must lie between 0 and 1")
     free = question(machine, **assumptions)
     guard_names = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
     fixed_guards: dict[str, VerdictOdds] = {name: free.world.guards[name] for name in assumptions.get("passes") or {}}
@@ -491,7 +490,7 @@ def estimator(
     counts = tuple(_counts(machine, record.attempts, name, fatals) for name in guard_names if name not in fixed_guards)
     for count in counts:
         if not count.total:
-            raise OddsError(
+            raise odds_error(
                 f"no verdict of guard {count.guard} is recorded: record at least one run that asks it, or give --pass "
                 f"{count.guard}=0.7"
             )
@@ -503,7 +502,7 @@ def _counts(machine: Machine, attempts: Sequence[VerdictSample], guard: str, fat
     passed, failed, fatal = (outcomes.count(outcome) for outcome in ("passed", "failed", "fatal"))
     fatal_odds = tuple(fatals.get(guard, machine.guard_named[guard].fatal_odds))
     if len(set(fatal_odds)) > 1:
-        raise OddsError(f"beside recorded runs, fatal of guard {guard} has one number for all retries")
+        raise odds_error(f"beside recorded runs, fatal of guard {guard} has one number for all retries")
     assumption = fatal_odds[0] if fatal_odds else 0.0
     return Counts(guard, passed, failed, fatal, None if fatal and not fatal_odds else assumption)
 

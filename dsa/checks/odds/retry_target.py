@@ -11,8 +11,8 @@ from typing import Literal
 import attrs
 
 from dsa import expr
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.chain_solver import number_text
+from dsa.checks.odds.markov_chain import odds_error
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
 from dsa.errors import UndecidedError
@@ -299,21 +299,21 @@ class VariedParameter:
 
 
 def varied_parameter(machine: Machine, name: str | None = None) -> VariedParameter:
-    """Return the parameter to vary: without a name, `rmax` or the only number. Raises OddsError when there is no such number."""
+    """Return the parameter to vary: without a name, `rmax` or the only number. Raises ParameterError when there is no such number."""
     numbers = {p.name: d for p in machine.parameters if isinstance(d := concrete(p.domain, {}), Interval)}
     base_name = name or DEFAULT_VARY
     names = [base_name] if base_name in numbers else [other for other in numbers if other.startswith(f"{base_name}.")]
     if not names and name is None and len(numbers) == 1:
         base_name, names = next(iter(numbers)), list(numbers)
     if not names:
-        raise OddsError(
+        raise odds_error(
             f"machine {machine.name} has no number '{base_name}' to vary (--vary); {closest(base_name, numbers)}"
         )
     highs = [high for parameter in names if (high := numbers[parameter].high) is not None]
     low, high = max(numbers[parameter].low for parameter in names), min(highs) if highs else None
     if high is not None and high < low:
         name_list = ", ".join(names)
-        raise OddsError(f"no value lies in the domains of all of {name_list}: vary one of them (--vary {names[0]})")
+        raise odds_error(f"no value lies in the domains of all of {name_list}: vary one of them (--vary {names[0]})")
     return VariedParameter(base_name, tuple(names), low, high)
 
 
@@ -326,10 +326,10 @@ def smallest(question: Question, target: float, what: VariedParameter) -> Target
     """Find the smallest value at which success is at least `target` (the least, where somebody chooses).
 
     A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts
-    outside its domain. Where a limit is met, the answer is unknown. Raises OddsError for an invalid target.
+    outside its domain. Where a limit is met, the answer is unknown. Raises ParameterError for an invalid target.
     """
     if not 0 < target <= 1:
-        raise OddsError(f"{target:g} is not a target: it must be above 0 and at most 1")
+        raise odds_error(f"{target:g} is not a target: it must be above 0 and at most 1")
     if not question.success:
         return TargetResult(what.name, target, "unknown", reason="nothing counts as success")
     try:

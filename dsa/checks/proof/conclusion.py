@@ -20,7 +20,7 @@ from dsa.checks.proof.induction import (
     before,
     whole,
 )
-from dsa.checks.proof.lemma_candidates import Sample
+from dsa.checks.proof.proof_session import Sample
 from dsa.checks.proof.solver import Logic
 from dsa.checks.properties import PropertyVerdict
 from dsa.expr import (

@@ -20,8 +20,7 @@ import attrs
 
 from dsa.checks.observers import NOW, OBLIGATION, Observer
 from dsa.checks.proof.induction import Fair, Lemmas, Needs, RankEvidence, Region, Slicer, before, whole
-from dsa.checks.proof.lemma_candidates import Sample, Sampler
-from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.proof.proof_session import ProofSession, Sample, Sampler
 from dsa.checks.search.property_search import happens_with
 from dsa.checks.search.state_graph import components
 from dsa.declarations import OUTSIDE, LeadsTo, Variable

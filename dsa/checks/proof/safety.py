@@ -19,8 +19,7 @@ from dsa.checks.observers import COUNT, HISTORY, OBLIGATION, OPEN, Observer, Wat
 from dsa.checks.proof.conclusion import ProofResult, explain_gap, failing_start, in_words, unknown
 from dsa.checks.proof.induction import ExhaustiveEvidence, Inductive, Lemmas, Needs, Slicer, before, whole
 from dsa.checks.proof.induction import at_start as said_of_start
-from dsa.checks.proof.lemma_candidates import Sample, Sampler, linear
-from dsa.checks.proof.proof_session import MOST_EXPLORED, ProofSession
+from dsa.checks.proof.proof_session import MOST_EXPLORED, ProofSession, Sample, Sampler, linear
 from dsa.checks.proof.solver import EFFORT, Logic
 from dsa.declarations import AtMost, Form
 from dsa.expr import (

@@ -61,7 +61,7 @@ class FrontierSearch(ABC):
         #: What a configuration takes at most, in bytes, as the engine keeps them.
         self.bytes_each = 1
         #: What the generated functions use.
-        self.helpers: dict[str, Any] = {}
+        self.helpers: dict[str, object] = {}
 
     @abstractmethod
     def first(self, data: int) -> Data:

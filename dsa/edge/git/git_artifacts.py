@@ -30,7 +30,7 @@ from dsa.edge.git.git_objects import (
     with_entry,
     write_tree,
 )
-from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord, Attempts, attempt_of, short_id
+from dsa.runtime.artifacts import AttemptRecord, Attempts, artifact_store_error, attempt_of, short_id
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import VerdictEntry
 
@@ -132,7 +132,7 @@ class GitArtifacts:
     The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it at once. A handle
     holds no open file and no process. Nothing that is written is ever changed.
 
-    Raises ArtifactStoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`, or when `git gc`
+    Raises StoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`, or when `git gc`
     runs for longer than `gc_patience_s`; OSError when nothing can be written. After an error the record may have been stored all the same:
     store it again, for the same record changes nothing. Once the disk has failed to sync, the handle stores nothing more.
     """
@@ -196,7 +196,7 @@ class GitArtifacts:
         """Hold the run, and read what others have added to it."""
         with self._thread:
             if self._is_dead:
-                raise ArtifactStoreError(
+                raise artifact_store_error(
                     self.path, "the disk has failed before; open the artifacts again to see what is there"
                 )
             try:
@@ -272,7 +272,7 @@ class GitArtifacts:
         for artifact_id, text in self._texts.find({name: self._places[name] for name in attempts_by_id}):
             artifact = attempts_by_id[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
             if artifact.content_digest != attempts_by_id[artifact_id].content_digest:
-                raise ArtifactStoreError(self.path, f"the text of artifact {artifact_id} does not match its digest")
+                raise artifact_store_error(self.path, f"the text of artifact {artifact_id} does not match its digest")
             yield artifact
 
     def _refresh(self) -> None:
@@ -290,14 +290,16 @@ class GitArtifacts:
                     self._add(record, commit.tree, path)
             except KeyError as unknown:
                 what = f"commit {commit.commit_id} names artifact {unknown.args[0]}, which is not in the run"
-                raise ArtifactStoreError(self.path, what) from unknown
+                raise artifact_store_error(self.path, what) from unknown
         self._tip, self._tree = tip, commits[-1].tree if commits else None
 
     def _record(self, commit: CommitObject) -> tuple[AttemptRecord | VerdictEntry | None, str]:
         try:
             return record_in(commit.message) or (None, "")
         except ValueError as fault:
-            raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is not a whole record: {fault}") from fault
+            raise artifact_store_error(
+                self.path, f"commit {commit.commit_id} is not a whole record: {fault}"
+            ) from fault
 
     def _has(self, record: AttemptRecord | VerdictEntry) -> bool:
         """Return whether a record is stored already. Raises KeyError when an artifact that it names is not."""

@@ -5,7 +5,7 @@ beside the ref; git never removes the lock of a killed process. Locks made here 
 and finds a marked lock knows that a killed process of dsa left it.
 
 `make_ready` makes the repository when it is missing, in one step that two processes may take at once, without git's templates and the user's
-settings. `wait_for` and `wait_for_gc` wait for locks and for `git gc`, with a limit. Raises ArtifactStoreError.
+settings. `wait_for` and `wait_for_gc` wait for locks and for `git gc`, with a limit. Raises StoreError.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from git.config import GitConfigParser
 
 from dsa.edge.files import folders_above, try_lock
 from dsa.edge.git.git_objects import name_of, path_parts, run_git, sync_path, write_new, write_synced
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.artifacts import artifact_store_error
 
 T = TypeVar("T")
 
@@ -33,11 +33,11 @@ _OTHER_HOST_S = 12 * 3600.0  # git's own rule: a process of another machine is b
 
 
 def wait_for(ask: Callable[[], T | None], *, patience_s: float, repository: Path, otherwise: str) -> T:
-    """Call `ask` until it returns an answer. Raises ArtifactStoreError, which says what to do, when there is none in time."""
+    """Call `ask` until it returns an answer. Raises StoreError, which says what to do, when there is none in time."""
     deadline_s = time.monotonic() + patience_s
     while (answer := ask()) is None:
         if time.monotonic() > deadline_s:
-            raise ArtifactStoreError(repository, f"{otherwise} (waited {patience_s:g} s)")
+            raise artifact_store_error(repository, f"{otherwise} (waited {patience_s:g} s)")
         time.sleep(_PAUSE_S)
     return answer
 
@@ -83,7 +83,7 @@ _UNMARKED_MODE = 0o666
 class Branch:
     """The ref of one run in a repository.
 
-    `patience_s` is how long git may hold its lock before ArtifactStoreError is raised. Another process may hold the run for `gc_patience_s`
+    `patience_s` is how long git may hold its lock before StoreError is raised. Another process may hold the run for `gc_patience_s`
     longer, since it waits for `git gc`.
     """
 
@@ -91,7 +91,7 @@ class Branch:
         parts = path_parts(run_id)
         self.name = "/".join([RUNS, *parts])
         if len(self.name) > _LONGEST_NAME:
-            raise ArtifactStoreError(
+            raise artifact_store_error(
                 repository, f"a run's id of {len(run_id)} characters is too long for a file system"
             )
         self._repository, self._patience_s, self._gc_patience_s = repository, patience_s, gc_patience_s
@@ -125,7 +125,7 @@ class Branch:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             commit = self._packed_commit()
         if commit is not None and not _OBJECT_ID.fullmatch(commit):
-            raise ArtifactStoreError(self._repository, f"{self.name} has no commit id; run `git fsck`")
+            raise artifact_store_error(self._repository, f"{self.name} has no commit id; run `git fsck`")
         return commit
 
     def _packed_commit(self) -> str | None:
@@ -249,16 +249,18 @@ def _make(path: Path, head: bytes) -> None:
 
 
 def require_repository(path: Path) -> None:
-    """Raise ArtifactStoreError unless it is a bare repository of SHA-1 objects with refs as files."""
+    """Raise StoreError unless it is a bare repository of SHA-1 objects with refs as files."""
     config = path / "config"
     if not all((path / name).exists() for name in ("HEAD", "config", "objects", "refs")):
-        raise ArtifactStoreError(path, "this is not a bare git repository; name one, or a path that does not exist yet")
+        raise artifact_store_error(
+            path, "this is not a bare git repository; name one, or a path that does not exist yet"
+        )
     with GitConfigParser(str(config), read_only=True, merge_includes=False) as settings:
         is_bare = settings.get_value("core", "bare", default=False)
         object_format = settings.get_value("extensions", "objectformat", default="sha1")
         refs = settings.get_value("extensions", "refstorage", default="files")
     if not is_bare or (object_format, refs) != ("sha1", "files"):
-        raise ArtifactStoreError(
+        raise artifact_store_error(
             path,
             f"artifacts need a bare repository with sha1 objects and refs in files; this has bare={is_bare}, "
             f"objectformat={object_format}, refstorage={refs}. Name a path that does not exist yet, and one is made there",
@@ -266,7 +268,7 @@ def require_repository(path: Path) -> None:
 
 
 def run_ids(path: Path | str) -> tuple[str, ...]:
-    """Return the ids of the runs in a repository, sorted. ArtifactStoreError when there is none."""
+    """Return the ids of the runs in a repository, sorted. StoreError when there is none."""
     repository = Path(path)
     require_repository(repository)
     refs = run_git(repository, "for-each-ref", "--format=%(refname)", f"{RUNS}/").decode("ascii").splitlines()

@@ -32,9 +32,10 @@ from git import Git
 from git.db import GitCmdObjectDB
 from gitdb import IStream
 
-from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord
+from dsa.runtime.artifacts import AttemptRecord, artifact_store_error
 from dsa.runtime.generation import Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry, VerdictLabel
+from dsa.runtime.run_store import StoreError
 
 _TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls
 _LEVEL = 1  # git's own choice for loose objects
@@ -123,7 +124,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         try:
             if self.loose(object_id) is None:
                 return False
-        except ArtifactStoreError:
+        except StoreError:
             path.unlink()
             return False
         os.utime(path)  # as git does: `git gc` takes nothing away that is new
@@ -163,7 +164,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return self._verify_body(object_id, data)
 
     def read(self, object_id: str) -> bytes:
-        """Return the body of an object. ArtifactStoreError when it is missing or damaged."""
+        """Return the body of an object. StoreError when it is missing or damaged."""
         return self.read_all([object_id])[object_id]
 
     def read_all(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
@@ -214,8 +215,8 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
     def _path(self, object_id: str) -> Path:
         return self._folders / object_id[:2] / object_id[2:]
 
-    def _damage_error(self, object_id: str, how: str) -> ArtifactStoreError:
-        return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); run `git fsck`")
+    def _damage_error(self, object_id: str, how: str) -> StoreError:
+        return artifact_store_error(self.repository, f"object {object_id} is damaged ({how}); run `git fsck`")
 
 
 def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> bytes:
@@ -227,7 +228,7 @@ def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> byte
     )
     if result.returncode:
         message = result.stderr.decode("utf-8", "replace").strip()
-        raise ArtifactStoreError(
+        raise artifact_store_error(
             repository, f"git {arguments[0]} failed: {message or f'exit code {result.returncode}'}"
         )
     return result.stdout

@@ -314,7 +314,7 @@ def _pending(text: str) -> int:
     return 0
 
 
-_NOTHING: dict[str, Any] = {}
+_NOTHING: dict[str, object] = {}
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 _THOUGHT_PARTS = ("thinking", "reasoning")
 _DEEPEST = 3
@@ -476,7 +476,7 @@ def _error_of(chunk: Mapping[str, Any]) -> StreamError:
 _SILENT = (":", "event:", "id:", "retry:")
 
 
-def _objects_of(chunk: object) -> Iterator[dict[str, Any] | StreamError]:
+def _objects_of(chunk: object) -> Iterator[dict[str, object] | StreamError]:
     """Yield the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one.
 
     The last is an error for a line that is not a JSON object. Raises TypeError for a value that cannot be a chunk.
@@ -492,7 +492,7 @@ def _objects_of(chunk: object) -> Iterator[dict[str, Any] | StreamError]:
         raise TypeError(f"a chunk is a mapping, JSON text, or has model_dump(); not {type(chunk).__name__}")
 
 
-def _objects_of_text(text: str) -> Iterator[dict[str, Any] | StreamError]:
+def _objects_of_text(text: str) -> Iterator[dict[str, object] | StreamError]:
     if text.lstrip().startswith("{"):
         try:
             yield json.loads(text)
@@ -506,7 +506,7 @@ def _objects_of_text(text: str) -> Iterator[dict[str, Any] | StreamError]:
             yield from _objects_of_line(content.removeprefix("data:").strip())
 
 
-def _objects_of_line(text: str) -> Iterator[dict[str, Any] | StreamError]:
+def _objects_of_line(text: str) -> Iterator[dict[str, object] | StreamError]:
     if text in {"", "[DONE]"}:
         return
     try:

@@ -92,12 +92,12 @@ class StreamCall:
 
     id: str
     name: str
-    arguments: dict[str, Any] | None
+    arguments: dict[str, object] | None
     error: str | None = None
     text: str = attrs.field(default="", repr=False)
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
-    def as_message_part(self) -> dict[str, Any]:
+    def as_message_part(self) -> dict[str, object]:
         """Return the call as OpenAI's messages have it; one that must not be executed has no arguments there."""
         function = {"name": self.name, "arguments": json.dumps(self.arguments or {}, ensure_ascii=False)}
         return {**self.extra, "id": self.id, "type": "function", "function": function}
@@ -149,9 +149,9 @@ class StreamResult:
             return float(cost)
         return None
 
-    def as_message(self) -> dict[str, Any]:
+    def as_message(self) -> dict[str, object]:
         """Return the answer as OpenAI's messages have it, to be sent with the next request: ids and extras as they came."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.content or None}
+        message: dict[str, object] = {"role": "assistant", "content": self.content or None}
         if self.tool_calls:
             message["tool_calls"] = [call.as_message_part() for call in self.tool_calls]
         return message

@@ -31,7 +31,7 @@ class TextCall:
     """A call found in a text; `arguments` is None where `error` says why. `kinds` are the other rescues."""
 
     name: str
-    arguments: dict[str, Any] | None
+    arguments: dict[str, object] | None
     error: str | None = None
     id: str | None = None
     text: str = ""

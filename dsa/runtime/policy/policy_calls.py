@@ -355,7 +355,7 @@ class _Scope:
         request = self._request(action, self._digest.digest_with(self._calls.redact(action)), None)
         return self._make_turn(request, policy, self._ledger)
 
-    def _request(self, action: Action, digest: str, payload: dict[str, Any] | None) -> Request:
+    def _request(self, action: Action, digest: str, payload: dict[str, object] | None) -> Request:
         """Assign a call its path. Everything that happens before it is awaited is the same in every replay."""
         self._require_open(action)
         self._calls.require_sound(self.path)
@@ -449,7 +449,7 @@ class _Scope:
     async def get_ledger(self) -> Ledger[Step]:
         return self._ledger
 
-    def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
+    def tools(self, names: Iterable[str]) -> list[dict[str, object]]:
         return self._calls.registry.tools(names)
 
     @property

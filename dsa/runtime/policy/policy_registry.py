@@ -274,7 +274,7 @@ def _multiple_of(keyword: _Keyword) -> _Keyword:
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
 
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+_ANY_OBJECT: dict[str, object] = {"type": "object"}
 _IN_DOUBT = ("retry", "ask", "fail")
 #: The names of functions that OpenAI's format, and those modelled on it, accept.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -303,7 +303,7 @@ class RegistryEntry:
             return None
         return error_step(self.name, INVALID_PAYLOAD, f"at {fault.where}: {fault.why}", about={"where": fault.where})
 
-    def tool(self) -> dict[str, Any]:
+    def tool(self) -> dict[str, object]:
         """Describe the policy in OpenAI's function format. Raises ValueError for a name that the format does not accept."""
         if not _TOOL_NAME.fullmatch(self.name):
             msg = f"'{self.name}' cannot be a tool: its name must have 1 to 64 letters, digits, _ and -"
@@ -383,7 +383,7 @@ class Registry:
         """Return an error step if an action's payload breaks its policy's schema, else None. Raises BindingError."""
         return self[action.policy].fault(action.payload)
 
-    def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
+    def tools(self, names: Iterable[str]) -> list[dict[str, object]]:
         """Describe policies in OpenAI's function format, sorted by name. Raises BindingError or ValueError."""
         return [self[name].tool() for name in sorted(names)]
 

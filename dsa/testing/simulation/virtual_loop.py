@@ -63,7 +63,7 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         self._ready: deque[_Soon] = deque()
         self._sleepers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0
-        self.unheard: list[dict[str, Any]] = []
+        self.unheard: list[dict[str, object]] = []
 
     def play(self, task: "asyncio.Task[Any]", idle: Callable[[], bool]) -> bool:
         """Run until the task is done, and return True. `idle` is called whenever nothing can run; when it returns False, return False."""
@@ -172,7 +172,7 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Record that a sleeper need not be woken: it is passed over when its time comes."""
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
+    def call_exception_handler(self, context: dict[str, object]) -> None:
         """Record an error that nobody handled."""
         self.unheard.append(context)
 

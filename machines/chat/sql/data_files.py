@@ -23,7 +23,7 @@ import attrs
 
 from dsa.errors import install_hint
 from machines.chat.sql.file_formats import files_of
-from machines.chat.sql.query import LoadError, json_of, records, start_process, texts
+from machines.chat.sql.query import json_of, load_error, records, start_process, texts
 
 _BUILD = "from machines.chat.sql.table_builder import serve; serve()"
 _RECORD, _WORK = "data.json", ".data-"
@@ -42,7 +42,7 @@ class LoadLimits:
 
     @classmethod
     def of_environment(cls) -> Self:
-        """Return the limits in DSA_LOAD_S and DSA_LOAD_GB. Raises LoadError unless they are numbers above 0."""
+        """Return the limits in DSA_LOAD_S and DSA_LOAD_GB. Raises DocumentError unless they are numbers above 0."""
         return cls(_number(SECONDS_VARIABLE, SECONDS), _number(GIGABYTES_VARIABLE, GIGABYTES))
 
 
@@ -53,7 +53,7 @@ def _number(variable: str, usual: float) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise LoadError(variable, f"'{setting}' is not a number above 0; the default is {usual:g}")
+        raise load_error(variable, f"'{setting}' is not a number above 0; the default is {usual:g}")
     return number
 
 
@@ -149,9 +149,9 @@ class Copy:
 
 
 def load_data(sources: Sequence[Path], folder: Path) -> Copy:
-    """Return the folder's copy if it has these sources or `sources` is empty; otherwise load them. Raises LoadError, also without DuckDB and at a limit."""
+    """Return the folder's copy if it has these sources or `sources` is empty; otherwise load them. Raises DocumentError, also without DuckDB and at a limit."""
     if find_spec("duckdb") is None:
-        raise LoadError(
+        raise load_error(
             "DuckDB", f"the package is needed to read the data, and is not installed; run: {install_hint('chat')}"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _build(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
-    """Load files into a database in a folder, in a process of its own. Raises LoadError."""
+    """Load files into a database in a folder, in a process of its own. Raises DocumentError."""
     with tempfile.TemporaryFile() as complaints:
         process = start_process(_BUILD, work, complaints)
         assert process.stdin is not None
@@ -223,10 +223,10 @@ def _build(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
                 if isinstance(message, Build):
                     return message
                 if isinstance(message, LoadFault):
-                    raise LoadError(*message.fault)
+                    raise load_error(*message.fault)
                 if isinstance(message, _LimitReached):
                     why = f"{message.text}. Nothing was loaded: leave the file out, or {message.instead}"
-                    raise LoadError(_shorten(place), why)
+                    raise load_error(_shorten(place), why)
                 place = " ".join(filter(None, message.at))
         finally:
             process.kill()
@@ -237,7 +237,7 @@ def _build(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
         if code > 0:  # not a signal: a fault of dsa, or of the installation
             complaints.seek(0)
             raise RuntimeError(f"the process that loads data failed: {complaints.read().decode(errors='replace')}")
-    raise LoadError(
+    raise load_error(
         _shorten(place), f"DuckDB crashed while reading it (exit code {code}). Nothing was loaded: leave the file out"
     )
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 import attrs
 
 from dsa.text import plural
-from machines.chat.sql.query import LoadError
+from machines.chat.sql.query import load_error
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -36,7 +36,7 @@ _LONGEST_FLOAT = 1_100  # digits of a float before and after the point
 
 
 def require_rows(connection: "DuckDBPyConnection", file: Path, text: str, delimiter: str = "") -> None:
-    """Raise LoadError for a file in which DuckDB would skip lines, or read all cells as one.
+    """Raise DocumentError for a file in which DuckDB would skip lines, or read all cells as one.
 
     `text` is the file's name as an SQL text, `delimiter` the required one. Raises DuckDB's errors too.
     """
@@ -53,28 +53,28 @@ def require_rows(connection: "DuckDBPyConnection", file: Path, text: str, delimi
     elif skip_count and any(separator in line for line in _lines(file, skip_count)):
         _require_alike(file, name, separator)
         hint = "line 1 must name the columns, and each line must have the same number of cells"
-        raise LoadError(name, f"its first {skip_count} lines do not fit the others: {hint}")
+        raise load_error(name, f"its first {skip_count} lines do not fit the others: {hint}")
 
 
 def _require_utf8(file: Path, name: str) -> None:
-    """Raise LoadError for a file in another encoding, with the command that converts it."""
+    """Raise DocumentError for a file in another encoding, with the command that converts it."""
     start = _first_bytes(file)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise LoadError(name, "is UTF-16, and must be UTF-8: iconv -f utf-16 -t utf-8 FILE > NEW")
+        raise load_error(name, "is UTF-16, and must be UTF-8: iconv -f utf-16 -t utf-8 FILE > NEW")
     if b"\0" in start:
-        raise LoadError(name, "is not a text file")
+        raise load_error(name, "is not a text file")
     try:
         start.decode()
     except UnicodeDecodeError as error:
         if len(start) < _FIRST_BYTES or error.end < len(start) - 4:  # otherwise the end cuts a character
             line = start.count(b"\n", 0, error.start) + 1
-            raise LoadError(
+            raise load_error(
                 name, f"is not UTF-8 in line {line}: iconv -f latin1 -t utf-8 FILE > NEW, if it is Latin-1"
             ) from None
 
 
 def _require_alike(file: Path, name: str, delimiter: str) -> None:
-    """Raise LoadError for the first line with a different number of cells."""
+    """Raise DocumentError for the first line with a different number of cells."""
     first: int | None = None
     with _open_text(file) as stream:
         rows = csv.reader(stream, delimiter=delimiter)
@@ -86,7 +86,7 @@ def _require_alike(file: Path, name: str, delimiter: str) -> None:
             elif len(cells) != first:
                 hint = f"quote each cell that contains '{delimiter}', or write the same number of cells in each line"
                 text = f"line {rows.line_num} has {plural(len(cells), 'cell')}, line 1 has {plural(first, 'cell')}"
-                raise LoadError(name, f"{text}; nothing was loaded: {hint}")
+                raise load_error(name, f"{text}; nothing was loaded: {hint}")
 
 
 def _lines(file: Path, count: int) -> Iterator[str]:
@@ -135,7 +135,7 @@ class Reader:
 
 
 def files_of(sources: Sequence[Path]) -> list[Path]:
-    """Return the files of sources. A folder has its files of known kinds, sorted, without hidden ones. Raises LoadError."""
+    """Return the files of sources. A folder has its files of known kinds, sorted, without hidden ones. Raises DocumentError."""
     files: list[Path] = []
     for source in sources:
         if source.is_dir():
@@ -145,14 +145,14 @@ def files_of(sources: Sequence[Path]) -> list[Path]:
                 if path.is_file() and not path.name.startswith(".") and reader_of(path)
             )
             if not inside:
-                raise LoadError(source, f"is a folder without data files: {', '.join(READERS)}")
+                raise load_error(source, f"is a folder without data files: {', '.join(READERS)}")
             files += inside
         elif source.is_file():
             files.append(source)
         else:
-            raise LoadError(source, "does not exist" if not source.exists() else "is neither a file nor a folder")
+            raise load_error(source, "does not exist" if not source.exists() else "is neither a file nor a folder")
     if len(files) > MOST_FILES:
-        raise LoadError(sources[0], f"{len(files):,} files are too many; load at most {MOST_FILES:,}")
+        raise load_error(sources[0], f"{len(files):,} files are too many; load at most {MOST_FILES:,}")
     return list(dict.fromkeys(files))
 
 

@@ -16,13 +16,13 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from dsa.errors import DsaError
+from dsa.errors import DocumentError
 from dsa.text import on_one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: The codes of SqlError, with explanations.
+#: The codes of errors of queries, with explanations.
 CODES: dict[str, str] = {
     "empty_sql": "There is no statement: nothing, white space, or only comments.",
     "several_statements": "There are several statements.",
@@ -35,20 +35,9 @@ CODES: dict[str, str] = {
 }
 
 
-class SqlError(DsaError):
-    """Raised when a query is refused or fails. `code` is one of CODES."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message, code=code)
-
-
-class LoadError(DsaError):
-    """Raised when a source of data cannot be loaded. `source` is the file, `reason` what is wrong with it."""
-
-    def __init__(self, source: Path | str, reason: str) -> None:
-        self.source = on_one_line(str(source))
-        self.reason = reason
-        super().__init__(f"{self.source}: {reason}")
+def load_error(source: Path | str, reason: str) -> DocumentError:
+    """Return the error for a source of data that cannot be loaded."""
+    return DocumentError(on_one_line(str(source)), reason, code="LoadError")
 
 
 # --- processes and their JSON ---

@@ -17,7 +17,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from machines.chat.sql.query import SqlAnswer, SqlError, SqlFailure, SqlRequest, json_of, profile
+from dsa.errors import ToolError
+from machines.chat.sql.query import SqlAnswer, SqlFailure, SqlRequest, json_of, profile
 from machines.chat.sql.statements import Statement, check_statement, csv_lines, kind_of, plain_text, preview, select_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def connect(path: str) -> "DuckDBPyConnection":
 
 
 def run_query(connection: "DuckDBPyConnection", sql: str, limit: int, keep: int) -> tuple[SqlAnswer, bytes]:
-    """Run a query; return its answer and its CSV. Raises SqlError and DuckDB's errors."""
+    """Run a query; return its answer and its CSV. Raises ToolError and DuckDB's errors."""
     statement = check_statement(connection, sql)
     names, types = _store_result(connection, statement)
     columns = _unique(names)
@@ -87,7 +88,7 @@ def _store_list(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], 
     rows = cursor.fetchmany(MOST_LIST_ROWS + 1)
     _not_too_wide(len(names))
     if len(rows) > MOST_LIST_ROWS:
-        raise SqlError("sql_too_large", f"this lists more than {MOST_LIST_ROWS:,} rows: add a LIMIT or a WHERE")
+        raise ToolError(f"this lists more than {MOST_LIST_ROWS:,} rows: add a LIMIT or a WHERE", code="sql_too_large")
     types = ["INTEGER" if name == '"NULL"' else name for name in types]
     columns = ", ".join(f"c{number} {name}" for number, name in enumerate(types))
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} ({columns})")
@@ -99,7 +100,7 @@ def _store_list(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], 
 def _not_too_wide(columns: int) -> None:
     if columns > MOST_COLUMNS:
         text = f"the result has {columns:,} columns, but the limit is {MOST_COLUMNS}: name the ones you need"
-        raise SqlError("sql_too_large", text)
+        raise ToolError(text, code="sql_too_large")
 
 
 def _up_to(most: int, first: list[Any], cursor: "DuckDBPyConnection") -> Iterator[Any]:
@@ -136,7 +137,7 @@ def answer_request(connection: "DuckDBPyConnection", request: SqlRequest) -> tup
             connection.extract_statements(request.sql)
             return SqlAnswer(), b""
         return run_query(connection, request.sql, request.limit, request.keep)
-    except SqlError as error:
+    except ToolError as error:
         return SqlFailure(error.code, str(error)), b""
     except (duckdb.OutOfMemoryException, MemoryError):
         text = "the query needs too much memory: read fewer rows or columns, add a LIMIT, or aggregate"

@@ -16,17 +16,9 @@ from typing import Self
 
 import attrs
 
+from dsa.errors import ToolError
 from machines.chat.sql.data_files import TableInfo, load_data
-from machines.chat.sql.query import (
-    QueryIntent,
-    SqlAnswer,
-    SqlError,
-    SqlFailure,
-    SqlRequest,
-    json_of,
-    read_answer,
-    start_process,
-)
+from machines.chat.sql.query import QueryIntent, SqlAnswer, SqlFailure, SqlRequest, json_of, read_answer, start_process
 
 _START = "from machines.chat.sql.query_process import serve; serve"
 _PARSE_S = 10.0
@@ -59,7 +51,7 @@ class SqlDatabase:
 
     `folder` is the conversation's own and contains the copy of the data. A copy of the same sources is used unchanged, also when
     `sources` is empty, and even if a source has changed or is missing; `changed_sources` names these. Other sources are loaded. Raises
-    LoadError when a source cannot be loaded.
+    DocumentError when a source cannot be loaded.
     """
 
     def __init__(self, sources: Sequence[Path], folder: Path) -> None:
@@ -83,7 +75,7 @@ class SqlDatabase:
     def query(
         self, sql: str, *, limit: int = 100, timeout_s: float = 30.0, keep: int = 10_000, owner: object = None
     ) -> SqlResult:
-        """Run one query. Raises SqlError; that does not affect other queries. `owner` is a name for `interrupt`."""
+        """Run one query. Raises ToolError; that does not affect other queries. `owner` is a name for `interrupt`."""
         answer, csv = self._send(SqlRequest("query", sql, timeout_s, max(0, limit), max(0, keep)), owner)
         assert answer.intent is not None, "an answer to `query` has an intent"
         return SqlResult(
@@ -91,11 +83,11 @@ class SqlDatabase:
         )
 
     def parse(self, sql: str) -> None:
-        """Parse a text with DuckDB, without running it. Raises SqlError."""
+        """Parse a text with DuckDB, without running it. Raises ToolError."""
         self._send(SqlRequest("parse", sql, _PARSE_S), None)
 
     def interrupt(self, owner: object = None) -> None:
-        """Stop the running queries of an owner, or all, from another thread: they raise SqlError `sql_interrupted`."""
+        """Stop the running queries of an owner, or all, from another thread: they raise ToolError `sql_interrupted`."""
         with self._lock:
             for child, of in self._busy.items():
                 if owner is None or of == owner:
@@ -120,7 +112,7 @@ class SqlDatabase:
             finally:
                 self._finish(child)
         if isinstance(answer, SqlFailure):
-            raise SqlError(answer.code, answer.message)
+            raise ToolError(answer.message, code=answer.code)
         return answer, csv
 
     def _begin(self, owner: object) -> "_Child":
@@ -177,7 +169,7 @@ class _Child:
         self._process = start_process(f"{_START}({path.name!r})", path.parent, self._complaints)
 
     def answer(self, request: SqlRequest) -> tuple[SqlAnswer | SqlFailure, bytes]:
-        """Return the answer. Raises SqlError when the process was killed or has crashed."""
+        """Return the answer. Raises ToolError when the process was killed or has crashed."""
         assert self._process.stdin is not None
         self.is_ready = False
         deadline = time.monotonic() + request.timeout_s
@@ -188,11 +180,11 @@ class _Child:
             answer = read_answer(line)
             csv = self._rest(behind, answer.csv_bytes, deadline)
         except (BrokenPipeError, EOFError) as error:
-            raise SqlError(*self._reason()) from error
+            raise self._end_error() from error
         except TimeoutError:
             limit = f"{request.timeout_s:g} s"
             self.end("sql_timeout", f"the query was stopped after {limit}: read less, filter earlier, or join on keys")
-            raise SqlError(*self._reason()) from None
+            raise self._end_error() from None
         self.is_ready = not (isinstance(answer, SqlFailure) and answer.ends)
         return answer, csv
 
@@ -224,16 +216,17 @@ class _Child:
             return piece
         raise EOFError
 
-    def _reason(self) -> tuple[str, str]:
+    def _end_error(self) -> ToolError:
         code = self._process.wait()
         if self._why is not None:
-            return self._why
+            return ToolError(self._why[1], code=self._why[0])
         if code > 0:  # not a signal: a fault of dsa, or of the installation
             self._complaints.seek(0)
             raise RuntimeError(
                 f"the process that reads data failed: {self._complaints.read().decode(errors='replace')}"
             )
-        return "sql_too_large", f"DuckDB crashed in this query (exit code {code}): write a smaller or simpler one"
+        crash = f"DuckDB crashed in this query (exit code {code}): write a smaller or simpler one"
+        return ToolError(crash, code="sql_too_large")
 
     def is_over(self) -> bool:
         """Return whether the process has ended."""

@@ -1,6 +1,6 @@
 """Statements: the check of SQL before it runs, and the cells of its result as SQL, as JSON values and as CSV.
 
-`checked` takes SQL and a connection, and returns the query with its tables, or raises SqlError. DuckDB's own parser decides whether it only reads; nothing
+`checked` takes SQL and a connection, and returns the query with its tables, or raises ToolError. DuckDB's own parser decides whether it only reads; nothing
 runs here. Table functions need permission by name; the connection is locked too, so a function that this list forgets opens no file.
 
 Equal rows give equal bytes of CSV on any machine and any Python: lines end with LF; the text is UTF-8; floats are the shortest digits that read
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dsa.errors import ToolError
 from dsa.text import is_unicode
-from machines.chat.sql.query import WHOLE, SqlError, iso
+from machines.chat.sql.query import WHOLE, iso
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -88,7 +89,7 @@ def normal_sql(sql: str) -> str:
 
 
 def check_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
-    """Return the one query of a text. Raises SqlError: empty_sql, several_statements, not_a_query, not_allowed, sql_too_large.
+    """Return the one query of a text. Raises ToolError: empty_sql, several_statements, not_a_query, not_allowed, sql_too_large.
 
     Raises DuckDB's own errors too.
     """
@@ -96,22 +97,24 @@ def check_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
     statements = connection.extract_statements(sql)
     parts = tokens(sql)
     if not statements:
-        raise SqlError("empty_sql", f"there is no SQL: {ADVICE}")
+        raise ToolError(f"there is no SQL: {ADVICE}", code="empty_sql")
     if len(statements) > 1:
-        raise SqlError("several_statements", f"{len(statements)} statements in one call: {ADVICE}, one in each call")
+        raise ToolError(
+            f"{len(statements)} statements in one call: {ADVICE}, one in each call", code="several_statements"
+        )
     if statements[0].named_parameters:
-        raise SqlError("sql_error", "the query has placeholders (?, $1, $name): write the values themselves")
+        raise ToolError("the query has placeholders (?, $1, $name): write the values themselves", code="sql_error")
     kind = _kind(statements[0])
     if kind == "EXPLAIN":
         inner = check_statement(connection, _inner_statement(parts))
         return Statement(sql, inner.tables, as_it_stands=True)
     if kind == "MULTI":
         text = "PIVOT needs its values written out: PIVOT t ON column IN ('a', 'b') USING sum(x)"
-        raise SqlError("not_a_query", text)
+        raise ToolError(text, code="not_a_query")
     if kind != "SELECT":
-        raise SqlError(
-            "not_a_query",
+        raise ToolError(
             f"{parts[0][1].upper()[:20] if parts else 'this'} is not allowed, because the data is read-only: {ADVICE}",
+            code="not_a_query",
         )
     return _query_statement(connection, sql)
 
@@ -125,13 +128,15 @@ def _kind(statement: "Parsed") -> str:
 
 
 def plain_text(sql: str) -> None:
-    """Raise SqlError for a text that the parser must not get: empty, too long, not UTF-8."""
+    """Raise ToolError for a text that the parser must not get: empty, too long, not UTF-8."""
     if not sql.strip():
-        raise SqlError("empty_sql", f"there is no SQL: {ADVICE}")
+        raise ToolError(f"there is no SQL: {ADVICE}", code="empty_sql")
     if len(sql) > MOST_CHARACTERS:
-        raise SqlError("sql_too_large", f"the SQL has {len(sql):,} characters; write at most {MOST_CHARACTERS:,}")
+        raise ToolError(f"the SQL has {len(sql):,} characters; write at most {MOST_CHARACTERS:,}", code="sql_too_large")
     if "\0" in sql or not is_unicode(sql):
-        raise SqlError("sql_error", "the SQL has an invalid character (NUL, or half of a surrogate pair): leave it out")
+        raise ToolError(
+            "the SQL has an invalid character (NUL, or half of a surrogate pair): leave it out", code="sql_error"
+        )
 
 
 def _inner_statement(parts: list[tuple[str, str]]) -> str:
@@ -143,12 +148,12 @@ def _inner_statement(parts: list[tuple[str, str]]) -> str:
     else:
         options = rest[:1]
     if any(text.lower() in ("analyze", "analyse") for _, text in options):
-        raise SqlError("not_a_query", "EXPLAIN ANALYZE runs the query: write EXPLAIN, or the query itself")
+        raise ToolError("EXPLAIN ANALYZE runs the query: write EXPLAIN, or the query itself", code="not_a_query")
     return " ".join(text for _, text in rest)
 
 
 def _query_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
-    """Return a query with the tables in its syntax tree. Raises SqlError when it does more than read tables."""
+    """Return a query with the tables in its syntax tree. Raises ToolError when it does more than read tables."""
     tree_json = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
     try:
         tree = json.loads(tree_json)
@@ -156,9 +161,9 @@ def _query_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
         if not tree["error"]:
             names.walk(tree["statements"], frozenset())
     except RecursionError:
-        raise SqlError("sql_too_large", "the query is nested too deep: write it in steps, with WITH") from None
+        raise ToolError("the query is nested too deep: write it in steps, with WITH", code="sql_too_large") from None
     if tree["error"]:
-        raise SqlError("not_a_query", f"{tree['error_message']}: {ADVICE}")
+        raise ToolError(f"{tree['error_message']}: {ADVICE}", code="not_a_query")
     return Statement(_bare(sql), tuple(sorted(names.tables)), names.lists_tables)
 
 
@@ -199,9 +204,9 @@ class _StatementNames:
     def _look(self, node: Tree, withs: frozenset[str]) -> None:
         kind = str(node.get("type", ""))
         if kind.endswith("_QUERY_NODE"):  # INSERT, UPDATE, DELETE, MERGE in a WITH
-            raise SqlError(
-                "not_a_query",
+            raise ToolError(
                 f"{kind.split('_', maxsplit=1)[0]} is not allowed, because the data is read-only: {ADVICE}",
+                code="not_a_query",
             )
         if kind == "SHOW_REF" and node.get("query") is None:
             self.lists_tables = True
@@ -215,19 +220,19 @@ class _StatementNames:
     def _call(self, name: str, names: set[str] | None) -> None:
         self.lists_tables |= names is not None and name.startswith(_LISTS)
         if name in FORBIDDEN_FUNCTIONS or (names is not None and name not in names):
-            raise SqlError(
-                "not_allowed", f"{name}() is not allowed: read only the loaded tables (SHOW TABLES lists them)"
+            raise ToolError(
+                f"{name}() is not allowed: read only the loaded tables (SHOW TABLES lists them)", code="not_allowed"
             )
 
     def _table(self, name: str, schema: str, withs: frozenset[str]) -> None:
         if _FILE.search(name):
-            raise SqlError(
-                "not_allowed",
+            raise ToolError(
                 f"'{name[:200]}' is not a loaded table: files and addresses cannot be read (SHOW TABLES lists the tables)",
+                code="not_allowed",
             )
         if name.lower() in FORBIDDEN_VIEWS:
-            raise SqlError(
-                "not_allowed", f"{name} is not allowed: read only the loaded tables (SHOW TABLES lists them)"
+            raise ToolError(
+                f"{name} is not allowed: read only the loaded tables (SHOW TABLES lists them)", code="not_allowed"
             )
         if f"{schema}.{name}".lower().lstrip(".").startswith(_LISTS):
             self.lists_tables = True

@@ -20,9 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from dsa.errors import DocumentError
 from machines.chat.sql.data_files import MEMORY_GB, Build, LoadedFile, LoadFault, LoadProgress, TableInfo, digest_of
 from machines.chat.sql.file_formats import READERS, Reader, reader_of
-from machines.chat.sql.query import LoadError, json_of
+from machines.chat.sql.query import json_of, load_error
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -66,7 +67,7 @@ def unique(name: str, taken_names: Container[str], *, instead: str = "") -> str:
 
 
 def build_database(files: Sequence[Path], work: Path, at: At) -> Build:
-    """Load files into a new database in a folder. Raises LoadError."""
+    """Load files into a new database in a folder. Raises DocumentError."""
     new, loaded_files = work / _DATA, []
     of_table: dict[str, str] = {}
     with closing(_open_database(new)):
@@ -76,9 +77,9 @@ def build_database(files: Sequence[Path], work: Path, at: At) -> Build:
         loaded_files.append(_loaded_file(file))
         reader = reader_of(file)
         if reader is None:
-            raise LoadError(file.name, f"is of an unknown kind; use one of {', '.join(READERS)}, texts also as .gz")
+            raise load_error(file.name, f"is of an unknown kind; use one of {', '.join(READERS)}, texts also as .gz")
         if not file.stat().st_size:
-            raise LoadError(file.name, "is empty")
+            raise load_error(file.name, "is empty")
         _load(file, reader, new, of_table, at)
     with closing(_open_database(new)) as connection:
         tables = [_info(connection, name, source) for name, source in of_table.items()]
@@ -90,7 +91,7 @@ def _loaded_file(file: Path) -> LoadedFile:
         about = file.stat()
         return LoadedFile(str(file.absolute()), about.st_size, about.st_mtime_ns, digest_of(file))
     except OSError as error:
-        raise LoadError(file.name, f"cannot be read: {error.strerror}") from None
+        raise load_error(file.name, f"cannot be read: {error.strerror}") from None
 
 
 def _open_database(path: Path) -> "DuckDBPyConnection":
@@ -124,9 +125,9 @@ def _load(file: Path, reader: Reader, new: Path, of_table: dict[str, str], at: A
                 connection.execute(f'CREATE TABLE "{table}" AS {source.select()}')
                 of_table[table] = file.name
     except (duckdb.OutOfMemoryException, MemoryError):
-        raise LoadError(" ".join(filter(None, (file.name, what))), _NEEDS_MEMORY) from None
+        raise load_error(" ".join(filter(None, (file.name, what))), _NEEDS_MEMORY) from None
     except (duckdb.Error, sqlite3.Error) as error:
-        raise LoadError(file.name, _message(error, link, file)) from None
+        raise load_error(file.name, _message(error, link, file)) from None
 
 
 def _message(error: Exception, link: Path, file: Path) -> str:
@@ -168,5 +169,5 @@ def serve() -> None:
 
     try:
         say(build_database(files, Path.cwd(), lambda name, what: say(LoadProgress((name, what)))))
-    except LoadError as error:
-        say(LoadFault((error.source, error.reason)))
+    except DocumentError as error:
+        say(LoadFault((error.path, error.reason)))

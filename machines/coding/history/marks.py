@@ -17,6 +17,7 @@ from secrets import token_hex
 
 import attrs
 
+from dsa.errors import ToolError
 from machines.coding.history import snapshots
 from machines.coding.history.snapshots import FileVersion, Snapshot, Snapshots
 from machines.coding.history.workspace_scan import (
@@ -37,7 +38,6 @@ from machines.coding.history.workspace_scan import (
 from machines.coding.tools.file_writer import sweep
 from machines.coding.tools.git_process import GitBounds, run_git_process
 from machines.coding.tools.workspace_boundary import ROOT, Beneath
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 @attrs.frozen
@@ -239,13 +239,13 @@ class UndoPlan:
     def _is_there(self, path: str) -> bool:
         try:
             return self.workspace.look(path.split("/")) is not None
-        except WorkspaceToolError:
+        except ToolError:
             return False
 
     def _sweep(self, folder: str) -> None:
         """Remove temporary files of a killed undo, even when there is nothing to restore."""
         with (
-            suppress(WorkspaceToolError, OSError),
+            suppress(ToolError, OSError),
             self.workspace.folder([part for part in folder.split("/") if part]) as descriptor,
         ):
             sweep(descriptor)
@@ -262,7 +262,7 @@ class UndoPlan:
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
                     snapshots.permit_folder(self.workspace, parts, before)
-            except WorkspaceToolError as error:
+            except ToolError as error:
                 self.conflicts.append(Conflict(folder, str(error)))
 
     def _is_open(self, change: ChangedFile) -> bool:
@@ -318,7 +318,7 @@ class UndoPlan:
                 if not special_kind:
                     snapshots.remove(self.workspace, path, current)
                 self.removed_paths.append(path)
-        except WorkspaceToolError as error:
+        except ToolError as error:
             self.conflicts.append(Conflict(path, str(error)))
 
     def _permissions(self, path: str, mode: str) -> int:
@@ -354,9 +354,9 @@ class UndoResult:
 class WorkspaceHistory:
     """The history of a workspace. Threads and processes may share it; one call runs at a time.
 
-    Left out are `.git` and the caches of other programs (`workspace_paths.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
+    Left out are `.git` and the caches of other programs (`workspace_boundary.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
     more than 5 MB, content beyond 500 MB together or not read within a minute (`workspace_scan.MOST_BYTES`, `MOST_S`); and special files. `left_out` names
-    those that somebody could miss. Permissions are stored in addition to git's modes. Raises ArtifactStoreError when `folder` is something else, OSError when
+    those that somebody could miss. Permissions are stored in addition to git's modes. Raises StoreError when `folder` is something else, OSError when
     `root` is not a folder.
     """
 

@@ -4,7 +4,7 @@
 trees. Permissions beyond git's modes are in the commit message: the usual ones of each kind once, the others by path. A commit is on disk when `write`
 returns.
 
-`put`, `remove` and the other functions on an open workspace restore one file or folder. Each raises WorkspaceToolError, and changes nothing, unless the workspace
+`put`, `remove` and the other functions on an open workspace restore one file or folder. Each raises ToolError, and changes nothing, unless the workspace
 still has the expected version. They follow no links.
 """
 
@@ -25,12 +25,12 @@ import attrs
 from dsa.edge.files import try_lock
 from dsa.edge.git.git_branch import Branch, make_ready
 from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
-from dsa.errors import DsaError
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.errors import DsaError, ToolError
+from dsa.runtime.artifacts import artifact_store_error
+from dsa.runtime.run_store import StoreError
 from machines.coding.history.workspace_scan import LINK, SPECIAL, blob_id, history_error, read_file
 from machines.coding.tools.file_writer import sweep, temporary_name, write_whole
 from machines.coding.tools.workspace_boundary import NEW, Beneath
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -> str:
@@ -88,11 +88,11 @@ class Snapshot:
 
 
 class Snapshots:
-    """Snapshots in a bare repository, which is created when it is missing. Raises ArtifactStoreError when the folder is something else, or git is not installed."""
+    """Snapshots in a bare repository, which is created when it is missing. Raises StoreError when the folder is something else, or git is not installed."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("git") is None:
-            raise ArtifactStoreError(folder, _NO_GIT)
+            raise artifact_store_error(folder, _NO_GIT)
         make_ready(folder, _NAME)
         (folder / "info").mkdir(exist_ok=True)
         attributes = folder / "info" / "attributes"
@@ -114,7 +114,7 @@ class Snapshots:
             raise history_error("a mark has 40 hex digits")
         try:
             record = read_commit(commit, self._objects.read(commit))
-        except ArtifactStoreError as fault:
+        except StoreError as fault:
             raise history_error(f"there is no mark {commit} in this history") from fault
         if not _OBJECT_ID.fullmatch(record.tree):
             raise history_error(f"{commit} is not a mark")
@@ -129,7 +129,7 @@ class Snapshots:
         return snapshot
 
     def content(self, blob: str) -> bytes:
-        """Return the content of a file. Raises ArtifactStoreError when it is damaged."""
+        """Return the content of a file. Raises StoreError when it is damaged."""
         return self._objects.read(blob)
 
     def write_objects(self, kind: str, bodies: Mapping[str, bytes]) -> None:
@@ -220,9 +220,9 @@ _OWNER_ONLY = 0o700
 FileVersion = tuple[str, str] | None
 
 
-def _in_the_way(what: str) -> WorkspaceToolError:
+def _in_the_way(what: str) -> ToolError:
     """Return the error for a file that is not in the expected version."""
-    return WorkspaceToolError("in_the_way", what)
+    return ToolError(what, code="in_the_way")
 
 
 @attrs.frozen
@@ -235,7 +235,7 @@ class Content:
 
 
 def put(workspace: Beneath, path: str, expected_version: FileVersion, content: Content) -> None:
-    """Write a file or a link, whole or not at all, into an existing folder. Raises WorkspaceToolError."""
+    """Write a file or a link, whole or not at all, into an existing folder. Raises ToolError."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         _require(folder, name, expected_version)
@@ -258,7 +258,7 @@ def put(workspace: Beneath, path: str, expected_version: FileVersion, content: C
 
 
 def remove(workspace: Beneath, path: str, expected_version: FileVersion) -> None:
-    """Remove a file or a link. Raises WorkspaceToolError."""
+    """Remove a file or a link. Raises ToolError."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         _require(folder, name, expected_version)
@@ -267,7 +267,7 @@ def remove(workspace: Beneath, path: str, expected_version: FileVersion) -> None
 
 
 def remove_special(workspace: Beneath, path: str, kind: str) -> None:
-    """Remove a special file: a pipe, a socket, a device. Raises WorkspaceToolError."""
+    """Remove a special file: a pipe, a socket, a device. Raises ToolError."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         try:
@@ -286,13 +286,13 @@ def remove_folder(workspace: Beneath, path: str) -> bool:
     try:
         with workspace.folder(above) as folder:
             os.rmdir(name, dir_fd=folder)
-    except (WorkspaceToolError, OSError):  # not empty, missing, or not a folder: it is not ours to remove
+    except (ToolError, OSError):  # not empty, missing, or not a folder: it is not ours to remove
         return False
     return True
 
 
 def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[str, int]) -> None:
-    """Create a folder and the folders above it that are missing, with permissions by path. Raises WorkspaceToolError."""
+    """Create a folder and the folders above it that are missing, with permissions by path. Raises ToolError."""
     for number in range(1, len(parts) + 1):
         bits = permissions.get("/".join(parts[:number]), _OWNER_ONLY)
         with _open_folder(workspace, parts[: number - 1]) as above:
@@ -305,7 +305,7 @@ def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[s
 
 
 def permit_folder(workspace: Beneath, parts: Sequence[str], permissions: int) -> None:
-    """Set the permissions of a folder. Raises WorkspaceToolError."""
+    """Set the permissions of a folder. Raises ToolError."""
     with _open_folder(workspace, parts) as folder:
         os.fchmod(folder, permissions)
 
@@ -320,7 +320,7 @@ def _open_folder(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
 
 
 def _require(folder: int, name: str, expected_version: FileVersion) -> None:
-    """Raise WorkspaceToolError unless a file is in the expected version."""
+    """Raise ToolError unless a file is in the expected version."""
     try:
         file = read_file(folder, name)
     except (DsaError, OSError) as error:

@@ -19,8 +19,7 @@ from itertools import islice
 import attrs
 
 from dsa.errors import DsaError
-from machines.coding.tools.workspace_boundary import FOLDER, READ
-from machines.coding.tools.workspace_paths import TEMPORARY, TOOL_FOLDERS
+from machines.coding.tools.workspace_boundary import FOLDER, READ, TEMPORARY, TOOL_FOLDERS
 
 _ANY = re.compile(rb".*", re.DOTALL)
 _NOTHING = re.compile(rb"(?!)")

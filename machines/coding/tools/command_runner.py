@@ -50,11 +50,11 @@ from dsa.edge.sandbox.command_sandbox import (
 from dsa.edge.sandbox.host_proxy import serve_proxy
 from dsa.edge.sandbox.rungs import Bounds, SandboxError, Visible
 from dsa.edge.sandbox.sandbox_runner import flatten
+from dsa.errors import ToolError
 from dsa.text import is_unicode
 from machines.coding.tools.planted_files import SETTINGS, scan_planted
 from machines.coding.tools.program_rules import CHECKS, Rules, WorkingFolder, is_allowed, other_fault, python_start
-from machines.coding.tools.workspace_boundary import ROOT
-from machines.coding.tools.workspace_paths import Protection, WorkspaceToolError, shown_path
+from machines.coding.tools.workspace_boundary import ROOT, Protection, shown_path
 from machines.tool_use.records import list_in
 
 _MOST_ARGUMENTS = 256
@@ -92,7 +92,7 @@ _OTHER_TOOLS = {
 
 
 def read_command(cmd: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of a command, its program first. Raises WorkspaceToolError `shell_syntax`, `bad_command` or `empty_command`."""
+    """Return the arguments of a command, its program first. Raises ToolError `shell_syntax`, `bad_command` or `empty_command`."""
     if isinstance(cmd, str):
         items = list_in(cmd)
         argv = _split(cmd.strip()) if items is None else items
@@ -101,17 +101,18 @@ def read_command(cmd: str | Sequence[str]) -> tuple[str, ...]:
         argv = list(cmd)
         _refuse_operators(argv)
     if not all(isinstance(each, str) for each in argv):
-        raise WorkspaceToolError("bad_command", 'a command is a list of texts, as ["python", "main.py"]')
+        raise ToolError('a command is a list of texts, as ["python", "main.py"]', code="bad_command")
     if not argv or not argv[0].strip():
-        raise WorkspaceToolError("empty_command", 'there is no command; give a list, as ["pytest", "-q"]')
+        raise ToolError('there is no command; give a list, as ["pytest", "-q"]', code="empty_command")
     if len(argv) > _MOST_ARGUMENTS or sum(map(len, argv)) > _MOST_CHARACTERS:
-        raise WorkspaceToolError(
-            "bad_command",
+        raise ToolError(
             f"a command has at most {_MOST_ARGUMENTS} arguments and {_MOST_CHARACTERS} characters; put longer texts into a file",
+            code="bad_command",
         )
     if any("\x00" in each or not is_unicode(each) for each in argv):
-        raise WorkspaceToolError(
-            "bad_command", "an argument has a character that no command can receive (NUL, or half of a surrogate pair)"
+        raise ToolError(
+            "an argument has a character that no command can receive (NUL, or half of a surrogate pair)",
+            code="bad_command",
         )
     return tuple(argv)
 
@@ -150,35 +151,35 @@ def _unknown(name: str, arguments: Sequence[str], rules: Rules) -> str:
 def _split(text: str) -> list[str]:
     """Split a text that needs no shell."""
     if what := _shell_syntax(text):
-        raise WorkspaceToolError(
-            "shell_syntax",
+        raise ToolError(
             f"there is no shell here, and the command has {what} outside of quotes: {_advice(text, what)}",
+            code="shell_syntax",
         )
     try:
         argv = shlex.split(text)
     except ValueError as error:
-        raise WorkspaceToolError(
-            "shell_syntax", f"the command cannot be split ({error}); send it as a list of arguments"
+        raise ToolError(
+            f"the command cannot be split ({error}); send it as a list of arguments", code="shell_syntax"
         ) from error
     if argv and _ASSIGNMENT.match(text):
         rest = argv[next((n for n, word in enumerate(argv) if not _ASSIGNMENT.match(word)), len(argv)) :]
-        raise WorkspaceToolError(
-            "shell_syntax", f"a command cannot set variables of its environment; send {json.dumps(rest)}"
+        raise ToolError(
+            f"a command cannot set variables of its environment; send {json.dumps(rest)}", code="shell_syntax"
         )
     return argv
 
 
 def _refuse_operators(argv: Sequence[object]) -> None:
-    """Raise WorkspaceToolError for a shell operator in a list: the program would silently receive it as a text."""
+    """Raise ToolError for a shell operator in a list: the program would silently receive it as a text."""
     words = [each for each in argv if isinstance(each, str)]
     operator = next((each for each in words if _OPERATOR.fullmatch(each)), "")
     if operator:
         text = " ".join(each if _OPERATOR.fullmatch(each) else shlex.quote(each) for each in words)
         what = _shell_syntax(text)
-        raise WorkspaceToolError(
-            "shell_syntax",
+        raise ToolError(
             f"there is no shell here, and the list has {what} as an argument, '{operator}': {_advice(text, what)}; if the program needs that "
             "text, write the command as one text with quotes around it",
+            code="shell_syntax",
         )
 
 
@@ -434,17 +435,17 @@ def run(
 
     `protected_patterns` name files that it may not write, as in `Workspace`.
 
-    Raises WorkspaceToolError `refused` by the rules, `bad_cwd`, `no_program`, and `no_sandbox` when this machine cannot confine it; with `is_unconfined` it then
+    Raises ToolError `refused` by the rules, `bad_cwd`, `no_program`, and `no_sandbox` when this machine cannot confine it; with `is_unconfined` it then
     runs with this user's rights. No process of the command is left at the end.
     """
     rules, root = rules or Rules(), Path(os.path.realpath(root))
     folder = _folder(root, cwd)
     if why := fault(argv, rules, root, cwd):
-        raise WorkspaceToolError("refused", why)
+        raise ToolError(why, code="refused")
     command = _resolve(argv, root, folder)
     if not is_unconfined and (sandbox_fault := probe_commands().fault):
-        raise WorkspaceToolError(
-            "no_sandbox", f"no command can run here, because the sandbox for commands is missing: {sandbox_fault}"
+        raise ToolError(
+            f"no command can run here, because the sandbox for commands is missing: {sandbox_fault}", code="no_sandbox"
         )
     before = ProtectedState(root, protected_patterns)
     try:
@@ -455,7 +456,7 @@ def run(
             )  # fmt: skip
             end = run_command(shell_command, attrs.evolve(bounds, timeout_s=timeout_s), switch=stop)
     except SandboxError as error:
-        raise WorkspaceToolError("no_sandbox", f"no command can run here: {error}") from error
+        raise ToolError(f"no command can run here: {error}", code="no_sandbox") from error
     finally:
         removed_paths = before.restore()
     kept_from = frozenset[str]() if is_unconfined else KEPT_FROM - ({"no network"} if network else set())
@@ -483,18 +484,18 @@ def _nothing() -> Iterator[str]:
 
 
 def _folder(root: Path, cwd: str) -> Path:
-    """Return the folder to run in. Raises WorkspaceToolError `bad_cwd`."""
+    """Return the folder to run in. Raises ToolError `bad_cwd`."""
     if "\x00" in cwd:
-        raise WorkspaceToolError("bad_cwd", "`cwd` has a character that no path has (NUL)")
+        raise ToolError("`cwd` has a character that no path has (NUL)", code="bad_cwd")
     if root.parent == root or not root.is_dir():
         raise ValueError(f"{root} is not a folder that can be a workspace")
     folder = Path(os.path.realpath(root / cwd))
     if not folder.is_relative_to(root):
-        raise WorkspaceToolError(
-            "bad_cwd", f"`cwd` = '{cwd[:200]}' leads out of the workspace; name a folder relative to its root"
+        raise ToolError(
+            f"`cwd` = '{cwd[:200]}' leads out of the workspace; name a folder relative to its root", code="bad_cwd"
         )
     if not os.path.isdir(folder):  # noqa: PTH112  (that of a Path raises for a name that is too long)
-        raise WorkspaceToolError("bad_cwd", f"`cwd` = '{cwd[:200]}' is not a folder of the workspace")
+        raise ToolError(f"`cwd` = '{cwd[:200]}' is not a folder of the workspace", code="bad_cwd")
     return folder
 
 
@@ -531,7 +532,7 @@ def _path(root: Path) -> list[str]:
 
 
 def _resolve(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
-    """Return the command to start. Raises WorkspaceToolError `no_program`."""
+    """Return the command to start. Raises ToolError `no_program`."""
     name, *arguments = argv
     if name in {"pytest", "py.test", "pip", "pip3"}:
         return _as_module((), {"py": "pytest", "pi": "pip"}[name[:2]], arguments, root, folder)
@@ -544,7 +545,7 @@ def _resolve(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
         name, arguments = "ruff", list(start.arguments)
     path = _find(name, root)
     if path is None:
-        raise WorkspaceToolError("no_program", f"{name} is allowed, but not installed on this machine")
+        raise ToolError(f"{name} is allowed, but not installed on this machine", code="no_program")
     return (path, *arguments)
 
 
@@ -599,14 +600,14 @@ _BUSY = "the workspace is in use by another run, or by another part of this one"
 
 @contextmanager
 def alone(workspace: Path, stop: StopSwitch, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Hold a workspace. Raises WorkspaceToolError `workspace_busy` when another caller holds it for too long, or this one is stopped meanwhile."""
+    """Hold a workspace. Raises ToolError `workspace_busy` when another caller holds it for too long, or this one is stopped meanwhile."""
     descriptor = os.open(workspace, ROOT)
     try:
         until = time.monotonic() + wait_s
         while not try_lock(descriptor):
             readable, _, _ = select.select([stop], [], [], _LOOK_S)
             if readable or time.monotonic() > until:
-                raise WorkspaceToolError("workspace_busy", _BUSY)
+                raise ToolError(_BUSY, code="workspace_busy")
         yield
     finally:
         os.close(descriptor)

@@ -1,6 +1,6 @@
 """The arguments of the file tools: a class for each tool, and `read`, which makes one from JSON. Pure.
 
-An unknown argument, or one of the wrong type, raises WorkspaceToolError `bad_arguments`.
+An unknown argument, or one of the wrong type, raises ToolError `bad_arguments`.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,9 @@ from itertools import combinations
 
 import attrs
 
+from dsa.errors import ToolError
 from machines.coding.tools.file_view import LEAST_READ, MOST_READ, MOST_RESULTS
-from machines.coding.tools.workspace_paths import WorkspaceToolError, path_text
+from machines.coding.tools.workspace_boundary import path_text
 from machines.tool_use.records import JsonObject
 
 LARGEST_FILE = 1_000_000
@@ -114,18 +115,18 @@ FILE_TOOLS: dict[str, type[FileCall]] = {
 
 
 def read(tool: str, arguments: JsonObject) -> FileCall:
-    """Return the call of a file tool. Raises WorkspaceToolError `unknown_tool`, `bad_arguments`, `bad_path`.
+    """Return the call of a file tool. Raises ToolError `unknown_tool`, `bad_arguments`, `bad_path`.
 
     A number out of range becomes the nearest one in range.
     """
     kind = FILE_TOOLS.get(tool)
     if kind is None:
-        raise WorkspaceToolError(
-            "unknown_tool", f"there is no file tool '{tool}'; the file tools are: {', '.join(FILE_TOOLS)}"
+        raise ToolError(
+            f"there is no file tool '{tool}'; the file tools are: {', '.join(FILE_TOOLS)}", code="unknown_tool"
         )
     names = [each.name for each in attrs.fields(kind)]
     if unknown := [name for name in arguments if name not in names]:
-        raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(names)}")
+        raise ToolError(f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(names)}", code="bad_arguments")
     reader = _Arguments(arguments)
     match tool:
         case "list_dir":
@@ -148,7 +149,7 @@ def read(tool: str, arguments: JsonObject) -> FileCall:
 
 @attrs.frozen
 class _Arguments:
-    """The arguments in a call, read by type. Raises WorkspaceToolError."""
+    """The arguments in a call, read by type. Raises ToolError."""
 
     values: JsonObject
 
@@ -156,61 +157,61 @@ class _Arguments:
         value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
-            raise WorkspaceToolError("bad_arguments", f"'{name}' is a text and is needed")
+            raise ToolError(f"'{name}' is a text and is needed", code="bad_arguments")
         return value
 
     def path(self, default: str | None = None) -> str:
         value = self.values.get("path")
         value = default if value is None else value
         if not isinstance(value, str):
-            raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
+            raise ToolError("a path is needed, like 'src/app.py'", code="bad_path")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.values.get(name, default)
         if not isinstance(value, bool):
-            raise WorkspaceToolError("bad_arguments", f"'{name}' is true or false")
+            raise ToolError(f"'{name}' is true or false", code="bad_arguments")
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise WorkspaceToolError("bad_arguments", f"'{name}' is a whole number, from {least} to {most}")
+            raise ToolError(f"'{name}' is a whole number, from {least} to {most}", code="bad_arguments")
         return max(least, min(value, most))
 
     def files(self) -> tuple[NewFile, ...]:
         value = self.values.get("files")
         form = "'files' is a list of objects, each with 'path' and 'content'"
         if not isinstance(value, list | tuple) or not value:
-            raise WorkspaceToolError("bad_arguments", form)
+            raise ToolError(form, code="bad_arguments")
         if not all(isinstance(each, Mapping) and set(each) == {"path", "content"} for each in value):
-            raise WorkspaceToolError("bad_arguments", form)
+            raise ToolError(form, code="bad_arguments")
         entries = map(_Arguments, value)
         return tuple(NewFile(each.path(), each.text("content")) for each in entries)
 
 
 def encode(content: str, path: str) -> bytes:
-    """Return the text of a file as bytes. Raises WorkspaceToolError `bad_arguments`, `too_large`."""
+    """Return the text of a file as bytes. Raises ToolError `bad_arguments`, `too_large`."""
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
         bad = f"the content of '{path}' has half a character (a lone surrogate) at char {error.start}"
-        raise WorkspaceToolError("bad_arguments", bad) from error
+        raise ToolError(bad, code="bad_arguments") from error
     if len(data) > LARGEST_FILE:
         large = f"'{path}' would have {len(data)} bytes; a file may have {LARGEST_FILE}: write several smaller ones"
-        raise WorkspaceToolError("too_large", large)
+        raise ToolError(large, code="too_large")
     return data
 
 
 def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
-    """Raise WorkspaceToolError for too many files, for a repeated one, and for one that would also be a folder."""
+    """Raise ToolError for too many files, for a repeated one, and for one that would also be a folder."""
     if len(paths) > _MOST_FILES:
         many = f"{len(paths)} files at once; {_MOST_FILES} can be written: call it again for the rest"
-        raise WorkspaceToolError("too_large", many)
+        raise ToolError(many, code="too_large")
     for one, other in combinations(sorted(paths), 2):
         if one == other:
-            raise WorkspaceToolError("bad_arguments", f"'{path_text(one)}' is there twice: name each file once")
+            raise ToolError(f"'{path_text(one)}' is there twice: name each file once", code="bad_arguments")
         if other[: len(one)] == one:
-            raise WorkspaceToolError(
-                "bad_arguments", f"'{path_text(one)}' cannot be a file and the folder of '{path_text(other)}'"
+            raise ToolError(
+                f"'{path_text(one)}' cannot be a file and the folder of '{path_text(other)}'", code="bad_arguments"
             )

@@ -22,16 +22,17 @@ from contextlib import suppress
 
 import attrs
 
+from dsa.errors import ToolError
 from dsa.text import plural
 from machines.coding.tools import search_child
-from machines.coding.tools.workspace_boundary import Beneath, kind_of
-from machines.coding.tools.workspace_paths import (
+from machines.coding.tools.workspace_boundary import (
     DEEPEST,
+    Beneath,
     PathPattern,
-    WorkspaceToolError,
     is_closed,
     is_record,
     is_temporary,
+    kind_of,
     path_text,
     shown_path,
 )
@@ -108,11 +109,11 @@ def with_line_ends(text: str, ending: str) -> str:
 
 
 def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
-    """Return the names in a folder, without the first `offset`. Raises WorkspaceToolError."""
+    """Return the names in a folder, without the first `offset`. Raises ToolError."""
     refuse_closed(parts)
     status = beneath.look(parts)
     if status is not None and kind_of(status.st_mode) != "folder":
-        raise WorkspaceToolError("not_a_folder", f"'{path_text(parts)}' is not a folder: read it with read_file")
+        raise ToolError(f"'{path_text(parts)}' is not a folder: read it with read_file", code="not_a_folder")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
     entries = tuple(_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES])
     end = offset + len(entries)
@@ -126,16 +127,16 @@ def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> Fold
 
 
 def refuse_closed(parts: Sequence[str]) -> None:
-    """Raise WorkspaceToolError for a folder that is not listed or searched."""
+    """Raise ToolError for a folder that is not listed or searched."""
     if is_closed(parts) or is_record(parts):
-        raise WorkspaceToolError(
-            "protected_path",
+        raise ToolError(
             f"the inside of '{path_text(parts)}' is not listed or searched; the rest of the workspace is",
+            code="protected_path",
         )
 
 
 def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
-    """Return every name in a folder, sorted, with its status. Raises WorkspaceToolError."""
+    """Return every name in a folder, sorted, with its status. Raises ToolError."""
     entries = []
     with beneath.folder(parts) as folder, beneath.explain_errors(parts):
         for name in sorted(os.listdir(folder)):  # noqa: PTH208  # of a descriptor
@@ -159,13 +160,14 @@ def _entry(name: str, status: os.stat_result) -> ListedName:
 
 
 def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> FileText:
-    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises WorkspaceToolError, `binary_file` when it is not text."""
+    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` when it is not text."""
     name = path_text(parts)
     with beneath.file(parts) as (file, status):
         head = os.pread(file, _LOOKED_AT, 0)
         if b"\0" in head:
-            raise WorkspaceToolError(
-                "binary_file", f"'{name}' is not text ({status.st_size} bytes{_of_utf16(head)}): it cannot be shown"
+            raise ToolError(
+                f"'{name}' is not text ({status.st_size} bytes{_of_utf16(head)}): it cannot be shown",
+                code="binary_file",
             )
         data = _read_at(file, offset, max_bytes)
         size = max(status.st_size, offset + len(data) if data else 0)
@@ -247,26 +249,26 @@ def pieces_of(file: int) -> Iterator[bytes]:
 
 
 def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
-    """Raise WorkspaceToolError when a path does not exist, with similar names beside it."""
+    """Raise ToolError when a path does not exist, with similar names beside it."""
     if beneath.look(parts) is not None:
         return
     message = f"there is no '{path_text(parts)}'"
     above = parts[:-1]
     if beneath.look(above) is None:
-        raise WorkspaceToolError(
-            "no_such_file", f"{message}, nor a folder '{path_text(above)}': list the folder with list_dir"
+        raise ToolError(
+            f"{message}, nor a folder '{path_text(above)}': list the folder with list_dir", code="no_such_file"
         )
     names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
     alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
     suggestions = [f"'{path_text((*above, name))}'" for name in alike]
-    raise WorkspaceToolError(
-        "no_such_file",
+    raise ToolError(
         f"{message}; there is {', '.join(suggestions)}" if suggestions else f"{message}: list the folder with list_dir",
+        code="no_such_file",
     )
 
 
 def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
-    """Return the SHA-256 of a file in hex, or None when it does not exist. Raises WorkspaceToolError."""
+    """Return the SHA-256 of a file in hex, or None when it does not exist. Raises ToolError."""
     if beneath.look(parts) is None:
         return None
     digest = hashlib.sha256()
@@ -277,12 +279,12 @@ def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
 
 
 def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) -> bytes:
-    """Return all bytes of a file. Raises WorkspaceToolError, `too_large` for more than `most`."""
+    """Return all bytes of a file. Raises ToolError, `too_large` for more than `most`."""
     with beneath.file(parts) as (file, status):
         data = _read_at(file, 0, most + 1)
     if len(data) > most:
-        raise WorkspaceToolError(
-            "too_large", f"'{path_text(parts)}' has {status.st_size} bytes; at most {most} can be read at once"
+        raise ToolError(
+            f"'{path_text(parts)}' has {status.st_size} bytes; at most {most} can be read at once", code="too_large"
         )
     return data
 
@@ -311,10 +313,10 @@ class Matches:
 def search_files(
     beneath: Beneath, parts: Sequence[str], pattern: str, glob: str, *, is_regex: bool, max_results: int
 ) -> Matches:
-    """Return the lines that contain a text, or match an expression. Raises WorkspaceToolError, `bad_pattern` or `too_slow` for an expression."""
+    """Return the lines that contain a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
         text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
-        raise WorkspaceToolError("bad_pattern", text)
+        raise ToolError(text, code="bad_pattern")
     refuse_closed(parts)
     reader = _FolderReader(beneath, _glob(glob))
     names, texts = [], []
@@ -360,7 +362,7 @@ class _FolderReader:
     def _data(self, file: Sequence[str]) -> bytes | None:
         try:
             data = bytes_of(self.beneath, file, _LARGEST_FILE)
-        except WorkspaceToolError as error:
+        except ToolError as error:
             large = error.code == "too_large"
             self.skip_counts[f"over {_LARGEST_FILE // 1_000_000} MB" if large else "that cannot be read"] += 1
             return None
@@ -370,10 +372,10 @@ class _FolderReader:
         return data
 
     def _files(self, top: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Yield every regular file below a folder, or the file itself. Raises WorkspaceToolError when the path does not exist."""
+        """Yield every regular file below a folder, or the file itself. Raises ToolError when the path does not exist."""
         status = self.beneath.look(top)
         if status is None:
-            raise WorkspaceToolError("no_such_file", f"there is no '{path_text(top)}'")
+            raise ToolError(f"there is no '{path_text(top)}'", code="no_such_file")
         stack = [(top, kind_of(status.st_mode))]
         while stack:
             parts, kind = stack.pop()
@@ -391,7 +393,7 @@ class _FolderReader:
             return []
         try:
             names = names_in(self.beneath, parts)
-        except WorkspaceToolError:  # gone by now, or too long a path
+        except ToolError:  # gone by now, or too long a path
             self.skip_counts["folders that cannot be read"] += 1
             return []
         entries = []
@@ -412,8 +414,8 @@ def _glob(text: str) -> PathPattern | None:
     try:
         return PathPattern(text)
     except ValueError as error:
-        raise WorkspaceToolError(
-            "bad_arguments", f"'glob' is a pattern of paths, like '*.py' or 'src/**/*.py'; {error}"
+        raise ToolError(
+            f"'glob' is a pattern of paths, like '*.py' or 'src/**/*.py'; {error}", code="bad_arguments"
         ) from error
 
 
@@ -456,7 +458,7 @@ def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         )
     except subprocess.TimeoutExpired as error:
         text = f"the expression took more than {_TIME_LIMIT_S:g} s: write one without nested repetition, or narrow path or glob"
-        raise WorkspaceToolError("too_slow", text) from error
+        raise ToolError(text, code="too_slow") from error
     if process.returncode > 0:
         raise RuntimeError(f"the process that searches failed: {process.stderr.decode(errors='replace')[-2_000:]}")
     answer = (
@@ -466,7 +468,7 @@ def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         text = (
             f"the expression cannot be used: {shown_path(answer.error)[:200]}. To find it as a text, set is_regex=false"
         )
-        raise WorkspaceToolError("bad_pattern", text)
+        raise ToolError(text, code="bad_pattern")
     return list(answer.hits)
 
 

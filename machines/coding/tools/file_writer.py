@@ -16,9 +16,9 @@ from contextlib import ExitStack, contextmanager, suppress
 import attrs
 
 from dsa.edge.files import try_lock
+from dsa.errors import ToolError
 from machines.coding.tools.file_view import pieces_of
-from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
-from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, path_text
+from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, TEMPORARY, Beneath, kind_of, path_text
 
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -29,17 +29,17 @@ def temporary_name() -> str:
 
 
 def refuse_unwritable(status: os.stat_result | None, parts: Sequence[str], twins: int = 0) -> None:
-    """Raise WorkspaceToolError for a file that is not replaced. `twins` of its names are left over from a process that died."""
+    """Raise ToolError for a file that is not replaced. `twins` of its names are left over from a process that died."""
     if status is None:
         return
     name = path_text(parts)
     if kind_of(status.st_mode) != "file":
-        raise WorkspaceToolError("not_a_file", f"'{name}' is not a regular file: write another one")
+        raise ToolError(f"'{name}' is not a regular file: write another one", code="not_a_file")
     if status.st_nlink > 1 + twins:
         text = f"'{name}' has {status.st_nlink} hard links, so it may be a file outside of the workspace too: write another one"
-        raise WorkspaceToolError("linked_file", text)
+        raise ToolError(text, code="linked_file")
     if not status.st_mode & 0o222:
-        raise WorkspaceToolError("read_only", f"'{name}' is marked as read-only: write another file")
+        raise ToolError(f"'{name}' is marked as read-only: write another file", code="read_only")
 
 
 def twins_of(folder: int, status: os.stat_result) -> int:
@@ -55,7 +55,7 @@ def twins_of(folder: int, status: os.stat_result) -> int:
 def write_all(beneath: Beneath, contents: Mapping[tuple[str, ...], bytes]) -> None:
     """Write files, all or none, and create their folders.
 
-    Raises WorkspaceToolError for a fault of the call: then nothing has changed. Raises OSError for other faults: then the old files are restored as far as the disk
+    Raises ToolError for a fault of the call: then nothing has changed. Raises OSError for other faults: then the old files are restored as far as the disk
     permits.
     """
     with ExitStack() as cleanup, _undo_on_error() as undo:
@@ -73,7 +73,7 @@ def write_all(beneath: Beneath, contents: Mapping[tuple[str, ...], bytes]) -> No
 
 
 def settle(beneath: Beneath, files: Iterable[Sequence[str]]) -> None:
-    """Finish the work of a write that died: sync the folders of the files, and remove its temporary files. Raises WorkspaceToolError."""
+    """Finish the work of a write that died: sync the folders of the files, and remove its temporary files. Raises ToolError."""
     for parts in dict.fromkeys(tuple(file[:length]) for file in files for length in range(len(file))):
         with beneath.folder(parts) as folder, beneath.explain_errors(parts):
             sweep(folder)
@@ -140,7 +140,7 @@ class _Steps:
         if parts not in self.folders:
             try:
                 self.folders[parts] = self.cleanup.enter_context(self.beneath.folder(parts))
-            except WorkspaceToolError as error:
+            except ToolError as error:
                 if error.code != "no_such_file" or not parts:
                     raise
                 self.folders[parts] = self._into(self._folder(parts[:-1]), parts[-1])
@@ -186,7 +186,7 @@ class _Steps:
 
 
 def _replaced_status(folder: int, parts: Sequence[str]) -> os.stat_result | None:
-    """Return the status of the file to replace, or None. Raises WorkspaceToolError."""
+    """Return the status of the file to replace, or None. Raises ToolError."""
     try:
         status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

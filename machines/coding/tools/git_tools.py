@@ -3,7 +3,7 @@
 `Repository` runs git in a temporary control folder of ours that borrows objects, refs and index of the real one. An agent may have written `.git/config`, so git
 reads only a few values of it (`_COPIED_SETTINGS`): no filter, hook, alias, include, signing program or submodule can start a program.
 
-`GitTools` takes the arguments of a call and returns a record, or raises WorkspaceToolError. A commit leaves staged files alone, see `git_commit`.
+`GitTools` takes the arguments of a call and returns a record, or raises ToolError. A commit leaves staged files alone, see `git_commit`.
 """
 
 import os
@@ -16,14 +16,14 @@ from pathlib import Path
 
 import attrs
 
-from dsa.errors import DsaError
+from dsa.errors import DsaError, ToolError
 from machines.coding.tools.git_process import GitBounds, GitOutput, run_git_process
-from machines.coding.tools.workspace_boundary import NEW, READ
-from machines.coding.tools.workspace_paths import (
+from machines.coding.tools.workspace_boundary import (
+    NEW,
     PROTECTED_NAMES,
+    READ,
     RECORDS,
     TEMPORARY,
-    WorkspaceToolError,
     is_record,
     parts_of,
     shown_path,
@@ -64,7 +64,7 @@ class RepositoryPaths:
 
 
 def find(root: Path) -> RepositoryPaths:
-    """Return the repository of a workspace. Raises WorkspaceToolError `no_repository`, `unsafe_repository`."""
+    """Return the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
     root = root.resolve()
     device, owner = root.stat().st_dev, root.stat().st_uid
     for top in (root, *root.parents):
@@ -77,16 +77,14 @@ def find(root: Path) -> RepositoryPaths:
         except (FileNotFoundError, PermissionError):
             continue
         if at.st_uid not in (owner, os.geteuid()):
-            raise WorkspaceToolError(
-                "unsafe_repository", "the repository belongs to another user; git is not used here"
-            )
+            raise ToolError("the repository belongs to another user; git is not used here", code="unsafe_repository")
         if stat.S_ISLNK(at.st_mode):
-            raise WorkspaceToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
+            raise ToolError("'.git' is a symbolic link; links are not followed", code="unsafe_repository")
         if stat.S_ISREG(at.st_mode):
             return _linked_repository(top, control)
         if (control / "HEAD").is_file() and (control / "objects").is_dir():
             return RepositoryPaths(top, control, control)
-    raise WorkspaceToolError("no_repository", "the workspace is not in a git repository; work without git")
+    raise ToolError("the workspace is not in a git repository; work without git", code="no_repository")
 
 
 _UNKNOWN = "'.git' is a file that leads to a repository which does not refer back to this workspace; work without git"
@@ -100,7 +98,7 @@ def _linked_repository(top: Path, file: Path) -> RepositoryPaths:
         return RepositoryPaths(top, own, own, is_apart=True)
     place = RepositoryPaths(top, own, (own / common).resolve())
     if not back or Path(os.path.normpath(own / back)) != file or own.resolve().parent != place.common / "worktrees":
-        raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
+        raise ToolError(_UNKNOWN, code="unsafe_repository")
     return place
 
 
@@ -121,7 +119,7 @@ class Repository:
     def run(
         self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
-        """Run git in the workspace, with `index` in place of the repository's. Raises WorkspaceToolError `git_timeout`."""
+        """Run git in the workspace, with `index` in place of the repository's. Raises ToolError `git_timeout`."""
         name, email = self.who
         variables = {
             "GIT_DIR": str(self.shadow),
@@ -135,16 +133,16 @@ class Repository:
                 arguments, folder=self._root, bounds=bounds or self._bounds, stdin_data=stdin_data, **variables
             )
         except DsaError as fault:
-            raise WorkspaceToolError("git_timeout", str(fault)) from fault
+            raise ToolError(str(fault), code="git_timeout") from fault
 
     def run_checked(
         self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
-        """Run git. Raises WorkspaceToolError `git_failed` with its complaint when it fails."""
+        """Run git. Raises ToolError `git_failed` with its complaint when it fails."""
         output = self.run(*arguments, stdin_data=stdin_data, bounds=bounds, index=index)
         if output.code:
             command = next(word for word in arguments if not word.startswith("-"))
-            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(output.complaint)}")
+            raise ToolError(f"git {command} failed: {_short(output.complaint)}", code="git_failed")
         return output
 
     def head(self) -> str | None:
@@ -163,12 +161,12 @@ class Repository:
     # -- the control folder -------------------------------------------------------------------------------------------
 
     def _require_named(self, settings: Mapping[str, str]) -> None:
-        """Raise WorkspaceToolError unless the settings of a submodule name this work tree."""
+        """Raise ToolError unless the settings of a submodule name this work tree."""
         if settings.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
             settings = {**settings, **self._read_settings("config.worktree")}
         work_tree = settings.get("core.worktree")
         if not work_tree or (self.place.own / work_tree).resolve() != self.place.top:
-            raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
+            raise ToolError(_UNKNOWN, code="unsafe_repository")
 
     def _read_settings(self, name: str) -> dict[str, str]:
         """Return settings of the repository as text; git only lists them. Includes are not read."""
@@ -180,16 +178,16 @@ class Repository:
                 folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
             )  # fmt: skip
         except DsaError as fault:
-            raise WorkspaceToolError("git_timeout", str(fault)) from fault
+            raise ToolError(str(fault), code="git_timeout") from fault
         if output.code:
-            raise WorkspaceToolError("unsafe_repository", "'.git/config' cannot be read; work without git")
+            raise ToolError("'.git/config' cannot be read; work without git", code="unsafe_repository")
         lines = output.head.decode("utf-8", "replace").split("\0")
         return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
     def _set_up(self, settings: Mapping[str, str]) -> None:
         if settings.get("extensions.refstorage", "files") != "files":
-            raise WorkspaceToolError(
-                "unsafe_repository", "the repository stores its branches in a format that is not supported here"
+            raise ToolError(
+                "the repository stores its branches in a format that is not supported here", code="unsafe_repository"
             )
         own_settings = {
             name: settings[name]
@@ -217,16 +215,16 @@ class Repository:
             if os.path.lexists(source / name) and is_right((source / name).lstat().st_mode):
                 (self.shadow / name).symlink_to(source / name)
         if "refs" in names and not (self.shadow / "refs").exists():
-            raise WorkspaceToolError("no_repository", "the repository has no refs; work without git")
+            raise ToolError("the repository has no refs; work without git", code="no_repository")
 
     def _require_usual(self) -> None:
-        """Raise WorkspaceToolError when parts of the repository are links, or elsewhere."""
+        """Raise ToolError when parts of the repository are links, or elsewhere."""
         own, common = self.place.own, self.place.common
         for path in (own / "index", own / "logs", common / "objects", common / "logs", common / "info"):
             _require_plain(path)
         if os.path.lexists(common / "objects/info/alternates"):
             text = "the repository borrows objects from another one (alternates); git is not used here"
-            raise WorkspaceToolError("unsafe_repository", text)
+            raise ToolError(text, code="unsafe_repository")
         head = _text(self.shadow / "HEAD").strip()
         if head.startswith("ref: "):
             parts = head.removeprefix("ref: ").split("/")
@@ -237,29 +235,29 @@ class Repository:
 
 @contextmanager
 def open_repository(root: Path, bounds: GitBounds) -> Iterator[Repository]:
-    """Open the repository of a workspace. Raises WorkspaceToolError `no_repository`, `unsafe_repository`."""
+    """Open the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
     place = find(root)
     with tempfile.TemporaryDirectory(prefix="dsa-git-") as shadow:
         yield Repository(root, place, Path(shadow), bounds)
 
 
 def _require_plain(path: Path) -> None:
-    """Raise WorkspaceToolError for a link or a pipe, which may lead out of the repository."""
+    """Raise ToolError for a link or a pipe, which may lead out of the repository."""
     mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         text = f"'{path.name}' of the repository is a link or a special file; git is not used here"
-        raise WorkspaceToolError("unsafe_repository", text)
+        raise ToolError(text, code="unsafe_repository")
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small file, empty when it is missing. Raises WorkspaceToolError for a link, a pipe or a large file."""
+    """Return the text of a small file, empty when it is missing. Raises ToolError for a link, a pipe or a large file."""
     try:
         file = os.open(path, READ)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise WorkspaceToolError(
-            "unsafe_repository", f"'{path.name}' of the repository cannot be read: {error.strerror}"
+        raise ToolError(
+            f"'{path.name}' of the repository cannot be read: {error.strerror}", code="unsafe_repository"
         ) from error
     try:
         is_file = stat.S_ISREG(os.fstat(file).st_mode)
@@ -267,7 +265,7 @@ def _text(path: Path) -> str:
     finally:
         os.close(file)
     if not is_file or len(content) > _LARGEST_BYTES:
-        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is not a file of a usual size")
+        raise ToolError(f"'{path.name}' of the repository is not a file of a usual size", code="unsafe_repository")
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -387,7 +385,7 @@ class GitCommit:
 class GitTools:
     """Git on the repository of a workspace. `timeout_s` limits each process.
 
-    Every call raises WorkspaceToolError `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and its own codes.
+    Every call raises ToolError `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and its own codes.
     """
 
     def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
@@ -420,7 +418,7 @@ class GitTools:
     def git_diff(self, path: object = None, staged: object = False, against: object = None) -> GitDiff:  # noqa: FBT002  (a model's)
         """Return the changes in tracked files: since they were staged, or with `staged` the staged ones since the last commit.
 
-        `against` is a commit to compare with instead. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
+        `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
         """
         where = self._where(path)
         with open_repository(self._root, self._bounds) as repository:
@@ -440,9 +438,9 @@ class GitTools:
         return GitDiff(files[:_MOST_SHOWN], diff_output.text(), diff_output.omitted_in_text, beyond, left_out)
 
     def git_log(self, count: object = 10, path: object = None) -> GitLog:
-        """Return the newest commits with changes in the workspace, or at a path. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`, `bad_count`."""
+        """Return the newest commits with changes in the workspace, or at a path. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`."""
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
-            raise WorkspaceToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
+            raise ToolError(f"count is a whole number from 1 to {_MOST_COMMITS}", code="bad_count")
         where = self._where(path)
         with open_repository(self._root, self._bounds) as repository:
             head = repository.head()
@@ -470,19 +468,19 @@ class GitTools:
         """Commit files as they are in the workspace: those at `paths`, or all changed and new files without staged changes.
 
         `written_paths` are the files that a run has changed, in place of `paths`; those without changes since the last commit are skipped. Other staged changes stay
-        staged. No hook runs, nothing is signed. Raises WorkspaceToolError `bad_message`, `bad_path`, `path_outside_workspace`, `nothing_to_commit`, `under_way`,
+        staged. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`, `path_outside_workspace`, `nothing_to_commit`, `under_way`,
         `too_large`, `moved`.
         """
         text = _message(message)
         if written_paths is not None and not written_paths:
-            raise WorkspaceToolError("nothing_to_commit", "this run has not changed any file")
+            raise ToolError("this run has not changed any file", code="nothing_to_commit")
         requested_paths = (
             list(written_paths) if written_paths else None if paths is None else self._requested_paths(paths)
         )
         with open_repository(self._root, self._bounds) as repository:
             if what := repository.under_way():
-                raise WorkspaceToolError(
-                    "under_way", f"{what} is under way in the repository: a person has to end it first"
+                raise ToolError(
+                    f"{what} is under way in the repository: a person has to end it first", code="under_way"
                 )
             files, left = self._choose_files(repository, requested_paths, each=written_paths is None)
             return attrs.evolve(_commit(repository, text, files), left_staged=tuple(map(shown_path, left)))
@@ -494,8 +492,8 @@ class GitTools:
         if isinstance(paths, str):
             paths = [paths]
         if not isinstance(paths, Sequence) or not paths:
-            raise WorkspaceToolError(
-                "bad_path", "paths is a list of files to commit, like ['src/app.py']; leave it out for all"
+            raise ToolError(
+                "paths is a list of files to commit, like ['src/app.py']; leave it out for all", code="bad_path"
             )
         return [self._where(path) for path in paths]
 
@@ -505,12 +503,12 @@ class GitTools:
         """Return the files to commit, and those whose staged changes stay staged; with `each`, every requested path must have a change."""
         _, entries, is_whole = _status(repository, requested_paths or ["."])
         if not is_whole:
-            raise WorkspaceToolError(
-                "too_large", "too many files are changed to commit them in one call: name fewer in paths"
+            raise ToolError(
+                "too many files are changed to commit them in one call: name fewer in paths", code="too_large"
             )
         if conflicts := [entry.path for entry in entries if entry.index_letter == "u"]:
-            raise WorkspaceToolError(
-                "under_way", f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first"
+            raise ToolError(
+                f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first", code="under_way"
             )
         # A repository in the workspace is left alone.
         entries = [entry for entry in entries if not entry.path.endswith("/")]
@@ -518,14 +516,14 @@ class GitTools:
         files = [path for path, has_staged in is_staged.items() if requested_paths or not has_staged]
         for path in requested_paths or () if each else ():
             if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
-                raise WorkspaceToolError(
-                    "nothing_to_commit", f"nothing has changed at '{shown_path(path)}', or git ignores it"
+                raise ToolError(
+                    f"nothing has changed at '{shown_path(path)}', or git ignores it", code="nothing_to_commit"
                 )
         left = [] if requested_paths else [path for path, has_staged in is_staged.items() if has_staged]
         if not files:
             what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
             hint = "; name what is staged in paths to commit it" if left else ""
-            raise WorkspaceToolError("nothing_to_commit", f"nothing has changed {what} since the last commit{hint}")
+            raise ToolError(f"nothing has changed {what} since the last commit{hint}", code="nothing_to_commit")
         self._require_small(files)
         return files, left
 
@@ -534,7 +532,7 @@ class GitTools:
             full = self._root / path
             if os.path.lexists(full) and full.lstat().st_size > _LARGEST_FILE_BYTES:
                 text = f"'{shown_path(path)}' is over {_LARGEST_FILE_BYTES:,} bytes: name it in .gitignore, or the others in paths"
-                raise WorkspaceToolError("too_large", text)
+                raise ToolError(text, code="too_large")
 
 
 @attrs.frozen
@@ -586,7 +584,7 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCo
     )
     tree = repository.run_checked("write-tree", index=index).head.decode().strip()
     if head and tree == repository.run_checked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
-        raise WorkspaceToolError("nothing_to_commit", "these files are as they were at the last commit")
+        raise ToolError("these files are as they were at the last commit", code="nothing_to_commit")
     parent = ["-p", head] if head else []
     new = (
         repository.run_checked("commit-tree", tree, *parent, "-F", "-", stdin_data=message.encode())
@@ -604,14 +602,14 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCo
 
 
 def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
-    """Move the branch, or a detached HEAD, to the new commit. Raises WorkspaceToolError `moved`."""
+    """Move the branch, or a detached HEAD, to the new commit. Raises ToolError `moved`."""
     head = repository.shadow / "HEAD"
     before = head.read_bytes()
     real = repository.place.own / "HEAD"
     output = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
     if output.code:
-        raise WorkspaceToolError(
-            "moved", "the branch was moved or is locked by another git: look at git_status, then try again"
+        raise ToolError(
+            "the branch was moved or is locked by another git: look at git_status, then try again", code="moved"
         )
     if head.read_bytes() == before:
         return
@@ -619,11 +617,11 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
     try:
         file = os.open(lock, NEW, 0o666)
     except FileExistsError:
-        raise WorkspaceToolError("moved", "HEAD is locked by another git: try again") from None
+        raise ToolError("HEAD is locked by another git: try again", code="moved") from None
     try:
         os.write(file, head.read_bytes())
         if real.read_bytes() != before:
-            raise WorkspaceToolError("moved", "HEAD was moved by another git: look at git_status, then try again")
+            raise ToolError("HEAD was moved by another git: look at git_status, then try again", code="moved")
         lock.rename(real)
     finally:
         os.close(file)
@@ -675,19 +673,17 @@ def _cut(text: str) -> str:
 
 
 def _revision(repository: Repository, name: object) -> str:
-    """Return the id of a commit by the name that a model gave. Raises WorkspaceToolError."""
+    """Return the id of a commit by the name that a model gave. Raises ToolError."""
     commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
     if commit is None:
         text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"
-        raise WorkspaceToolError("bad_revision", text)
+        raise ToolError(text, code="bad_revision")
     return commit
 
 
 def _message(message: object) -> str:
     if not isinstance(message, str) or not message.strip() or "\0" in message:
-        raise WorkspaceToolError("bad_message", "a message is needed that says what the commit changes")
+        raise ToolError("a message is needed that says what the commit changes", code="bad_message")
     if len(message) > _LONGEST_MESSAGE:
-        raise WorkspaceToolError(
-            "bad_message", f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it"
-        )
+        raise ToolError(f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it", code="bad_message")
     return message.strip().encode("utf-8", "replace").decode() + "\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.workspace_paths import TEMPORARY, PathPattern, Protection
+from machines.coding.tools.workspace_boundary import TEMPORARY, PathPattern, Protection
 
 #: The positions in each pattern that a path has reached.
 Positions = tuple[frozenset[int], ...]
@@ -67,7 +67,7 @@ class FolderPath:
 
 
 def _is_odd(name: str) -> bool:
-    """Return whether a name may mean another one on some file system (`workspace_paths`), so that patterns always check it."""
+    """Return whether a name may mean another one on some file system (`workspace_boundary`), so that patterns always check it."""
     return not name.isascii() or "~" in name or ":" in name or name[-1] in " ."
 
 

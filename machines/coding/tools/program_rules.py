@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import attrs
 
-from machines.coding.tools.workspace_paths import TOOL_FOLDERS
+from machines.coding.tools.workspace_boundary import TOOL_FOLDERS
 
 #: Modules that `python -m` may run, besides the workspace's own, pytest, ruff and pip.
 MODULES = (

@@ -1,6 +1,6 @@
 """The file tools of the coding machine, within one folder.
 
-`Workspace` takes calls (`file_arguments`), and returns their results or raises WorkspaceToolError with what is allowed instead. Every access goes through a
+`Workspace` takes calls (`file_arguments`), and returns their results or raises ToolError with what is allowed instead. Every access goes through a
 descriptor of the folder (`workspace_boundary`), which is the boundary; the guard's `fault` before a call is advice. Permissions are checked elsewhere.
 """
 
@@ -14,7 +14,7 @@ from typing import Self
 
 import attrs
 
-from dsa.errors import DsaError
+from dsa.errors import DsaError, ToolError
 from dsa.text import plural
 from machines.coding.tools import file_arguments, file_view
 from machines.coding.tools.file_view import (
@@ -31,11 +31,10 @@ from machines.coding.tools.file_view import (
 )
 from machines.coding.tools.file_writer import refuse_unwritable, settle, twins_of, write_all
 from machines.coding.tools.planted_files import is_head
-from machines.coding.tools.workspace_boundary import Beneath
-from machines.coding.tools.workspace_paths import (
+from machines.coding.tools.workspace_boundary import (
     PROTECTED_NAMES,
+    Beneath,
     Protection,
-    WorkspaceToolError,
     file_parts_of,
     parts_of,
     path_text,
@@ -49,23 +48,23 @@ _LINES_SHOWN = 6
 def edit_text(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
     """Return the text of file `name` with `old` replaced by `new`.
 
-    Raises WorkspaceToolError: `not_found`, with the most similar lines; `ambiguous`, with the lines of the matches; `bad_arguments`.
+    Raises ToolError: `not_found`, with the most similar lines; `ambiguous`, with the lines of the matches; `bad_arguments`.
     """
     if not old:
-        raise WorkspaceToolError(
-            "bad_arguments", "'old' is empty: name the text to replace, or write the whole file with write_file"
+        raise ToolError(
+            "'old' is empty: name the text to replace, or write the whole file with write_file", code="bad_arguments"
         )
     match = next((way for way in _ways(text, old) if way in text), None)
     if match is None:
-        raise WorkspaceToolError("not_found", _missing(name, text, old))
+        raise ToolError(_missing(name, text, old), code="not_found")
     replacement = with_line_ends(new, _ending(text, match))
     if replacement == match:
-        raise WorkspaceToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
+        raise ToolError("'old' and 'new' are the same: nothing would change", code="bad_arguments")
     count = text.count(match)
     if count > 1 and not everywhere:
         lines = ", ".join(map(str, _places(text, match)[:20]))
         more = "add lines around the one to replace, or set all=true"
-        raise WorkspaceToolError("ambiguous", f"'old' occurs {count} times in '{name}' (lines {lines}): {more}")
+        raise ToolError(f"'old' occurs {count} times in '{name}' (lines {lines}): {more}", code="ambiguous")
     return text.replace(match, replacement)
 
 
@@ -269,7 +268,7 @@ class Workspace:
     def apply(
         self, call: file_arguments.FileCall, plan: Sequence[FileEdit] = ()
     ) -> FolderListing | FileText | Matches | FileChanges:
-        """Make a call, and return its result. Raises WorkspaceToolError.
+        """Make a call, and return its result. Raises ToolError.
 
         With a `plan`, changes that have already happened are not made again, and the result is the same; a file in neither its old nor its new state refuses the call
         (`changed_since`).
@@ -306,13 +305,13 @@ class Workspace:
         return FileChanges(_sentence(call, changes, [contents[parts] for parts in paths]), changes)
 
     def plan(self, call: file_arguments.FileCall) -> tuple[FileEdit, ...]:
-        """Return the changes that a writing tool would make now; none for another tool. Raises WorkspaceToolError as the call would."""
+        """Return the changes that a writing tool would make now; none for another tool. Raises ToolError as the call would."""
         if not isinstance(call, file_arguments.WriteCall):
             return ()
         return self._changes(self._contents(call, self._written_paths(call)))
 
     def diff(self, call: file_arguments.FileCall) -> str:
-        """Return the changes that a writing tool would make, as text for a person. Raises WorkspaceToolError as the call would."""
+        """Return the changes that a writing tool would make, as text for a person. Raises ToolError as the call would."""
         if not isinstance(call, file_arguments.WriteCall):
             return ""
         diffs = []
@@ -331,7 +330,7 @@ class Workspace:
         """Return why a call would leave the workspace or write a protected file now, or an empty text. Raises nothing."""
         try:
             self._refuse(call)
-        except WorkspaceToolError as error:
+        except ToolError as error:
             return str(error) if error.code in _BOUNDARY else ""
         except (OSError, DsaError) as error:
             return f"the path cannot be looked at: {error}"
@@ -341,18 +340,18 @@ class Workspace:
         """Return whether the tools reach a file or folder at a path. Raises nothing for a bad path."""
         try:
             return self._beneath.look(self._parts(path)) is not None
-        except WorkspaceToolError:
+        except ToolError:
             return False
 
     def read_bytes(self, path: str) -> bytes:
-        """Return all bytes of a file, at most 64 MB. Raises WorkspaceToolError."""
+        """Return all bytes of a file, at most 64 MB. Raises ToolError."""
         return bytes_of(self._beneath, self._file_parts(path))
 
     def known_as(self, path: str) -> str:
         """Return a path as it is recorded, however it was written; for a path outside of the workspace, its normal form."""
         try:
             return path_text(self._parts(path))
-        except WorkspaceToolError:
+        except ToolError:
             return posixpath.normpath(path)
 
     def _parts(self, path: object) -> tuple[str, ...]:
@@ -369,7 +368,7 @@ class Workspace:
     def _contents(
         self, call: file_arguments.WriteCall, paths: Sequence[tuple[str, ...]]
     ) -> dict[tuple[str, ...], bytes]:
-        """Return the contents that a call would write. Raises WorkspaceToolError when it cannot."""
+        """Return the contents that a call would write. Raises ToolError when it cannot."""
         if isinstance(call, file_arguments.Edit):
             return {paths[0]: self._edit(paths[0], call)}
         files = zip(paths, call.files, strict=True)
@@ -386,7 +385,7 @@ class Workspace:
             return form_of(file).format(content)
 
     def _written_paths(self, call: file_arguments.WriteCall) -> list[tuple[str, ...]]:
-        """Return the files of a call. Raises WorkspaceToolError when one may not be written."""
+        """Return the files of a call. Raises ToolError when one may not be written."""
         create_dirs = isinstance(call, file_arguments.Edit) or call.create_dirs
         paths = [self._writable(path, create_dirs=create_dirs) for path in call.paths]
         file_arguments.refuse_overlap(paths)
@@ -397,12 +396,12 @@ class Workspace:
         self._protection.check(parts)
         if is_head(parts[-1]):
             text = f"'{path_text(parts)}' would make its folder a git repository, whose settings can run programs: use another name"
-            raise WorkspaceToolError("protected_path", text)
+            raise ToolError(text, code="protected_path")
         status = self._beneath.look(parts)
         refuse_unwritable(status, parts, self._twins(status, parts))
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
             text = f"there is no folder '{path_text(parts[:-1])}': set create_dirs=true to create it"
-            raise WorkspaceToolError("no_such_folder", text)
+            raise ToolError(text, code="no_such_folder")
         return parts
 
     def _twins(self, status: os.stat_result | None, parts: Sequence[str]) -> int:
@@ -420,7 +419,7 @@ class Workspace:
             text = data.decode()
         except UnicodeDecodeError as error:
             text = f"'{name}' is not UTF-8 text: it cannot be edited, only written as a whole"
-            raise WorkspaceToolError("binary_file", text) from error
+            raise ToolError(text, code="binary_file") from error
         bom = BOM if text.startswith(BOM) else ""
         old, new = call.old.removeprefix(bom), call.new.removeprefix(bom)
         return file_arguments.encode(bom + edit_text(name, text.removeprefix(bom), old, new, everywhere=call.all), name)
@@ -441,7 +440,7 @@ class Workspace:
         return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, plan, strict=True))
 
     def _refuse(self, call: file_arguments.FileCall) -> None:
-        """Raise WorkspaceToolError when a call must not use a path."""
+        """Raise ToolError when a call must not use a path."""
         if isinstance(call, file_arguments.WriteCall):
             for path in call.paths:
                 self._writable(path)
@@ -475,13 +474,13 @@ def _form_note(content: str, data: bytes) -> str:
 
 
 def _checked_plan(changes: Sequence[FileEdit], plan: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
-    """Return the plan, if the files and the call are still as they were then. Raises WorkspaceToolError."""
+    """Return the plan, if the files and the call are still as they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in plan]:
         names = ", ".join(change.path for change in changes)
         text = f"{names}: changed since this call was checked; read it, and call again"
-        raise WorkspaceToolError("changed_since", text)
+        raise ToolError(text, code="changed_since")
     for change, edit in zip(changes, plan, strict=True):
         if change.before not in (edit.before, edit.after):
             text = f"'{change.path}' was changed since this call was checked: read it, and call again"
-            raise WorkspaceToolError("changed_since", text)
+            raise ToolError(text, code="changed_since")
     return tuple(plan)

@@ -6,7 +6,7 @@ import pytest
 from attacked_workspaces import SECRET, TOOLS, WRITES, calls_of, everything
 from file_tools import FileTools
 
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from dsa.errors import ToolError
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def attack(workspace, places):
             for call in (workspace.apply, workspace.plan, workspace.diff):
                 if call != workspace.apply and tool not in WRITES:
                     continue
-                with pytest.raises(WorkspaceToolError) as refused:
+                with pytest.raises(ToolError) as refused:
                     call(tool, arguments)
                 codes.add(refused.value.code)
                 assert SECRET not in str(refused.value)

@@ -6,7 +6,7 @@ import pytest
 from attacked_workspaces import WRITES, calls_of, everything
 from each_row import each_row
 
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from dsa.errors import ToolError
 
 ESCAPES = [
     "..",
@@ -156,7 +156,7 @@ def test_paths_that_lead_out(attack, workspace, places, path):
     path = path.replace("{root}", str(places)).replace("{outside}", str(places.parent / "outside"))
     assert not workspace.exists(path)
     for call in (workspace.digest, workspace.read_bytes):
-        with pytest.raises(WorkspaceToolError):
+        with pytest.raises(ToolError):
             call(path)
 
 
@@ -168,7 +168,7 @@ def test_paths_that_are_none(attack, path):
 @pytest.mark.parametrize("path", NAMES)
 def test_names_that_only_look_dangerous_stay_inside(workspace, places, path):
     outside = everything(places.parent / "outside")
-    with pytest.raises(WorkspaceToolError, match="there is no"):
+    with pytest.raises(ToolError, match="there is no"):
         workspace.read_file(path)
     workspace.write_file(path, "inside")
     assert workspace.read_file(path)["content"] == "inside"
@@ -200,7 +200,7 @@ def test_git_as_a_file_is_protected_too(workspace, places):
     shutil.rmtree(places / ".git")
     (places / ".git").write_text("gitdir: ../outside\n")
     for tool in WRITES:
-        with pytest.raises(WorkspaceToolError) as refused:
+        with pytest.raises(ToolError) as refused:
             workspace.apply(tool, calls_of(".git")[tool])
         assert refused.value.code == "protected_path"
     assert workspace.read_file(".git")["content"] == "gitdir: ../outside\n"

@@ -9,7 +9,7 @@ import pytest
 from attacked_workspaces import SECRET, WRITES, calls_of
 from file_tools import FileTools
 
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from dsa.errors import ToolError
 
 
 def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
@@ -19,10 +19,10 @@ def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
         made.bind("socket")
         for name in ("pipe", "socket"):
             for tool in ("read_file", *WRITES):
-                with pytest.raises(WorkspaceToolError) as refused:
+                with pytest.raises(ToolError) as refused:
                     workspace.apply(tool, calls_of(name)[tool])
                 assert refused.value.code == "not_a_file", tool
-            with pytest.raises(WorkspaceToolError):
+            with pytest.raises(ToolError):
                 workspace.digest(name)
         assert workspace.search("x = 1")["matches"] == ["a.py:1: x = 1"]
 
@@ -32,12 +32,12 @@ def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
 def test_devices_and_magic_links(by_walk):
     with FileTools(Path("/dev"), by_walk=by_walk) as devices:
         for name in ("zero", "null", "tty", "stdin", "fd/0"):
-            with pytest.raises((WorkspaceToolError, OSError)) as refused:
+            with pytest.raises((ToolError, OSError)) as refused:
                 devices.read_file(name)
             assert getattr(refused.value, "code", "") in ("not_a_file", "path_outside_workspace"), name
     with FileTools(Path("/proc/self"), by_walk=by_walk) as process:
         for name in ("root/etc/passwd", "cwd/pyproject.toml", "exe", "fd/0"):
-            with pytest.raises(WorkspaceToolError) as refused:
+            with pytest.raises(ToolError) as refused:
                 process.read_file(name)
             assert refused.value.code == "path_outside_workspace", name
 
@@ -74,7 +74,7 @@ def test_folders_too_deep_to_name_are_passed_over(workspace, places):
     for depth in range(70):
         (places / "/".join(["e"] * (depth + 1))).mkdir()
     assert workspace.search("x = 1")["skipped"]["folders that are too deep"] == 1
-    with pytest.raises(WorkspaceToolError):
+    with pytest.raises(ToolError):
         workspace.list_dir("/".join(["d" * 200] * 30))
 
 
@@ -84,6 +84,6 @@ def test_folders_too_deep_to_name_are_passed_over(workspace, places):
 def test_an_expression_cannot_hold_up_who_asks(workspace, places, monkeypatch, pattern):
     monkeypatch.setattr("machines.coding.tools.file_view._TIME_LIMIT_S", 0.3)
     (places / "trap").write_text("a" * 60 + "!\n" + "ab" * 60 + "!\n" + "x" * 60 + "\n")
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         workspace.search(pattern, is_regex=True)
     assert refused.value.code == "too_slow"

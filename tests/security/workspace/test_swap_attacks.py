@@ -13,9 +13,8 @@ from attacked_workspaces import SECRET, WRITES, calls_of, everything
 from file_tools import FileTools
 from os_calls import before, handled
 
-from dsa.errors import DsaError
+from dsa.errors import DsaError, ToolError
 from machines.coding.tools.workspace_boundary import Beneath
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def exchange():
@@ -63,7 +62,7 @@ def test_a_folder_that_becomes_a_link_at_any_moment(workspace, places, tool):
             arguments = {"path": path, "old": "inside", "new": "inside again", "all": True}
         try:
             said = str(workspace.apply("write_file" if tool == "new" else tool, arguments))
-        except WorkspaceToolError as error:
+        except ToolError as error:
             said = str(error)
             seen[error.code] = seen.get(error.code, 0) + 1
         else:
@@ -93,7 +92,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_planned(workspace, places, to
     shutil.rmtree(places / "folder")
     (places / "folder").symlink_to("../outside")
     outside = everything(places.parent / "outside")
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         workspace.apply(tool, arguments, planned)
     assert refused.value.code == "path_outside_workspace"
     assert everything(places.parent / "outside") == outside
@@ -116,7 +115,7 @@ def test_a_folder_that_becomes_a_link_right_after_it_was_made(workspace, places)
             swapped_for_a_link(places / "made", places.parent / "outside")
         return made
 
-    with handled(handle), pytest.raises(WorkspaceToolError) as refused:
+    with handled(handle), pytest.raises(ToolError) as refused:
         workspace.write_file("made/secret", "attacked")
     assert refused.value.code == "path_outside_workspace"
     assert everything(places.parent / "outside") == outside
@@ -165,7 +164,7 @@ def test_a_workspace_that_was_deleted_is_no_fault_of_the_call(workspace, places)
         for tool, arguments in calls_of(path).items():
             with pytest.raises(DsaError) as raised:
                 workspace.apply(tool, arguments)
-            assert isinstance(raised.value, WorkspaceToolError) or raised.value.code == "WorkspaceGoneError"
+            assert isinstance(raised.value, ToolError) or raised.value.code == "WorkspaceGoneError"
             if tool == "write_file":
                 assert raised.value.code == "WorkspaceGoneError"
             assert isinstance(workspace.fault(tool, arguments), str)
@@ -189,7 +188,7 @@ def test_no_descriptor_is_left_open(workspace, places):
         for tool, arguments in calls_of(path).items():
             try:
                 workspace.apply(tool, arguments)
-            except WorkspaceToolError:
+            except ToolError:
                 workspace.fault(tool, arguments)
     assert len(list(Path("/proc/self/fd").iterdir())) == open_before
     assert places.exists()

@@ -5,18 +5,17 @@ from functools import cache
 
 import pytest
 
-from dsa.checks.diff.document_diff import changes
-from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.document_diff import changes
+from dsa.checks.equivalence import Pair, compare
 from dsa.checks.mutants import mutants
 from dsa.checks.mutation import mutate, prover
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.run_odds import odds
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.exploration import explore, explore_system
 from dsa.checks.search.incremental_search import IncrementalEngine
-from dsa.errors import DsaError
+from dsa.errors import DsaError, ParameterError
 from dsa.lang import loads
 from dsa.machine import read_guards
 from dsa.semantics import Configuration, Occurrence, start, step
@@ -275,9 +274,9 @@ def test_odds_are_those_of_following_every_order_of_answers():
 
 def test_odds_by_retry_number_are_refused_where_several_answers_are_awaited():
     assert odds(loads(ASKED.replace("PASS", "0.5, 0.5"))).is_known
-    with pytest.raises(OddsError, match=r"line 17: .* fits .* 'seen', .* several of look .* give one number"):
+    with pytest.raises(ParameterError, match=r"line 17: .* fits .* 'seen', .* several of look .* give one number"):
         odds(loads(ASKED.replace("PASS", "0.25, 0.5")))
-    with pytest.raises(OddsError, match="give one number"):
+    with pytest.raises(ParameterError, match="give one number"):
         odds(loads(ASKED.replace("PASS", "0.25")), fatals={"fits": [0.0]}, passes={"fits": [0.25, 0.5]})
     assert odds(
         loads(

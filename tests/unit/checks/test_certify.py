@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from dsa.checks.certificate import certificate_proofs
-from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks import certificate_proofs
+from dsa.checks.certificate_proofs import require_same_steps
+from dsa.checks.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, verify

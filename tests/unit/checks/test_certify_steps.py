@@ -7,7 +7,7 @@ import attrs
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.certificate.certificate_proofs import SealedValue, require_few_cases, require_same_steps
+from dsa.checks.certificate_proofs import SealedValue, require_few_cases, require_same_steps
 from dsa.compiled_step import _StepWriter
 from dsa.errors import UndecidedError
 from dsa.expr import Integer, RangeDomain

@@ -3,7 +3,7 @@
 import pytest
 from each_row import each_row
 
-from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.equivalence import Pair, compare
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.exploration import explore
 from dsa.lang import loads

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.diff.equivalence import Pair, prospect
+from dsa.checks.equivalence import Pair, prospect
 from dsa.checks.search.engine import SearchLimits
 from dsa.lang import loads
 from dsa.trace import show_occurrence

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 from each_row import each_row
 
-from dsa.checks.diff.document_diff import Detail, canonical, changes, same_control
+from dsa.checks.document_diff import Detail, canonical, changes, same_control
 from dsa.edge.document_files import load
 from dsa.expr import unparse
 from dsa.lang import format_document, loads

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 import dsa
-from dsa.checks.certificate.certificate_proofs import require_same_steps
-from dsa.checks.certificate.certificate_writer import Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.diff.equivalence import Moves, Pair, compare
+from dsa.checks.certificate_proofs import require_same_steps
+from dsa.checks.certificate_writer import Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.equivalence import Moves, Pair, compare
 from dsa.checks.odds.run_odds import odds
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check

@@ -9,7 +9,7 @@ from proving import HEAD, machine, one
 from dsa.checks.proof import safety
 from dsa.checks.proof.conclusion import InductionGap, explain_gap
 from dsa.checks.proof.induction import ExhaustiveEvidence, Fair, Inductive, RankEvidence
-from dsa.checks.proof.lemma_candidates import Sample
+from dsa.checks.proof.proof_session import Sample
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.edge.document_files import load

@@ -10,7 +10,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 from dsa.cli.command_line import CommandExit
 from dsa.cli.run_options import exit_on_faults, find, shell_command
 from dsa.errors import DocumentError
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.artifacts import artifact_store_error
 from dsa.runtime.run_store import HeldError, StoreError
 
 OTHER = "20260131T120001-shop-bbbbbb"
@@ -95,7 +95,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
 @pytest.mark.parametrize(("fault", "code", "said"), [
     (HeldError("r", "process 1 on h"), 1, "run r is held by process 1 on h: .*--take takes"),
     (StoreError("the disk is full"), 1, "the disk is full"),
-    (ArtifactStoreError(Path("a.git"), "is damaged"), 1, "is damaged"),
+    (artifact_store_error(Path("a.git"), "is damaged"), 1, "is damaged"),
     (OSError(28, "No space left on device"), 1, "cannot be written to .dsa/r: No space left on device"),
     (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
 ])  # fmt: skip

@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
-from dsa.checks.odds.odds_report import OddsAnswer
-from dsa.checks.odds.odds_text import answer_text
+from dsa.checks.odds.odds_report import OddsAnswer, answer_text
 from dsa.checks.odds.retry_target import smallest, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
 from dsa.cli.main import program, run_program

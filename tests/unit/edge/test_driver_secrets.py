@@ -8,7 +8,7 @@ from hands import driver_of, finish
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load, locate, read_text
 from dsa.edge.driver import Driver
-from dsa.errors import BindingError
+from dsa.errors import BindingError, DsaError
 from dsa.lang import dumps, loads
 from dsa.runs.bindings import bind
 from dsa.runs.runs import open_runs
@@ -18,7 +18,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, GuardVerdict, VerdictEntry, dump_line
 from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.secrets import SecretError, Secrets
+from dsa.runtime.secrets import Secrets
 from dsa.semantics import Occurrence
 
 WORD = "opensesame"
@@ -170,7 +170,7 @@ def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
     text = dumps(WAITING) + f"\nThe key is\n{WORD}.\n"
     lines = len(text.splitlines())
     with pytest.raises(
-        SecretError, match=rf"line {lines} of the document has the secret THE_TOKEN .*--not-secret THE_TOKEN"
+        DsaError, match=rf"line {lines} of the document has the secret THE_TOKEN .*--not-secret THE_TOKEN"
     ):
         drive(tmp_path / "runs", MachineDocument(WAITING, text), {"make": make})
     assert not (tmp_path / "runs").exists()

@@ -7,7 +7,7 @@ from os_calls import before, handled
 
 from dsa.edge.git.git_branch import Branch, make_ready
 from dsa.edge.git.git_objects import DurableObjects
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.run_store import StoreError
 
 REF = "refs/heads/runs/r"
 
@@ -115,7 +115,7 @@ def test_a_lock_of_git_is_waited_for_then_told_and_never_taken_away(repository, 
     lock.parent.mkdir()
     lock.write_text(content)
     branch = Branch(repository, "r", 0)
-    with branch.hold(), pytest.raises(ArtifactStoreError, match=r"git holds .*r\.lock; if no git process runs here"):
+    with branch.hold(), pytest.raises(StoreError, match=r"git holds .*r\.lock; if no git process runs here"):
         branch.advance(None, commits[0])
     assert lock.read_text() == content
     assert [path.name for path in lock.parent.iterdir()] == [lock.name]
@@ -145,7 +145,7 @@ def test_where_every_file_is_executable_no_lock_is_taken_away(repository, commit
     lock.chmod(0o755)
     (repository / "config").chmod(0o755)
     branch = Branch(repository, "r", 0)
-    with branch.hold(), pytest.raises(ArtifactStoreError, match="git holds"):
+    with branch.hold(), pytest.raises(StoreError, match="git holds"):
         branch.advance(None, commits[0])
 
 
@@ -170,7 +170,7 @@ def test_a_run_is_held_by_one_and_freed_by_its_death(repository):
     holder.start()
     try:
         assert ready.wait(60)
-        refused = pytest.raises(ArtifactStoreError, match="another process is writing to this run and does not end")
+        refused = pytest.raises(StoreError, match="another process is writing to this run and does not end")
         with refused, Branch(repository, "r", 0).hold():
             pass
         with Branch(repository, "q", 0).hold():
@@ -187,7 +187,7 @@ def test_a_ref_that_is_none_is_told(repository, content):
     ref = repository / REF
     ref.parent.mkdir()
     ref.write_text(content)
-    with pytest.raises(ArtifactStoreError, match=f"{REF} has no commit id"):
+    with pytest.raises(StoreError, match=f"{REF} has no commit id"):
         Branch(repository, "r", 1).read()
 
 

@@ -8,7 +8,7 @@ from artifact_runs import RUN, attempt, by_hand, filled, git, loose_files, memor
 from os_calls import handled
 
 from dsa.edge.git import GitArtifacts, run_ids
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.run_store import StoreError
 
 BRANCH = f"runs/{RUN}"
 
@@ -54,9 +54,9 @@ def test_a_hook_s_variables_lead_nowhere_else(repository, tmp_path, monkeypatch)
 def test_what_is_no_repository_for_artifacts_is_refused_and_left_alone(repository, make, message):
     make(repository)
     left = sorted(repository.rglob("*"))
-    with pytest.raises(ArtifactStoreError, match=message) as refused:
+    with pytest.raises(StoreError, match=message) as refused:
         GitArtifacts(repository, RUN)
-    assert refused.value.path == repository
+    assert str(refused.value).startswith(f"{repository}: ")
     assert sorted(repository.rglob("*")) == left
 
 
@@ -81,10 +81,10 @@ def test_a_flipped_byte_is_found(repository):
         for at in (0, len(whole) // 2, len(whole) - 1):
             path.chmod(0o644)
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            with pytest.raises(ArtifactStoreError, match=f"object {path.parent.name}{path.name} is damaged"):
+            with pytest.raises(StoreError, match=f"object {path.parent.name}{path.name} is damaged"):
                 GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
         path.write_bytes(b"")
-        with pytest.raises(ArtifactStoreError, match="is damaged"):
+        with pytest.raises(StoreError, match="is damaged"):
             GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
         path.write_bytes(whole)
     assert GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id) == made[0]
@@ -97,7 +97,7 @@ def test_an_object_in_the_place_of_another_is_found(repository):
     for path, other in zip(files, files[1:] + files[:1], strict=True):
         path.chmod(0o644)
         path.write_bytes(whole[other])
-        with pytest.raises(ArtifactStoreError, match="its content does not match its id"):
+        with pytest.raises(StoreError, match="its content does not match its id"):
             GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
         path.write_bytes(whole[path])
 
@@ -107,7 +107,7 @@ def test_a_missing_object_is_told(repository):
     for path in loose_files(repository):
         whole = path.read_bytes()
         path.unlink()
-        with pytest.raises(ArtifactStoreError, match=r"is missing|git rev-list failed"):
+        with pytest.raises(StoreError, match=r"is missing|git rev-list failed"):
             GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
         path.write_bytes(whole)
 
@@ -120,7 +120,7 @@ def test_another_text_under_the_same_name_is_told(repository):
     message = git(repository, "log", "-1", "--format=%B", f"{BRANCH}~1").encode()
     commit = git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit-tree", tree, given=message).strip()
     git(repository, "update-ref", f"refs/heads/{BRANCH}", commit)
-    with pytest.raises(ArtifactStoreError, match="does not match its digest"):
+    with pytest.raises(StoreError, match="does not match its digest"):
         GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
 
 
@@ -141,7 +141,7 @@ def test_another_text_under_the_same_name_is_told(repository):
 def test_a_record_that_is_none_is_told_with_its_commit(repository, message, told):
     store, _ = filled(repository, 1)
     commit = by_hand(repository, message)
-    with pytest.raises(ArtifactStoreError, match=f"commit {commit} ({told})"):
+    with pytest.raises(StoreError, match=f"commit {commit} ({told})"):
         store.attempts()
 
 
@@ -196,7 +196,7 @@ def test_after_a_failed_sync_the_handle_is_dead(repository, tmp_path):
             failing("fsync", number, errno.EIO),
         ):
             store.store(attempt(number + 1, made[0]))
-        with pytest.raises(ArtifactStoreError, match="the disk has failed before"):
+        with pytest.raises(StoreError, match="the disk has failed before"):
             store.store(attempt(number + 1, made[0]))
         assert GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id) == made[0]
         assert GitArtifacts(repository, RUN).store(attempt(number + 1, made[0])).version == number + 1

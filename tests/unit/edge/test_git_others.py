@@ -24,7 +24,7 @@ from artifact_runs import (
 from os_calls import before, handled
 
 from dsa.edge.git import GitArtifacts, run_ids
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.run_store import StoreError
 
 TESTS = Path(__file__).parents[2]
 BRANCH = f"runs/{RUN}"
@@ -132,7 +132,7 @@ def test_a_gc_that_was_killed_is_not_waited_for(repository):
 
 def test_a_gc_without_end_is_told(repository):
     (GitArtifacts(repository, RUN).path / "gc.pid").write_text(f"{os.getpid()} {os.uname().nodename}")
-    with pytest.raises(ArtifactStoreError, match=r"`git gc` is running; stop it, or remove .*gc.pid"):
+    with pytest.raises(StoreError, match=r"`git gc` is running; stop it, or remove .*gc.pid"):
         GitArtifacts(repository, RUN, gc_patience_s=0).store(attempt(1))
     (repository / "gc.pid").unlink()
     assert GitArtifacts(repository, RUN).store(attempt(1)) == GitArtifacts(repository, RUN).store(attempt(1))

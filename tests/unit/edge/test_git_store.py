@@ -2,9 +2,9 @@ import pytest
 from artifact_runs import RUN, attempt, filled, git, memory_folder, require_clean, said_of
 
 from dsa.edge.git import GitArtifacts, run_ids
-from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.content import Artifact, Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry
+from dsa.runtime.run_store import StoreError
 
 BRANCH = f"runs/{RUN}"
 
@@ -111,7 +111,7 @@ def test_any_text_is_a_run(repository, run):
 
 
 def test_a_run_of_endless_name_is_refused(repository):
-    with pytest.raises(ArtifactStoreError, match="a run's id of 9000 characters is too long"):
+    with pytest.raises(StoreError, match="a run's id of 9000 characters is too long"):
         GitArtifacts(repository, "r" * 9000)
 
 

@@ -7,8 +7,7 @@ from each_row import each_row
 from stream_server import DROP, HANG, answered, events, lines, refusing, serving
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
-from dsa.edge.http.http_stream import StreamLimits
-from dsa.edge.http.model_server import ServerError
+from dsa.edge.http_stream import StreamLimits
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.compatible_server import ServerSettings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
@@ -231,7 +230,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out(refusal, gone, instead):
 
 def test_a_server_that_refuses_everything_is_asked_a_bounded_number_of_times():
     refusal = refusing(400, {"error": "stream_options seed temperature max_tokens"})
-    with serving(refusal) as (address, requests), pytest.raises(ServerError):
+    with serving(refusal) as (address, requests), pytest.raises(GenerationError):
         ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=ServerSettings(0.2, 9, 1))
     assert len(requests) == 5
 
@@ -297,7 +296,7 @@ def test_errors_inside_a_running_loop_are_the_same():
     async def asked(address):
         ChatClient(f"{address}#m").ask_and_wait(MESSAGES)
 
-    with serving(refusing(401, {})) as (address, _), pytest.raises(ServerError):
+    with serving(refusing(401, {})) as (address, _), pytest.raises(GenerationError):
         asyncio.run(asked(address))
 
 
@@ -352,7 +351,7 @@ def test_an_error_with_a_good_status_is_tried_again_like_any_other(kind):
 def test_an_error_with_a_good_status_has_the_words_of_the_server():
     error = {"error": {"message": "no such model", "code": "model_not_found"}}
     with serving(answered(json.dumps(error).encode(), kind="application/json")) as (address, requests):
-        with pytest.raises(ServerError, match="no such model") as caught:
+        with pytest.raises(GenerationError, match="no such model") as caught:
             made(address, retries=3).generate(CONTEXT)
         assert (caught.value.reason, len(requests)) == ("not_found", 1)
 

@@ -11,7 +11,7 @@ from stream_server import HANG, answered, events, refusing, serving
 from stream_shapes import chunk
 from wire_formats import ANTHROPIC, COMPLETION_TOKENS, FORMATS, OLLAMA, OPENAI, PROMPT_TOKENS
 
-from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.http_stream import MOST_ANSWER_BYTES
 from dsa.generators import provider, provider_errors
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
@@ -262,7 +262,7 @@ def test_failures_that_may_pass_are_tried_again_and_each_is_told(ask, streamed):
 
 
 def test_what_a_try_has_cost_that_broke_off_nobody_knows(monkeypatch):
-    monkeypatch.setattr("dsa.edge.http.model_server.Retries.pause_s", lambda self, error, failed: 0.0)
+    monkeypatch.setattr("dsa.edge.model_server.Retries.pause_s", lambda self, error, failed: 0.0)
     with serving([HANG], OPENAI.whole("hi")) as (address, _):
         usage = made(OPENAI, address, retries=1, timeout_s=0.5).generate(CONTEXT).usage
     assert (usage.retried, usage.cost_usd, usage.prompt_tokens) == (("timeout",), None, PROMPT_TOKENS)

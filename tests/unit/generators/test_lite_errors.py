@@ -65,7 +65,7 @@ def test_the_words_of_a_server_are_told(form, status, streamed, monkeypatch):
         made(form, address).generate(CONTEXT, on_text=print if streamed else None)
     assert "; it said: bad [secret SOME_API_KEY] xxx" in str(raised.value)
     assert len(str(raised.value)) < 400
-    assert raised.value.status == status
+    assert raised.value.server.status == status
 
 
 @pytest.mark.parametrize("body", [b"<html><p>much</p></html>", b""])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.diff.document_diff import changes
+from dsa.checks.document_diff import changes
 from dsa.errors import MachineError
 from dsa.lang import digest, dumps, loads
 from dsa.machine import sleeping_effects, spelled_like, spelled_shortest

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
-from dsa.runtime.secrets import SHAPES, SecretError, SecretOptions, is_secret_name, secrets_in
+from dsa.errors import DsaError
+from dsa.runtime.secrets import SHAPES, SecretOptions, is_secret_name, secrets_in
 
 SHAPE_NAMES = {shape.name for shape in SHAPES}
 
@@ -55,9 +56,9 @@ def test_short_values_are_left_alone_unless_somebody_names_them():
     assert named(environment) == {"B_KEY"}
     assert named(environment, names=("PIN", "A_KEY", "GONE")) == {"A_KEY", "B_KEY", "PIN"}
     assert secrets_in(environment, SecretOptions(("PIN",))).text("4711") == "[secret PIN]"
-    with pytest.raises(SecretError, match="the value of PIN has 3 characters"):
+    with pytest.raises(DsaError, match="the value of PIN has 3 characters"):
         secrets_in({"PIN": "123"}, SecretOptions(("PIN",)))
-    with pytest.raises(SecretError, match="the value of WORD is a part of its own marker"):
+    with pytest.raises(DsaError, match="the value of WORD is a part of its own marker"):
         secrets_in({"WORD": "secret"}, SecretOptions(("WORD",)))
 
 
@@ -88,7 +89,7 @@ def test_patterns_are_numbered_and_anything_can_be_spared():
     text = "TICKET-12 12345678 cust_abc sk-abcDEF0123456789abcdef"
     assert secrets.text(text) == "[secret pattern-1] 12345678 cust_abc sk-abcDEF0123456789abcdef"
     for pattern, fault in (("(", "is not a valid regular expression"), ("a*", "matches the empty text")):
-        with pytest.raises(SecretError, match=re.escape(f"'{pattern}' {fault}")):
+        with pytest.raises(DsaError, match=re.escape(f"'{pattern}' {fault}")):
             secrets_in({}, SecretOptions(patterns=(pattern,)))
 
 

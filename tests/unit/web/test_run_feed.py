@@ -9,7 +9,7 @@ import attrs
 import dsa
 from dsa.edge.document_files import load
 from dsa.runtime.ledger import ArtifactEntry
-from dsa.web.machine_drawing import picture_marks
+from dsa.web.document_markup import picture_marks
 from dsa.web.markup import EMPTY
 from dsa.web.run_feed import RunFeed
 from dsa.web.run_pages import RunFeeds

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dsa.checks.odds.assumptions import Odds, OddsError, guard_odds, left_over
+from dsa.checks.odds.markov_chain import Odds, guard_odds, left_over
+from dsa.errors import ParameterError
 from dsa.lang import loads
 
 
@@ -69,7 +70,7 @@ def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
 
 @pytest.mark.parametrize("given", [{"g": [-0.1]}, {"g": [float("nan")]}, {"strange": [0.5]}])
 def test_what_is_no_odds_is_refused(given):
-    with pytest.raises(OddsError):
+    with pytest.raises(ParameterError):
         guard_odds(machine("| g | said | x | | | | |"), given)
 
 

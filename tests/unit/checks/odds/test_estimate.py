@@ -6,9 +6,9 @@ import pytest
 from odds_documents import ceiling, chain, closed_form
 from odds_worlds import World
 
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.estimation import BoundedOdds, Counts, RecordedAttempts, VerdictSample, estimate, estimator
 from dsa.checks.odds.odds_report import odds_answer
+from dsa.errors import ParameterError
 
 FIVE = chain(*(f"s{number}" for number in range(5)))
 
@@ -84,7 +84,7 @@ def test_the_expected_calls_are_bounded_from_above():
 
 def test_a_guard_without_a_record_must_be_given_odds():
     runs = seen(35, 50, steps=4)
-    with pytest.raises(OddsError, match="no verdict of guard s4 is recorded"):
+    with pytest.raises(ParameterError, match="no verdict of guard s4 is recorded"):
         estimator(FIVE, runs)
     given = found(FIVE, runs, passes={"s4": [1.0]})
     assert given.lower > found(FIVE, seen(35, 50)).lower
@@ -148,5 +148,5 @@ def test_counts_say_how_many_odds_they_bound():
     ("given", "message"), [({"confidence": 1.0}, "not a confidence"), ({"fatals": {"s0": [0.1, 0.2]}}, "one number")]
 )
 def test_what_makes_no_sense_is_refused(given, message):
-    with pytest.raises(OddsError, match=message):
+    with pytest.raises(ParameterError, match=message):
         estimator(FIVE, seen(35, 50), **given)

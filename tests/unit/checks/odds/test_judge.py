@@ -6,8 +6,7 @@ from families import ordered
 from odds_documents import HUM, TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
-from dsa.checks.odds.odds_properties import judge
-from dsa.checks.odds.run_odds import question
+from dsa.checks.odds.run_odds import judge, question
 from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import Always
 from dsa.expr import TRUE

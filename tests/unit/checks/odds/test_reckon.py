@@ -8,8 +8,8 @@ from families import any_order, ordered
 from odds_documents import TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.run_odds import odds
+from dsa.errors import ParameterError
 from dsa.lang import loads
 
 CLOSE = 1e-9
@@ -260,7 +260,7 @@ def test_what_the_table_refuses_is_no_end_to_reckon_with():
     ],
 )
 def test_odds_that_are_none_are_refused_in_a_sentence(given, message):
-    with pytest.raises(OddsError) as refused:
+    with pytest.raises(ParameterError) as refused:
         odds(ordered(2, 2), **{"passes": {"g": [0.5]}, **given})
     assert message in str(refused.value)
 
@@ -270,7 +270,7 @@ def test_a_guard_that_cannot_say_so_has_no_such_odds():
     text = text.replace("| guard | judges  |\n| ----- | ------- |", "| guard | judges | verdicts |\n| - | - | - |")
     text = "\n".join(line for line in text.split("\n") if "g.fatal" not in line)
     text = text.replace("| escalated  | final   |\n", "")
-    with pytest.raises(OddsError, match=r"guard g never says fatal, so its odds of that must be 0, not 0\.1"):
+    with pytest.raises(ParameterError, match=r"guard g never says fatal, so its odds of that must be 0, not 0\.1"):
         odds(loads(text), passes={"g": [0.5]}, fatals={"g": [0.1]})
 
 

@@ -7,8 +7,8 @@ import pytest
 from odds_documents import chain
 from odds_worlds import World
 
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.estimation import VerdictSample, independence, read_attempts, samples_of_run
+from dsa.errors import ParameterError
 
 MACHINE = chain("a", "b")
 
@@ -98,7 +98,7 @@ def test_a_trace_is_one_run():
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_line(text, message):
-    with pytest.raises(OddsError) as refused:
+    with pytest.raises(ParameterError) as refused:
         read_attempts(MACHINE, [("runs.jsonl", text)])
     assert message in str(refused.value)
 
@@ -169,7 +169,7 @@ HEAD = {"machine": "chain", "parameters": {}, "state": "idle", "values": {}, "lo
 )
 def test_what_a_check_has_found_is_no_recorded_run(text):
     with pytest.raises(
-        OddsError, match="t: this is a trace that `dsa check --save-traces` found, not a run that has been"
+        ParameterError, match="t: this is a trace that `dsa check --save-traces` found, not a run that has been"
     ):
         read_attempts(MACHINE, [("t", text)])
 
@@ -183,5 +183,5 @@ def test_a_ledger_with_the_digest_of_another_machine_is_refused():
 
     assert len(read_attempts(MACHINE, [("x", entry("of 9", 9))], digests).attempts) == 1
     for text in (entry("of 8", 9), entry("of 9", "many")):
-        with pytest.raises(OddsError, match="x: this run is of another machine chain, as its digest says"):
+        with pytest.raises(ParameterError, match="x: this run is of another machine chain, as its digest says"):
             read_attempts(MACHINE, [("x", text)], digests)

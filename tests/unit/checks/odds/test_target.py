@@ -8,9 +8,9 @@ from families import any_order, ordered
 from odds_documents import TOOLS, UNLIMITED, ceiling, chain, closed_form
 
 import dsa
-from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.retry_target import MOST_TRIALS, smallest, varied_parameter
 from dsa.checks.odds.run_odds import question
+from dsa.errors import ParameterError
 from dsa.lang import loads
 
 
@@ -115,15 +115,15 @@ def test_nothing_is_searched_for_what_is_not_known():
 def test_what_is_varied_must_be_a_number():
     assert varied_parameter(chain("a", "b")).parameters == ("rmax.a", "rmax.b")
     assert varied_parameter(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
-    with pytest.raises(OddsError, match=r"has no number 'rmax' to vary \(--vary\); none are known here"):
+    with pytest.raises(ParameterError, match=r"has no number 'rmax' to vary \(--vary\); none are known here"):
         varied_parameter(loads(TOOLS))
-    with pytest.raises(OddsError, match="must be above 0"):
+    with pytest.raises(ParameterError, match="must be above 0"):
         wanted(ordered(1, 1), 0.0, passes={"g": [0.5]})
 
 
 def test_the_least_success_counts_where_somebody_chooses():
     machine = any_order(2, 1)
-    with pytest.raises(OddsError):
+    with pytest.raises(ParameterError):
         varied_parameter(machine)  # its bound is no parameter
     asked = question(machine, passes={"g": [0.5]}, outside=True)
     assert asked.success_at() == pytest.approx(0.75**2)
@@ -273,6 +273,8 @@ def test_parameters_that_share_no_value_are_varied_one_by_one():
     head = "| parameter | domain | default |\n| --------- | ------ | ------- |\n"
     text = COUNTED.format(rmax="0..", n="0..9", first="0", on="n < rmax.a", update="n += 1")
     text = text.replace(f"{head}| rmax      | 0.. | 3       |", f"{head}| rmax.a | 0..2 | 1 |\n| rmax.b | 5..9 | 5 |")
-    with pytest.raises(OddsError, match=r"no value lies in the domains of all of rmax.a, rmax.b: vary one of them"):
+    with pytest.raises(
+        ParameterError, match=r"no value lies in the domains of all of rmax.a, rmax.b: vary one of them"
+    ):
         varied_parameter(loads(text))
     assert wanted(loads(text), 0.8, "rmax.a").value == 2

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.checks.proof.lemma_candidates import Column, SampleTable, candidates, linear
+from dsa.checks.proof.proof_session import Column, SampleTable, candidates, linear
 from dsa.expr import FALSE, BooleanDomain, EnumDomain, Integer, Name, RangeDomain, evaluate, unparse
 
 NUMBERS = RangeDomain(Integer(0), None)

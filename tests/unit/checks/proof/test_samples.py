@@ -3,8 +3,7 @@
 import attrs
 import pytest
 
-from dsa.checks.proof.lemma_candidates import Sampler, valuations
-from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.proof.proof_session import ProofSession, Sampler, valuations
 from dsa.checks.search.exploration import explore
 from dsa.edge.document_files import load
 from dsa.expr import Integer, RangeDomain

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings, strategies
 
-from dsa.edge.http.http_stream import MOST_LINE_BYTES, StreamDecoder
+from dsa.edge.http_stream import MOST_LINE_BYTES, StreamDecoder
 
 CHUNKS = [{"choices": [{"delta": {"content": "né \U0001f600"}}]}, {"a": "data: x\n\n"}, {"usage": None}]
 

@@ -1,7 +1,7 @@
 import pytest
 from each_row import each_row
 
-from dsa.edge.http.model_server import read_endpoint
+from dsa.edge.model_server import read_endpoint
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import json
 import pytest
 from each_row import each_row
 
-from dsa.edge.http.model_server import Retries, ServerName, reason_of, refusal, refusal_within, said_to_wait_s
+from dsa.edge.model_server import Retries, ServerName, reason_of, refusal, refusal_within, said_to_wait_s
 
 ASKED = ServerName("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 
@@ -145,7 +145,7 @@ BACK_SOON = [
 def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
     for body in bodies:
         error = refusal(ASKED, 429, json.dumps(body).encode())
-        assert (error.reason, error.again, Retries(3).pause_s(error, 0)) == (
+        assert (error.reason, error.server.again, Retries(3).pause_s(error, 0)) == (
             "rate_limit",
             *((False, None) if used_up else (True, 0.5)),
         )
@@ -153,10 +153,10 @@ def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
 
 
 def test_a_server_that_says_when_its_quota_is_back_is_asked_again():
-    assert refusal(ASKED, 429, json.dumps(USED_UP[0]).encode(), 2.0).again
+    assert refusal(ASKED, 429, json.dumps(USED_UP[0]).encode(), 2.0).server.again
 
 
 def test_a_quota_that_is_used_up_is_not_asked_for_again_whatever_the_status():
     error = {"message": "no", "code": "insufficient_quota"}
     found = refusal_within(ASKED, {"error": error})
-    assert (found.reason, found.again) == ("rate_limit", False)
+    assert (found.reason, found.server.again) == ("rate_limit", False)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from dsa.edge.http.model_server import Retries, ServerError
-from dsa.runtime.generation import GenerationError
+from dsa.edge.model_server import Retries
+from dsa.runtime.generation import GenerationError, ServerFault
 
 GONE = GenerationError("it is gone", "unreachable")
 
 
 def busy(wait_s):
-    return ServerError("it is busy.", "rate_limit", status=429, wait_s=wait_s)
+    return GenerationError("it is busy.", "rate_limit", server=ServerFault(429, wait_s=wait_s))
 
 
 def test_pauses_grow_and_end_with_what_may_be_waited_in_all():

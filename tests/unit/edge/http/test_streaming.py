@@ -6,8 +6,8 @@ import pytest
 from stream_server import DROP, HANG, RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.edge.http.http_stream import ModelServer, StreamLimits
-from dsa.edge.http.model_server import read_endpoint
+from dsa.edge.http_stream import ModelServer, StreamLimits
+from dsa.edge.model_server import read_endpoint
 from dsa.runtime.generation import GenerationError
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
@@ -84,7 +84,7 @@ def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again():
 def test_what_another_try_does_not_mend_is_not_tried_again(status):
     with serving(refusing(status, {"error": {"message": "no"}})) as (address, requests):
         _, error = chunks(address, retries=5)
-    assert (len(requests), error.status, error.detail) == (1, status, "no")
+    assert (len(requests), error.server.status, error.server.detail) == (1, status, "no")
 
 
 def test_no_first_byte_within_its_limit_is_a_timeout():
@@ -103,7 +103,7 @@ def test_pauses_count_for_no_limit_and_the_last_failure_is_the_one_that_is_told(
     slow = refusing(429, {"error": {"message": "slow"}}, "retry-after: 1")
     with serving(slow) as (address, requests):
         _, error = chunks(address, whole_s=0.9, retries=2)
-    assert (error.reason, error.status, len(requests)) == ("rate_limit", 429, 3)
+    assert (error.reason, error.server.status, len(requests)) == ("rate_limit", 429, 3)
     assert str(error).endswith("it said: slow. It was tried 3 times.")
 
 

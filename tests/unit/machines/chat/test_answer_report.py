@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from machines.chat.chat_notices import as_pdf
-from machines.chat.chat_resources import Files
+from machines.chat.chat_session import Files
 from machines.chat.conversation import ChatTurn
 
 FRAGMENTS = (

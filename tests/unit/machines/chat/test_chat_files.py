@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from machines.chat.chat_resources import Files
+from machines.chat.chat_session import Files
 from machines.chat.conversation import Inventory, NewArtifact
 
 CONTENT = b"a,b\n1,2\n"

@@ -1,7 +1,7 @@
 import pytest
 from each_row import each_row
 
-from machines.chat.python import compiles, is_empty, normal_code
+from machines.chat.interpreter import compiles, is_empty, normal_code
 
 PLAIN = "def f(x):\n    if x:\n        return 'a'\n    return \"b\"\nf(1)\n"
 

@@ -3,8 +3,8 @@ import re
 import pytest
 from each_row import each_row
 
-from machines.chat.python import PythonError
-from machines.chat.python.interpreter import files_from, kind_of, safe_name
+from dsa.errors import ToolError
+from machines.chat.interpreter import files_from, kind_of, safe_name
 
 PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
 
@@ -68,12 +68,12 @@ def test_a_kind_is_what_the_content_is(name, content, kind):
     ],
 )
 def test_what_lies_about_its_kind_is_refused(name, content, said):
-    with pytest.raises(PythonError, match=re.escape(f"'{name}' {said}")) as refused:
+    with pytest.raises(ToolError, match=re.escape(f"'{name}' {said}")) as refused:
         kind_of(name, content)
     assert refused.value.code == "bad_file"
 
 
 def test_files_are_sorted_and_two_of_one_name_are_refused():
     assert [file.name for file in files_from([("b.txt", b"1"), ("a.txt", b"2")])] == ["a.txt", "b.txt"]
-    with pytest.raises(PythonError, match="two files would have the name 'a_b'"):
+    with pytest.raises(ToolError, match="two files would have the name 'a_b'"):
         files_from([("a b", b""), ("a/b", b"")])

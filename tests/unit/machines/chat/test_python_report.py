@@ -5,8 +5,8 @@ import pytest
 from each_row import each_row
 
 from dsa.edge.sandbox import Bounds, SandboxOutcome
-from machines.chat.python import PythonError
-from machines.chat.python.interpreter import read_outcome
+from dsa.errors import ToolError
+from machines.chat.interpreter import read_outcome
 
 BOUNDS = Bounds(timeout_s=5, cpu_s=5, output_bytes=10)
 WELL = {"value": "42", "error": None, "fault": ""}
@@ -42,9 +42,9 @@ def test_a_whole_report_is_a_result():
     ],
 )  # fmt: skip
 def test_what_is_no_report_is_refused_as_a_whole(results):
-    with pytest.raises(PythonError) as refused:
+    with pytest.raises(ToolError) as refused:
         read_outcome(outcome(results, output=b"hi"), BOUNDS, "1")
-    assert (refused.value.code, refused.value.output) == ("bad_result", "hi")
+    assert (refused.value.code, refused.value.about) == ("bad_result", {"output": "hi"})
 
 
 @each_row(
@@ -66,7 +66,7 @@ def test_what_is_no_report_is_refused_as_a_whole(results):
     ],
 )
 def test_each_end_has_its_code(given, code, said):
-    with pytest.raises(PythonError, match=re.escape(said)) as raised:
+    with pytest.raises(ToolError, match=re.escape(said)) as raised:
         read_outcome(given, BOUNDS, "1")
     assert raised.value.code == code
 
@@ -74,7 +74,7 @@ def test_each_end_has_its_code(given, code, said):
 def test_lines_are_of_the_code_not_of_what_is_claimed():
     places = [[1, "<module>"], [2, "f\x1b[2J"], [99, "f"], [0, "f"], ["1", "f"], [-1, "f"]]
     error = {"types": ["E\x1b"], "message": "\x1b]0;\ud800m" * 1000, "places": places}
-    with pytest.raises(PythonError) as raised:
+    with pytest.raises(ToolError) as raised:
         read_outcome(outcome(report({"error": error})), BOUNDS, "one\n  two")
     lines = str(raised.value).splitlines()
     assert lines[0].startswith("E: ]0;?m")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
-from machines.chat.sql import SqlDatabase, SqlError, compiles, for_spreadsheets, normal_sql, sql_database
+from dsa.errors import ToolError
+from machines.chat.sql import SqlDatabase, compiles, for_spreadsheets, normal_sql, sql_database
 
 CARS = """name,origin,cylinders,mpg,made
 ford torino,USA,8,17.0,1970-01-01
@@ -25,7 +26,7 @@ def database(tmp_path_factory):
 
 
 def refused(database, sql, **options):
-    with pytest.raises(SqlError) as error:
+    with pytest.raises(ToolError) as error:
         database.query(sql, **options)
     return error.value.code, str(error.value)
 

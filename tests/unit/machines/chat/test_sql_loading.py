@@ -6,7 +6,8 @@ import sys
 import duckdb
 import pytest
 
-from machines.chat.sql import LoadError, SqlDatabase, TableInfo, data_files
+from dsa.errors import DocumentError
+from machines.chat.sql import SqlDatabase, TableInfo, data_files
 from machines.chat.sql.table_builder import identifier, unique
 
 
@@ -104,7 +105,7 @@ def test_all_tables_and_views_of_a_duckdb_file(folder, opened):
 def test_a_view_that_reads_another_file_is_not_loaded(folder, opened):
     secret = written(folder / "secret.txt", "hidden")
     path = in_duckdb(folder / "x.duckdb", f"CREATE VIEW v AS SELECT * FROM read_text('{secret}')")
-    with pytest.raises(LoadError, match=r"x\.duckdb: .*file system operations are disabled"):
+    with pytest.raises(DocumentError, match=r"x\.duckdb: .*file system operations are disabled"):
         opened(path)
 
 
@@ -202,7 +203,7 @@ def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
     folder, opened, tmp_path, name, content, reason
 ):
     (folder / name).write_bytes(content)
-    with pytest.raises(LoadError) as error:
+    with pytest.raises(DocumentError) as error:
         opened(folder / name)
     assert str(error.value).startswith(reason)
     assert "source." not in str(error.value)
@@ -210,15 +211,15 @@ def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
 
 
 def test_a_name_with_line_ends_is_told_on_one_line(folder, opened):
-    with pytest.raises(LoadError) as raised:
+    with pytest.raises(DocumentError) as raised:
         opened(written(folder / "a\nb.csv", ""))
     assert str(raised.value) == "a\\nb.csv: is empty"
 
 
 def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
-    with pytest.raises(LoadError, match="does not exist"):
+    with pytest.raises(DocumentError, match="does not exist"):
         opened(folder / "gone.csv")
-    with pytest.raises(LoadError, match="is a folder without data files"):
+    with pytest.raises(DocumentError, match="is a folder without data files"):
         opened(folder)
 
 
@@ -262,7 +263,7 @@ def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path
 def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("machines.chat.sql.data_files.find_spec", lambda _name: None)
     with pytest.raises(
-        LoadError,
+        DocumentError,
         match=r"DuckDB: the package is needed to read the data, and is not installed; run: pip install '\.\[chat\]'",
     ):
         SqlDatabase([], tmp_path)
@@ -311,7 +312,7 @@ def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tm
     monkeypatch.setenv("DSA_LOAD_S", "1.5")
     path = holding(ENDLESS.format(columns))
     told = f"{path.name} view boom: takes longer to load than 1.5 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
-    with pytest.raises(LoadError, match=f"^{told}$"):
+    with pytest.raises(DocumentError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
 
@@ -322,7 +323,7 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
     monkeypatch.setenv("DSA_LOAD_S", "60")
     path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
     told = rf"{name} view boom: takes more disk space to load than 0\.05 GB, the limit\. .* or set DSA_LOAD_GB to more gigabytes"
-    with pytest.raises(LoadError, match=f"^{told}$"):
+    with pytest.raises(DocumentError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
 
@@ -364,7 +365,7 @@ def test_view_of_sqlite_that_fills_the_memory_is_told(folder, opened, tmp_path):
 
 
 def assert_needs_memory(opened, path, tmp_path):
-    with pytest.raises(LoadError, match=f"^{path.name} view boom: needs more memory to load than 2 GB, the limit"):
+    with pytest.raises(DocumentError, match=f"^{path.name} view boom: needs more memory to load than 2 GB, the limit"):
         opened(path)
     assert not (tmp_path / "kept").exists()
 
@@ -373,7 +374,7 @@ def assert_needs_memory(opened, path, tmp_path):
 @pytest.mark.parametrize("name", ["DSA_LOAD_S", "DSA_LOAD_GB"])
 def test_a_limit_is_a_number_above_0(folder, opened, monkeypatch, name, said):
     monkeypatch.setenv(name, said)
-    with pytest.raises(LoadError, match=f"{name}: '{said}' is not a number above 0; the default is "):
+    with pytest.raises(DocumentError, match=f"{name}: '{said}' is not a number above 0; the default is "):
         opened(written(folder / "x.csv", "a\n1\n"))
 
 
@@ -386,5 +387,5 @@ def test_what_a_killed_process_has_left_is_removed(folder, opened, tmp_path):
 
 
 def test_what_is_wrong_with_a_view_is_told_as_it_is(folder, opened):
-    with pytest.raises(LoadError, match=r"^x\.db: no such function: nowhere$"):
+    with pytest.raises(DocumentError, match=r"^x\.db: no such function: nowhere$"):
         opened(in_sqlite(folder / "x.db", f"{OK}; CREATE VIEW boom AS SELECT nowhere(1) AS x;"))

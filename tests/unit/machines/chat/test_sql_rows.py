@@ -7,7 +7,8 @@ from contextlib import closing, contextmanager
 import pytest
 from each_row import each_row
 
-from machines.chat.sql import LoadError, SqlDatabase
+from dsa.errors import DocumentError
+from machines.chat.sql import SqlDatabase
 
 DAYS = "".join(f"2025-0{number % 9 + 1}-01,north,{number}.5\n" for number in range(200))
 HEAD = "month,region,revenue\n"
@@ -40,7 +41,7 @@ def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
     text, says = LOST[name]
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    with pytest.raises(LoadError, match=says):
+    with pytest.raises(DocumentError, match=says):
         SqlDatabase([file], tmp_path)
 
 
@@ -73,7 +74,7 @@ def test_what_is_whole_is_loaded(tmp_path):
 )
 def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):
     (tmp_path / "data.csv").write_bytes(content)
-    with pytest.raises(LoadError, match=says):
+    with pytest.raises(DocumentError, match=says):
         SqlDatabase([tmp_path / "data.csv"], tmp_path)
 
 

@@ -26,10 +26,10 @@ from dsa.edge.sandbox.command_sandbox import (
     visible_paths,
 )
 from dsa.edge.sandbox.host_proxy import serve_proxy
+from dsa.errors import ToolError
 from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import python, run
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 CODE = Rules(code=True)
 
@@ -260,16 +260,16 @@ os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.d
 def test_a_folder_that_is_none_of_the_workspace_is_refused(cwd, workspace):
     (workspace / "link").symlink_to("/etc")
     (workspace / "file").write_text("")
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         run(("pytest",), root=workspace, cwd=cwd)
     assert refused.value.code == "bad_cwd"
 
 
 def test_run_judges_rules_itself(workspace):
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         run(("python", "-c", "1"), root=workspace)
     assert refused.value.code == "refused"
-    with pytest.raises(WorkspaceToolError) as missing:
+    with pytest.raises(ToolError) as missing:
         run(("no-such-program",), root=workspace, rules=Rules(programs={"no-such-program": None}))
     assert missing.value.code == "no_program"
 

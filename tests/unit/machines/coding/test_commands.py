@@ -8,9 +8,9 @@ from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsa.errors import ToolError
 from machines.coding.tools.command_runner import fault, read_command
 from machines.coding.tools.program_rules import Rules, python_start
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
     ],
 )  # fmt: skip
 def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
-    with pytest.raises(WorkspaceToolError) as refused:
+    with pytest.raises(ToolError) as refused:
         read_command(cmd)
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
 
@@ -72,7 +72,7 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
 )  # fmt: skip
 def test_an_operator_of_a_shell_is_no_argument(operator):
     for cmd in (["python", "a.py", operator, "b"], ["python", "a.py", operator]):
-        with pytest.raises(WorkspaceToolError, match="there is no shell here"):
+        with pytest.raises(ToolError, match="there is no shell here"):
             read_command(cmd)
 
 
@@ -80,7 +80,7 @@ def test_an_operator_of_a_shell_is_no_argument(operator):
 def test_anything_gives_arguments_or_a_tool_error(cmd):
     try:
         argv = read_command(cmd)
-    except WorkspaceToolError:
+    except ToolError:
         return
     assert all(argv[:1])
     assert isinstance(fault(argv, Rules(), Path("/nowhere")), str)

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from dsa.edge.sandbox.command_sandbox import stop
+from dsa.errors import ToolError
 from machines.coding.tools.command_runner import alone
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 HOLDS = """import sys
 from pathlib import Path
@@ -33,7 +33,7 @@ def holder(tmp_path):
 def test_another_process_is_waited_for_and_not_for_ever(tmp_path, holder):
     with stop() as stopped:
         with (
-            pytest.raises(WorkspaceToolError, match="the workspace is in use"),
+            pytest.raises(ToolError, match="the workspace is in use"),
             alone(tmp_path, stopped, 0.2),
         ):
             pass
@@ -53,7 +53,7 @@ def test_who_is_stopped_waits_no_longer(tmp_path, holder):
     assert holder.poll() is None
     with stop() as stopped:
         threading.Timer(0.2, stopped.set).start()
-        with pytest.raises(WorkspaceToolError, match="in use by another"), alone(tmp_path, stopped, 60):
+        with pytest.raises(ToolError, match="in use by another"), alone(tmp_path, stopped, 60):
             pass
 
 
@@ -61,7 +61,7 @@ def test_two_callers_of_one_process_are_held_apart(tmp_path):
     with stop() as one, stop() as other:
         with (
             alone(tmp_path, one),
-            pytest.raises(WorkspaceToolError, match="in use by another"),
+            pytest.raises(ToolError, match="in use by another"),
             alone(tmp_path, other, 0.1),
         ):
             pass

@@ -5,8 +5,7 @@ import pytest
 import dsa
 from dsa.generators import FunctionGenerator, ScriptedGenerator
 from dsa.guards import SyntaxGuard
-from machines.dual_state.agent import ActionPair, DualStateAgent, always
-from machines.dual_state.dag import InMemoryArtifactDAG
+from machines.dual_state.agent import ActionPair, DualStateAgent, InMemoryArtifactDAG, always
 
 DOCUMENT = (
     "# f\n\n## Steps\n| step | guard | rmax | task |\n| ---- | ----- | ---- | ---- |\n| f | syntax | 1 | Write it. |\n"

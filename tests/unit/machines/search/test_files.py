@@ -3,8 +3,8 @@ import os
 import pytest
 
 from dsa.errors import DsaError
-from machines.search import policies
-from machines.search.policies import SearchHit, search
+from machines.search import bindings
+from machines.search.bindings import SearchHit, search
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_changed_files_are_read_anew(folder):
 def test_what_is_no_text_is_left_out_and_counted(folder):
     (folder / "picture.bin").write_bytes(b"cat\0cat")
     (folder / "latin.txt").write_bytes("caf\u00e9 cat".encode("latin-1"))
-    (folder / "large.txt").write_text("cat " * policies.LARGEST_BYTES, "utf-8")
+    (folder / "large.txt").write_text("cat " * bindings.LARGEST_BYTES, "utf-8")
     (folder / "link.txt").symlink_to(folder / "animals.md")
     (folder / os.fsdecode(b"odd\xff.txt")).write_text("cat", "utf-8")
     (folder / ".hidden").write_text("cat", "utf-8")
@@ -95,7 +95,7 @@ def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
     with pytest.raises(DsaError, match="is not a folder") as caught:
         search(folder / "animals.md", "cat")
     assert caught.value.code == "NO_FOLDER"
-    monkeypatch.setattr(policies, "MOST_FILES", 1)
+    monkeypatch.setattr(bindings, "MOST_FILES", 1)
     with pytest.raises(DsaError, match="more than 1 files") as caught:
         search(folder, "cat")
     assert caught.value.code == "TOO_MANY_FILES"
@@ -105,10 +105,10 @@ def test_a_link_that_has_taken_a_files_place_is_not_followed(folder, tmp_path_fa
     """As it happens between looking at the files and reading them."""
     outside = tmp_path_factory.mktemp("outside") / "secret.txt"
     outside.write_text("A unicorn.\n", "utf-8")
-    listed = tuple(policies.files_in(folder))
+    listed = tuple(bindings.files_in(folder))
     (folder / "animals.md").unlink()
     (folder / "animals.md").symlink_to(outside)
-    index = policies.Index(folder, listed)
+    index = bindings.Index(folder, listed)
     assert (list(index.places(["unicorn"], 5)), index.file_count, index.left_out) == ([], 1, 1)
 
 

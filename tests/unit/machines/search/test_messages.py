@@ -2,7 +2,7 @@ import json
 import re
 
 from dsa.runtime.policy.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
-from machines.search.policies import SearchReply, messages_of, steps_of
+from machines.search.bindings import SearchReply, messages_of, steps_of
 from machines.tool_use.tool_call import ToolCall
 from machines.tool_use.transcript import ChatMessage
 

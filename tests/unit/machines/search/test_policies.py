@@ -20,7 +20,7 @@ from dsa.runtime.generation import GenerationError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policy.invocation import answer_of, ledger_of, run
 from dsa.runtime.policy.policies import text_step
-from machines.search.policies import registry
+from machines.search.bindings import registry
 
 QUESTION = {"text": "What is the latest Python version?"}
 

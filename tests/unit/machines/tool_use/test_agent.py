@@ -12,7 +12,8 @@ from stream_server import answered, events, serving
 from stream_shapes import call_chunk, chunk, entry, finished
 
 import dsa
-from machines.tool_use import TEXT, AgentCall, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
+from dsa.errors import ToolError
+from machines.tool_use import TEXT, AgentCall, FunctionGuard, FunctionTool, Parameter, ToolAgent
 from machines.tool_use import tool_agent as agent_module
 from machines.tool_use.tool_agent import read_result
 

@@ -6,8 +6,7 @@ from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import reconcile_stream
 from dsa.generators.streams import StreamResult
-from machines.tool_use.tool import Tool
-from machines.tool_use.tool_call import MOST_MISPLACED, ModelUsage, answer_of
+from machines.tool_use.tool_call import MOST_MISPLACED, ModelUsage, Tool, answer_of
 
 OFFERED = [Tool(each["function"]["name"], "", schema=each["function"]["parameters"]) for each in TOOLS]
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'

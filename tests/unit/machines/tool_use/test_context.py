@@ -8,7 +8,7 @@ from each_row import each_row
 from stream_server import answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.edge.http.model_server import reason_of
+from dsa.edge.model_server import reason_of
 from dsa.runtime.generation import GenerationError
 from machines.tool_use.chat_model import ModelOptions, model_of
 from machines.tool_use.tool_call import Room, ToolCall

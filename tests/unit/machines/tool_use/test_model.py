@@ -13,8 +13,7 @@ from stream_shapes import chunk, finished
 
 from dsa.runtime.generation import GenerationError, ModelUnavailable
 from machines.tool_use.chat_model import RETRY_NOTE, VARIABLE, ModelOptions, model_of, most_bytes
-from machines.tool_use.tool import Tool
-from machines.tool_use.tool_call import answer_of
+from machines.tool_use.tool_call import Tool, answer_of
 from machines.tool_use.transcript import ChatMessage
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
@@ -55,7 +54,7 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(status):
 def test_a_refusal_is_told_at_once(status):
     with serving(refusing(status, {})) as (address, requests), pytest.raises(GenerationError) as error:
         asked(address)
-    assert (error.value.status, len(requests)) == (status, 1)
+    assert (error.value.server.status, len(requests)) == (status, 1)
 
 
 def test_a_server_that_comes_back_late_is_waited_for():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.tool_use.tool import display_name, provider_name
+from machines.tool_use.tool_call import display_name, provider_name
 
 
 @pytest.mark.parametrize(

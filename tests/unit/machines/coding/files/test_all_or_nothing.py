@@ -8,7 +8,7 @@ import pytest
 from file_tools import FileTools, contents, prepared
 from os_calls import handled
 
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from dsa.errors import ToolError
 
 FILES = [
     {"path": "one.py", "content": "new 1"},
@@ -64,7 +64,7 @@ def test_an_error_at_any_call_leaves_all_old_or_all_new(tmp_path, tool, number):
                     raise OSError(number, os.strerror(number))
             return perform()
 
-        with FileTools(folder) as opened, handled(handle), pytest.raises((WorkspaceToolError, OSError)) as raised:
+        with FileTools(folder) as opened, handled(handle), pytest.raises((ToolError, OSError)) as raised:
             opened.apply(tool, CALLS[tool])
         found = {path: data for path, data in contents(folder).items() if ".dsa~" not in path}
         assert found in (OLD, AFTER[tool]), calls[failing]
@@ -72,7 +72,7 @@ def test_an_error_at_any_call_leaves_all_old_or_all_new(tmp_path, tool, number):
         if failing <= last:
             assert contents(folder) == OLD, f"{failing}: {calls[failing]}"
             assert sorted(path.name for path in folder.iterdir()) == ["one.py", "sub"]
-            assert isinstance(raised.value, WorkspaceToolError) == (number == errno.ENOSPC)
+            assert isinstance(raised.value, ToolError) == (number == errno.ENOSPC)
 
 
 def killed_at(folder, tool, planned, failing):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machines.coding.tools.planted_files import RepositoryShape, scan_planted
-from machines.coding.tools.workspace_paths import Protection
+from machines.coding.tools.workspace_boundary import Protection
 
 NAMES = (
     "a",

@@ -6,7 +6,7 @@ from file_tools import FileTools, given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.workspace_paths import PathPattern, parts_of, path_text
+from machines.coding.tools.workspace_boundary import PathPattern, parts_of, path_text
 
 
 @each_row(

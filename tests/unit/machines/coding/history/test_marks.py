@@ -11,7 +11,7 @@ from workspaces import git_of_history as git
 from workspaces import state
 
 from dsa.errors import DsaError
-from dsa.runtime.artifacts import ArtifactStoreError
+from dsa.runtime.run_store import StoreError
 from machines.coding.history import ChangedFile, WorkspaceHistory
 from machines.coding.history.workspace_scan import IGNORED_AT_START, LARGEST_BYTES, FileState, blob_id, look
 
@@ -208,7 +208,7 @@ def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
 
 
 def test_something_else_in_the_place_of_the_history(tmp_path, root):
-    with pytest.raises(ArtifactStoreError, match="not a bare git repository"):
+    with pytest.raises(StoreError, match="not a bare git repository"):
         WorkspaceHistory(root, root)
 
 
@@ -217,7 +217,7 @@ def test_without_git_it_is_said_what_is_missing(root, tmp_path):
     environment = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "GIT_PYTHON_REFRESH": "quiet"}
     command = [sys.executable, "-c", code, tmp_path / "history", root]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert "ArtifactStoreError" in done.stderr.splitlines()[-1]
+    assert "StoreError" in done.stderr.splitlines()[-1]
     assert "there is no `git` on the PATH: install it" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "history").exists()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from machines.coding.servers import mcp_tools
-from machines.coding.servers.mcp_results import McpServer
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from dsa.errors import ToolError
+from machines.coding.tools import mcp_tools
+from machines.coding.tools.mcp_results import McpServer
 from machines.tool_use.records import as_data
 
 TESTS = Path(__file__).parents[4]
@@ -32,7 +32,7 @@ def rogue(how, **settings):
 
 
 def refused(call, *arguments, **options):
-    with pytest.raises(WorkspaceToolError) as error:
+    with pytest.raises(ToolError) as error:
         call(*arguments, **options)
     return error.value.code, str(error.value)
 

@@ -16,8 +16,8 @@ from conftest import require_package
 from foreign_servers import SHORT_S, TESTS, Foreign, real, refused, rogue, text, wait_until_gone
 
 from dsa.edge.sandbox.command_sandbox import stop
-from machines.coding.servers.mcp_results import McpServer
-from machines.coding.servers.mcp_session import Live, ServerProcess
+from machines.coding.tools.mcp_results import McpServer
+from machines.coding.tools.mcp_session import Live, ServerProcess
 
 require_package("mcp", "the package mcp asks MCP servers")
 
@@ -125,7 +125,7 @@ def _read_now(file):
 
 PROGRAM = """
 import sys
-from machines.coding.servers.mcp_tools import Foreign, McpServer
+from machines.coding.tools.mcp_tools import Foreign, McpServer
 foreign = Foreign({"test": McpServer([sys.executable, sys.argv[1], "obedient"])})
 foreign.tools()
 foreign.call("test__good", {"answers": sys.argv[3] != "waits", "mark": sys.argv[2]})
@@ -147,7 +147,7 @@ def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
 
 INTERRUPTED = """
 import sys
-from machines.coding.servers.mcp_tools import Foreign, McpServer
+from machines.coding.tools.mcp_tools import Foreign, McpServer
 with Foreign({"test": McpServer([sys.executable, sys.argv[1], "obedient"])}) as foreign:
     try:
         foreign.call("test__good", {"answers": False, "mark": sys.argv[2]})
@@ -169,11 +169,11 @@ def test_a_call_that_is_interrupted_does_not_go_on(mark):
 WITHOUT = """
 import sys
 sys.modules["mcp"] = None
-from machines.coding.tools.workspace_paths import WorkspaceToolError
-from machines.coding.servers.mcp_tools import Foreign, McpServer
+from machines.coding.tools.workspace_boundary import ToolError
+from machines.coding.tools.mcp_tools import Foreign, McpServer
 try:
     Foreign({"test": McpServer(["x"])}).tools()
-except WorkspaceToolError as error:
+except ToolError as error:
     print(error.code, error)
 """
 

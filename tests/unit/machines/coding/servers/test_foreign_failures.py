@@ -11,7 +11,7 @@ from conftest import require_package
 from foreign_servers import LONG_S, SHORT_S, real, refused, rogue, text, wait_until_gone
 
 from dsa.edge.sandbox.command_sandbox import stop
-from machines.coding.servers.mcp_results import McpServer
+from machines.coding.tools.mcp_results import McpServer
 
 require_package("mcp", "the package mcp asks MCP servers")
 

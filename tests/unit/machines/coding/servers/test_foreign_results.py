@@ -7,7 +7,7 @@ import pytest
 from conftest import require_package
 from foreign_servers import Foreign, real, refused, rogue, text
 
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from dsa.errors import ToolError
 
 require_package("mcp", "the package mcp asks MCP servers")
 
@@ -72,7 +72,7 @@ def test_odd_values_are_json_or_refused(opened, how):
     foreign = opened(odd=rogue(how))
     try:
         json.dumps(foreign.call("odd__good", {}), allow_nan=False).encode("ascii")
-    except WorkspaceToolError as error:
+    except ToolError as error:
         if error.code not in {"bad_result", "server_garbled", "too_large"} or how == "half_a_character":
             raise
 

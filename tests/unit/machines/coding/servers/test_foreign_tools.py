@@ -6,7 +6,7 @@ import pytest
 from conftest import require_package
 from foreign_servers import real, refused, rogue, text
 
-from machines.coding.servers.mcp_results import MOST_TOOLS, read_tool, tool_name, tools_of
+from machines.coding.tools.mcp_results import MOST_TOOLS, read_tool, tool_name, tools_of
 
 require_package("mcp", "the package mcp asks MCP servers")
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from machines.coding.servers.mcp_tools import BesideLoop
+from machines.coding.tools.mcp_tools import BesideLoop
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from each_row import each_row
 
 from dsa.errors import ParameterError
-from machines.coding.servers.mcp_results import McpServer
+from machines.coding.tools.mcp_results import McpServer
 
 TOML = """
 [mcp.files]

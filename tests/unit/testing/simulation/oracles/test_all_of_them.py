@@ -4,14 +4,14 @@ import re
 
 from repository import ROOT
 
-from dsa.testing.simulation import effect_oracles, run_oracles
+from dsa.testing.simulation import effect_oracles, oracles
 from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FAULTS_AT
 from dsa.testing.simulation.oracles import ORACLES, Oracle
 
 
 def test_each_is_asked():
     written = {
-        each for module in (effect_oracles, run_oracles) for each in vars(module).values() if isinstance(each, Oracle)
+        each for module in (effect_oracles, oracles) for each in vars(module).values() if isinstance(each, Oracle)
     }
     assert set(ORACLES) == written
     assert len({oracle.name for oracle in ORACLES}) == len(ORACLES)
@@ -27,7 +27,7 @@ def test_the_page_has_all_of_them_by_what_they_cite():
     assert {oracle.cites for oracle in ORACLES} <= told.keys()
     for cited, names in told.items():
         cite_it = [oracle.name for oracle in ORACLES if oracle.cites == cited]
-        assert names == (cite_it or [run_oracles.nothing_happens_that_nobody_foresaw.name]), cited
+        assert names == (cite_it or [oracles.nothing_happens_that_nobody_foresaw.name]), cited
 
 
 def test_the_page_has_every_boundary_and_every_fault():

@@ -6,7 +6,7 @@ from facts_of_runs import ABOUT, ASKED, BUSY, LEDGER, facts, fed, lived
 
 from dsa.runtime.ledger import RefusalEntry, RowEntry
 from dsa.semantics import Occurrence
-from dsa.testing.simulation import run_oracles
+from dsa.testing.simulation import oracles
 from dsa.testing.simulation.facts import LedgerRead, LedgerWrite
 from dsa.testing.simulation.virtual_loop import Time
 
@@ -17,80 +17,80 @@ FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for sai
 SET = RowEntry(None, "making", "making", {"good": True})
 
 BROKEN = [
-    (run_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
-    (run_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(())),
-    (run_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(CHANGED)),
-    (run_oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:5])),
-    (run_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:5])),
-    (run_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:7])),
+    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
+    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(())),
+    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(CHANGED)),
+    (oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:5])),
+    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:5])),
+    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:7])),
     (
-        run_oracles.who_lost_a_run_writes_nothing,
+        oracles.who_lost_a_run_writes_nothing,
         facts(LEDGER[:4], epoch=2),
         LedgerWrite(LEDGER[4:5], 1, may_write=True),
     ),
     (
-        run_oracles.a_handle_that_failed_writes_nothing,
+        oracles.a_handle_that_failed_writes_nothing,
         facts(LEDGER[:4]),
         LedgerWrite(LEDGER[4:5], 1, may_write=False),
     ),
-    (run_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:2]), None),
-    (run_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:3]), None),
-    (run_oracles.an_event_is_durable_with_all_that_follows, facts(ASKED[:-1], BUSY), None),
-    (run_oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[1]),
-    (run_oracles.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[0]),
-    (run_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
-    (run_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry("late", "")),
-    (run_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
-    (run_oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=5)),
-    (run_oracles.an_entry_says_when_it_was_written, facts(()), attrs.evolve(LEDGER[0], at_ms=5)),
-    (run_oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
-    (run_oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
-    (run_oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
-    (run_oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
-    (run_oracles.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry("late", "")),
-    (run_oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
-    (run_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
-    (run_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
+    (oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:2]), None),
+    (oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:3]), None),
+    (oracles.an_event_is_durable_with_all_that_follows, facts(ASKED[:-1], BUSY), None),
+    (oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[1]),
+    (oracles.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[0]),
+    (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
+    (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry("late", "")),
+    (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
+    (oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=5)),
+    (oracles.an_entry_says_when_it_was_written, facts(()), attrs.evolve(LEDGER[0], at_ms=5)),
+    (oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
+    (oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
+    (oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
+    (oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
+    (oracles.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry("late", "")),
+    (oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
+    (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
+    (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
 ]
 KEPT = [
-    (run_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
-    (run_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER)),
-    (run_oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
-    (run_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:4])),
-    (run_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:6])),
+    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER)),
+    (oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:4])),
+    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:6])),
     (
-        run_oracles.who_lost_a_run_writes_nothing,
+        oracles.who_lost_a_run_writes_nothing,
         facts(LEDGER[:4], epoch=2),
         LedgerWrite(LEDGER[4:5], 2, may_write=True),
     ),
     (
-        run_oracles.a_handle_that_failed_writes_nothing,
+        oracles.a_handle_that_failed_writes_nothing,
         facts(LEDGER[:4]),
         LedgerWrite(LEDGER[4:5], 1, may_write=True),
     ),
-    (run_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:4]), None),
-    (run_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER), None),
-    (run_oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[0]),
-    (run_oracles.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[1]),
-    (run_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), LEDGER[2]),
-    (run_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), attrs.evolve(LEDGER[2], accepted={"a": "b"})),
-    (run_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
-    (run_oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=NOW_MS)),
-    (run_oracles.an_entry_says_when_it_was_written, facts(()), LEDGER[0]),
-    (run_oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
-    (run_oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
+    (oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:4]), None),
+    (oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER), None),
+    (oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[0]),
+    (oracles.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[1]),
+    (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), LEDGER[2]),
+    (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), attrs.evolve(LEDGER[2], accepted={"a": "b"})),
+    (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
+    (oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=NOW_MS)),
+    (oracles.an_entry_says_when_it_was_written, facts(()), LEDGER[0]),
+    (oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
+    (oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
     (
-        run_oracles.a_refusal_changes_nothing,
+        oracles.a_refusal_changes_nothing,
         facts((*LEDGER[:4], fed("written", "0/1", seq=2))),
         RefusalEntry("late", ""),
     ),
-    (run_oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, PASSED), BUSY), SET),
+    (oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, PASSED), BUSY), SET),
     (
-        run_oracles.workflow_state_changes_on_passed_verdicts_only,
+        oracles.workflow_state_changes_on_passed_verdicts_only,
         facts((*ASKED, FATAL), BUSY),
         attrs.evolve(SET, changed={}),
     ),
-    (run_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
+    (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
 ]
 
 
@@ -116,5 +116,5 @@ def test_a_run_that_is_told_rightly_breaks_none():
         for place, entry in enumerate(entries):
             known = facts(entries[:place])
             if known.expected_entries:
-                assert run_oracles.a_run_is_the_fold_of_its_events.judge(known, entry) is None
+                assert oracles.a_run_is_the_fold_of_its_events.judge(known, entry) is None
             assert known.configuration == facts(entries[:place]).configuration

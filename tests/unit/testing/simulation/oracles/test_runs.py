@@ -9,7 +9,7 @@ from simulations import LETTER, written
 
 from dsa.runtime.run import begin
 from dsa.semantics import Occurrence
-from dsa.testing.simulation import run_oracles
+from dsa.testing.simulation import oracles
 from dsa.testing.simulation.facts import RestFact
 from dsa.testing.simulation.oracles import Oracle
 
@@ -22,40 +22,40 @@ DOUBTED = RestFact("in doubt", "", RUN, (DRAFT,))
 DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
 
 BROKEN = [
-    (run_oracles.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
-    (run_oracles.a_run_rests_only_where_it_may, facts(DURING), WAITING),
-    (run_oracles.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
-    (run_oracles.a_run_rests_only_where_it_may, facts((), BUSY, due_s={("making", "after 5s"): 5.0}), WAITING),
-    (run_oracles.a_run_stops_only_for_a_cause, facts(DURING), attrs.evolve(WAITING, kind="stopped", code="MADE")),
-    (run_oracles.what_was_asked_for_is_done, facts(POSTING), None),
-    (run_oracles.what_was_asked_for_is_done, facts((*POSTING, failed(POST, "MADE"))), None),
-    (run_oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}), None),
-    (run_oracles.the_properties_of_the_document_hold, facts(LEDGER, FROUGHT), None),
-    (run_oracles.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
-    (run_oracles.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
+    (oracles.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
+    (oracles.a_run_rests_only_where_it_may, facts(DURING), WAITING),
+    (oracles.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
+    (oracles.a_run_rests_only_where_it_may, facts((), BUSY, due_s={("making", "after 5s"): 5.0}), WAITING),
+    (oracles.a_run_stops_only_for_a_cause, facts(DURING), attrs.evolve(WAITING, kind="stopped", code="MADE")),
+    (oracles.what_was_asked_for_is_done, facts(POSTING), None),
+    (oracles.what_was_asked_for_is_done, facts((*POSTING, failed(POST, "MADE"))), None),
+    (oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}), None),
+    (oracles.the_properties_of_the_document_hold, facts(LEDGER, FROUGHT), None),
+    (oracles.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
+    (oracles.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
 ]
 KEPT = [
-    (run_oracles.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
-    (run_oracles.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
-    (run_oracles.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
-    (run_oracles.a_run_rests_only_where_it_may, facts(LEDGER), FINISHED),
+    (oracles.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
+    (oracles.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
+    (oracles.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
+    (oracles.a_run_rests_only_where_it_may, facts(LEDGER), FINISHED),
     (
-        run_oracles.a_run_stops_only_for_a_cause,
+        oracles.a_run_stops_only_for_a_cause,
         facts(DURING, excused_codes={"MADE": 1}.keys()),
         attrs.evolve(WAITING, kind="stopped", code="MADE"),
     ),
-    (run_oracles.a_run_stops_only_for_a_cause, facts(DURING), WAITING),
-    (run_oracles.what_was_asked_for_is_done, facts(LEDGER), None),
-    (run_oracles.what_was_asked_for_is_done, facts(DURING), None),
-    (run_oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 1, DRAFT.key: 3}), None),
+    (oracles.a_run_stops_only_for_a_cause, facts(DURING), WAITING),
+    (oracles.what_was_asked_for_is_done, facts(LEDGER), None),
+    (oracles.what_was_asked_for_is_done, facts(DURING), None),
+    (oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 1, DRAFT.key: 3}), None),
     (
-        run_oracles.what_a_person_decides_happens_once,
+        oracles.what_a_person_decides_happens_once,
         facts((*POSTING, failed(POST, "MADE")), done_count={POST.key: 2}),
         None,
     ),
-    (run_oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}, was_taken=True), None),
-    (run_oracles.the_properties_of_the_document_hold, facts(LEDGER, SOUND), None),
-    (run_oracles.the_properties_of_the_document_hold, facts(DURING, FROUGHT), None),
+    (oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}, was_taken=True), None),
+    (oracles.the_properties_of_the_document_hold, facts(LEDGER, SOUND), None),
+    (oracles.the_properties_of_the_document_hold, facts(DURING, FROUGHT), None),
 ]
 
 
@@ -73,16 +73,16 @@ def test_and_nothing_else(oracle, known, new):
 
 def test_each_is_broken_and_kept():
     broken = {oracle for oracle, _, _ in BROKEN}
-    assert {oracle for oracle, _, _ in KEPT} == broken - {run_oracles.nothing_happens_that_nobody_foresaw}
+    assert {oracle for oracle, _, _ in KEPT} == broken - {oracles.nothing_happens_that_nobody_foresaw}
 
 
 def test_none_is_left_out():
     """Those that are not here are in test_ledger.py."""
-    all_oracles = {each for each in vars(run_oracles).values() if isinstance(each, Oracle)}
+    all_oracles = {each for each in vars(oracles).values() if isinstance(each, Oracle)}
     others = Path(__file__).with_name("test_ledger.py").read_text()
     missing = all_oracles - {oracle for oracle, _, _ in BROKEN}
-    assert [each.judge.__name__ for each in missing if f"run_oracles.{each.judge.__name__}," not in others] == []
+    assert [each.judge.__name__ for each in missing if f"oracles.{each.judge.__name__}," not in others] == []
 
 
 def test_the_first_property_that_is_violated_is_named_with_the_event():
-    assert run_oracles.the_properties_of_the_document_hold.judge(facts(LEDGER, FROUGHT), None) == "never done (event 2)"
+    assert oracles.the_properties_of_the_document_hold.judge(facts(LEDGER, FROUGHT), None) == "never done (event 2)"

@@ -4,7 +4,7 @@ Takes two machines, gives `DocumentChange` values with the lines of both documen
 condition or an update is the same when it is the same after constants are folded and operands sorted, and a target when the same leaf is entered. A
 change is one of *control* when a run could go another way because of it; of *content* when guards, generators or effects work differently under the
 same control; of *claims* when only what is claimed of the machine changes. Whether different rows lead to the same behaviour is a question for
-`dsa.checks.diff.equivalence`.
+`dsa.checks.equivalence`.
 """
 
 from collections import Counter

@@ -17,7 +17,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import attrs
 
-from machines.coding.servers.mcp_results import (
+from dsa.errors import ToolError
+from machines.coding.tools.mcp_results import (
     ForeignTool,
     McpServer,
     Redact,
@@ -28,8 +29,7 @@ from machines.coding.servers.mcp_results import (
     result_of,
     shown_names,
 )
-from machines.coding.servers.mcp_session import Live, PendingCall, cancel, error_text, package_fault
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from machines.coding.tools.mcp_session import Live, PendingCall, cancel, error_text, package_fault
 from machines.tool_use.records import JsonObject
 
 T = TypeVar("T")
@@ -127,15 +127,15 @@ class Connection:
         self._live: Live | None = None
 
     async def tools(self) -> tuple[ForeignTool, ...]:
-        """Return the tools that it lists. Raises WorkspaceToolError."""
+        """Return the tools that it lists. Raises ToolError."""
         return (await self._open()).tools
 
     async def call(self, pending_call: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
-        """Return the answer to a call. The server is ended when it is late, or when `stop` (a file) can be read from. Raises WorkspaceToolError."""
+        """Return the answer to a call. The server is ended when it is late, or when `stop` (a file) can be read from. Raises ToolError."""
         tool = pending_call.tool
-        stop_error = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
+        stop_error = ToolError(f"{tool.name} was stopped, and its server was ended", code="stopped")
         if stop is not None and select.select([stop], [], [], 0)[0]:
-            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {pending_call.outcome_text}")
+            raise ToolError(f"{tool.name} was stopped. {pending_call.outcome_text}", code="stopped")
         watch_task = None if stop is None else asyncio.create_task(self._when_readable(stop, stop_error))
         try:
             live = await self._open()
@@ -145,12 +145,10 @@ class Connection:
                 await self._call_server(live, pending_call, timeout_s, stop_error), restart_reason=live.restart_reason
             )
             live.restart_reason = ""
-        except WorkspaceToolError as error:
+        except ToolError as error:
             if error.code not in _ADVICE:
                 raise
-            raise WorkspaceToolError(
-                error.code, f"{error}. {pending_call.outcome_text}{_ADVICE[error.code]}"
-            ) from error
+            raise ToolError(f"{error}. {pending_call.outcome_text}{_ADVICE[error.code]}", code=error.code) from error
         else:
             return answer
         finally:
@@ -158,12 +156,12 @@ class Connection:
                 await cancel(watch_task)
 
     async def _call_server(
-        self, live: Live, pending_call: PendingCall, timeout_s: float, stop_error: WorkspaceToolError
+        self, live: Live, pending_call: PendingCall, timeout_s: float, stop_error: ToolError
     ) -> ServerAnswer:
         from mcp import MCPError
 
         nothing = f"{pending_call.tool.name} gave nothing within {timeout_s:g} s"
-        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled_text()}")
+        late = ToolError(f"{nothing}, and its server was ended{live.garbled_text()}", code="tool_timeout")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
         answer_task = asyncio.create_task(live.call_tool(pending_call))
         answer_task.add_done_callback(
@@ -174,13 +172,13 @@ class Connection:
         except MCPError as error:
             if not live.is_over and not pending_call.is_sent:
                 why = f"{live.label} does not list its tools any more: {error_text(error)}. {pending_call.outcome_text}"
-                raise WorkspaceToolError("server_not_asked", why) from error
+                raise ToolError(why, code="server_not_asked") from error
             if not live.is_over:
-                raise WorkspaceToolError("tool_error", f"{live.label} refuses the call: {error_text(error)}") from error
+                raise ToolError(f"{live.label} refuses the call: {error_text(error)}", code="tool_error") from error
             raise live.why if live.why in {late, stop_error} else await self._loss_error(live, pending_call) from error
         except ValueError as error:
-            raise WorkspaceToolError(
-                "server_garbled", f"{live.label} answers in a form that is not MCP's: {error_text(error)}"
+            raise ToolError(
+                f"{live.label} answers in a form that is not MCP's: {error_text(error)}", code="server_garbled"
             ) from error
         except asyncio.CancelledError:
             live.stop(stop_error)  # at once, so that the next call starts it again
@@ -188,31 +186,27 @@ class Connection:
         finally:
             timer.cancel()
 
-    async def _when_readable(self, file: int, why: WorkspaceToolError) -> None:
+    async def _when_readable(self, file: int, why: ToolError) -> None:
         import anyio
 
         await anyio.wait_readable(file)
         if self._live is not None:
             self._live.stop(why)
 
-    async def _loss_error(self, live: Live, pending_call: PendingCall) -> WorkspaceToolError:
+    async def _loss_error(self, live: Live, pending_call: PendingCall) -> ToolError:
         """Return why a server has ended during a call that did not cause it."""
         await asyncio.shield(live.task)
         assert live.why is not None
         code, why = live.why.code, str(live.why)
         if code in {"tool_timeout", "stopped"}:
             code, why = "server_ended", f"{live.label} was ended because of another call"
-        return WorkspaceToolError(
-            code, f"{why}. {pending_call.outcome_text}. The server is started again at the next call"
-        )
+        return ToolError(f"{why}. {pending_call.outcome_text}. The server is started again at the next call", code=code)
 
     async def close(self) -> None:
         """End the server, for good."""
         self._is_closed = True
         if self._live is not None:
-            self._live.stop(
-                WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
-            )
+            self._live.stop(ToolError(f"the MCP server '{self._name}' was ended: the tools are closed", code="closed"))
             await self._live.task
 
     def kill(self) -> None:
@@ -230,7 +224,7 @@ class Connection:
             if before is not None:
                 await asyncio.shield(before.task)
             if self._is_closed:
-                raise WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+                raise ToolError(f"the MCP server '{self._name}' was ended: the tools are closed", code="closed")
             live = self._live = Live(self._name, self._server)
             try:
                 await asyncio.shield(live.ready)
@@ -256,7 +250,7 @@ def _require_answer(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
     """Return an answer; a question of the server is refused."""
     if answer.asks:
         asks = f"{tool.name} asks a question, which is refused: nobody answers a server"
-        raise WorkspaceToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
+        raise ToolError(f"{asks}. Give all it needs in its arguments, or go on without it", code="tool_asks")
     return answer
 
 
@@ -290,7 +284,7 @@ class Foreign:
         self.close()
 
     def tools(self) -> tuple[ForeignTool, ...]:
-        """Return the tools of all servers, by server and in its order. Raises one WorkspaceToolError with the faults of all servers."""
+        """Return the tools of all servers, by server and in its order. Raises one ToolError with the faults of all servers."""
         self._learn(self._servers)
         tools = tuple(tool for name in self._servers for tool in self._tools_by_server[name])
         check_apart(tools)
@@ -302,16 +296,16 @@ class Foreign:
         """Call a tool by its name for models, and return its result.
 
         `timeout_s` limits the call, but not a start of the server; the default is the server's own limit. A call that is late or stopped ends the server. Raises
-        WorkspaceToolError.
+        ToolError.
         """
         tool = self._tool(name)
         server = self._servers[tool.server]
         if server.approve == "never":
-            raise WorkspaceToolError("not_allowed", f"{name} is not called: the settings of its server forbid it")
+            raise ToolError(f"{name} is not called: the settings of its server forbid it", code="not_allowed")
         try:
             json.dumps(dict(arguments), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise WorkspaceToolError("bad_arguments", f"the arguments of {name} are not valid JSON: {error}") from error
+            raise ToolError(f"the arguments of {name} are not valid JSON: {error}", code="bad_arguments") from error
         seconds = server.timeout_s if timeout_s is None else timeout_s
         file = None if stop is None else os.dup(stop.fileno())  # several calls may share one
         try:
@@ -322,35 +316,35 @@ class Foreign:
         return result_of(answer, self._redact)
 
     def close(self) -> None:
-        """End the servers and wait until they are gone; running calls raise WorkspaceToolError `closed`."""
+        """End the servers and wait until they are gone; running calls raise ToolError `closed`."""
         with self._one_at_a_time:
             life, self._life = self._life, None
         if life is not None:
             life.end()
 
     def _tool(self, name: str) -> ForeignTool:
-        """Return a tool by its name for models; only servers with its prefix are started. Raises WorkspaceToolError `unknown_tool`."""
+        """Return a tool by its name for models; only servers with its prefix are started. Raises ToolError `unknown_tool`."""
         self._learn([server for server in self._servers if name.startswith(prefix(server))])
         tools_by_name = {tool.name: tool for tools in self._tools_by_server.values() for tool in tools}
         if name not in tools_by_name:
-            raise WorkspaceToolError(
-                "unknown_tool", f"there is no tool '{name[:100]}'; the tools are: {shown_names(tools_by_name)}"
+            raise ToolError(
+                f"there is no tool '{name[:100]}'; the tools are: {shown_names(tools_by_name)}", code="unknown_tool"
             )
         return tools_by_name[name]
 
     def _learn(self, servers: Iterable[str]) -> None:
-        """List the tools of servers that are not listed yet. Raises WorkspaceToolError."""
+        """List the tools of servers that are not listed yet. Raises ToolError."""
         new = [name for name in servers if name not in self._tools_by_server]
         if not new:
             return
         results = dict(zip(new, self._ask(lambda life: life.tools_of(new)), strict=True))
         self._tools_by_server |= {name: each for name, each in results.items() if not isinstance(each, BaseException)}
-        faults = [each for each in results.values() if isinstance(each, WorkspaceToolError)]
+        faults = [each for each in results.values() if isinstance(each, ToolError)]
         for each in results.values():
-            if isinstance(each, BaseException) and not isinstance(each, WorkspaceToolError):
+            if isinstance(each, BaseException) and not isinstance(each, ToolError):
                 raise each
         if faults:
-            raise WorkspaceToolError(faults[0].code, self._redact("; ".join(map(str, faults))))
+            raise ToolError(self._redact("; ".join(map(str, faults))), code=faults[0].code)
 
     def _ask(self, ask: "Callable[[_Life], T]") -> T:
         with self._one_at_a_time:
@@ -361,17 +355,17 @@ class Foreign:
         try:
             return ask(life)
         except concurrent.futures.CancelledError as error:
-            raise WorkspaceToolError("closed", "the tools of MCP servers were closed") from error
-        except WorkspaceToolError as error:
-            raise WorkspaceToolError(error.code, self._redact(str(error))) from error
+            raise ToolError("the tools of MCP servers were closed", code="closed") from error
+        except ToolError as error:
+            raise ToolError(self._redact(str(error)), code=error.code) from error
 
 
 class _Life:
-    """Servers from their start to their end. Raises WorkspaceToolError `not_installed`."""
+    """Servers from their start to their end. Raises ToolError `not_installed`."""
 
     def __init__(self, servers: Mapping[str, McpServer]) -> None:
         if fault := package_fault():  # before anything is started
-            raise WorkspaceToolError("not_installed", f"no MCP server can be used: {fault}")
+            raise ToolError(f"no MCP server can be used: {fault}", code="not_installed")
         self._connections = {name: Connection(name, server) for name, server in servers.items()}
         self._loop = BesideLoop()
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dsa import declarations, kernel
-from dsa.checks.certificate.certificate_proofs import Prover, explore_claim, guard_claim, require_few_cases
+from dsa.checks.certificate_proofs import Prover, explore_claim, guard_claim, require_few_cases
 from dsa.checks.observers import COUNT, HISTORY, NOW, OBLIGATION, OPEN
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, Lemma, RankEvidence
 from dsa.checks.proof.prover import Proof, ProofReport

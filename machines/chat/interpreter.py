@@ -1,6 +1,6 @@
 """The interpreter: a model's Python code on the latest table, in the sandbox.
 
-It takes code and a table, and returns a `PythonResult` (printed output, value, files) or raises a `PythonError`. Every call has a process and a folder
+It takes code and a table, and returns a `PythonResult` (printed output, value, files) or raises a `ToolError`. Every call has a process and a folder
 of its own; only the libraries stay loaded between calls. Nothing from the sandbox is trusted: a report is accepted as a whole or not at all, and names and
 contents of files are checked. HTML and SVG may contain scripts; display them without running any.
 """
@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 
 from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
-from dsa.errors import DsaError, install_hint
+from dsa.errors import ToolError, install_hint
 from machines.tool_use.records import parse_json
 
 _MOST_CODE = 100_000  # a syntax tree needs about a hundred times the memory of its text
@@ -33,12 +33,6 @@ _UNREADABLE = "the code has characters that are not allowed in source files"
 def is_empty(code: str) -> bool:
     """Return whether there is no code: nothing, white space, or comments."""
     return all(not line.strip() or line.strip().startswith("#") for line in code.splitlines())
-
-
-def compiles(code: str) -> str | None:
-    """Return the syntax error in one line, with its line number, or None."""
-    fault = syntax_fault(code)
-    return fault[0] if fault else None
 
 
 def normal_code(code: str) -> str:
@@ -58,12 +52,12 @@ def normal_code(code: str) -> str:
         return code.strip()
 
 
-def syntax_fault(code: str) -> tuple[str, int | None] | None:
-    """Return the syntax error in one line with its line number (from 1, or None), or None when there is no error."""
+def compiles(code: str) -> str | None:
+    """Return the syntax error in one line, with the number of the line if it is known, or None when there is no error."""
     if len(code) > _MOST_CODE:
-        return f"the code is too long: {len(code)} characters; write at most {_MOST_CODE}", None
+        return f"the code is too long: {len(code)} characters; write at most {_MOST_CODE}"
     if "\0" in code:
-        return _UNREADABLE, None
+        return _UNREADABLE
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an unknown escape is not a syntax error
@@ -72,15 +66,15 @@ def syntax_fault(code: str) -> tuple[str, int | None] | None:
         lines = code.splitlines()
         at = error.lineno if error.lineno and error.lineno <= len(lines) else None
         line = lines[at - 1].strip()[:_MOST_CODE_LINE] if at else ""
-        return (f"line {at}: " if at else "") + error.msg + (f": {line}" if line else ""), at
+        return (f"line {at}: " if at else "") + error.msg + (f": {line}" if line else "")
     except ValueError:  # a lone surrogate
-        return _UNREADABLE, None
+        return _UNREADABLE
     except (RecursionError, MemoryError):
-        return "the code is nested too deep", None
+        return "the code is nested too deep"
     return None
 
 
-#: The codes of PythonError, with explanations.
+#: The codes of its errors, with explanations.
 CODES = {
     "python_error": "The code raised an exception.",
     "python_syntax_error": "The code is not valid Python, or empty.",
@@ -95,18 +89,6 @@ CODES = {
     "no_sandbox": "This machine cannot confine code as required; nothing was run.",
     "not_installed": "A package for the code is not installed; nothing was run.",
 }
-
-
-class PythonError(DsaError):
-    """Raised when code has no result. `code` is one of CODES; the message is for the model.
-
-    `output` is the printed output so far; `line` is the line at fault, from 1, or None.
-    """
-
-    def __init__(self, code: str, message: str, *, output: str = "", line: int | None = None) -> None:
-        self.output = output
-        self.line = line
-        super().__init__(message, code=code)
 
 
 MOST_FILES = 20
@@ -145,13 +127,13 @@ class MadeFile:
 
 
 def files_from(entries: Iterable[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
-    """Return files for paths in the working folder and bytes, sorted by name. Raises PythonError (bad_file)."""
+    """Return files for paths in the working folder and bytes, sorted by name. Raises ToolError (bad_file)."""
     files: dict[str, MadeFile] = {}
     for path, content in entries:
         name = safe_name(path)
         if name in files:
-            raise PythonError(
-                "bad_file", f"two files would have the name '{name}': use names that differ in letters and digits"
+            raise ToolError(
+                f"two files would have the name '{name}': use names that differ in letters and digits", code="bad_file"
             )
         files[name] = MadeFile(name, kind_of(name, content), content)
     return tuple(files[name] for name in sorted(files))
@@ -168,7 +150,7 @@ def safe_name(path: str) -> str:
 
 
 def kind_of(name: str, content: bytes) -> str:
-    """Return the kind of a file. Raises PythonError (bad_file) when the content does not match the name, or is of an unknown kind."""
+    """Return the kind of a file. Raises ToolError (bad_file) when the content does not match the name, or is of an unknown kind."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     ending = _SAME.get(ending, ending)
     magic = _by_magic(content)
@@ -212,8 +194,8 @@ def _text_of(content: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _bad_file(name: str, why: str) -> PythonError:
-    return PythonError("bad_file", f"the file '{name}' {why}")
+def _bad_file(name: str, why: str) -> ToolError:
+    return ToolError(f"the file '{name}' {why}", code="bad_file")
 
 
 _MOST_VALUE, _MOST_MESSAGE, _MOST_LINE = 4_000, 600, 160
@@ -261,15 +243,15 @@ class _ChildReport:
 
 
 def read_outcome(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[str] = ()) -> PythonResult:
-    """Return the result of a call; `columns` are the table's. Raises PythonError with the printed output."""
+    """Return the result of a call; `columns` are the table's. Raises ToolError with the printed output."""
     output = output_of(outcome, bounds)
     try:
         _require_end(outcome, bounds)
         claim, content = _claim(outcome.results)
         value = _value(claim, outcome, bounds, _CallInput(code, tuple(columns)))
         files = _files(claim, content)
-    except PythonError as error:
-        error.output = output
+    except ToolError as error:
+        error.about |= {"output": output} if output else {}
         raise
     return PythonResult(output, value, files, outcome.seconds, outcome.rung, outcome.features)
 
@@ -301,79 +283,78 @@ def _own_paths() -> tuple[str, ...]:
 
 
 def _require_end(outcome: SandboxOutcome, bounds: Bounds) -> None:
-    """Raise PythonError for a call that ended before its report."""
+    """Raise ToolError for a call that ended before its report."""
     if outcome.end == "timeout":
-        raise PythonError("python_timeout", f"The code did not finish within {bounds.timeout_s:g} s.")
+        raise ToolError(f"The code did not finish within {bounds.timeout_s:g} s.", code="python_timeout")
     if outcome.end == "flooded":
-        raise PythonError("bad_result", "The code's process reported too much.")
+        raise ToolError("The code's process reported too much.", code="bad_result")
     if outcome.end == "signalled":
         raise _kill_error(outcome.code, outcome, bounds)
     if outcome.end == "lost":
-        raise PythonError("python_killed", "The code's process was lost.")
+        raise ToolError("The code's process was lost.", code="python_killed")
 
 
-def _kill_error(number: int, outcome: SandboxOutcome, bounds: Bounds) -> PythonError:
+def _kill_error(number: int, outcome: SandboxOutcome, bounds: Bounds) -> ToolError:
     if number in (signal.SIGXCPU, signal.SIGKILL) and outcome.cpu_s > bounds.cpu_s - _ENDS_S:
-        return PythonError("python_timeout", f"The code used more than {bounds.cpu_s} s of processor time.")
+        return ToolError(f"The code used more than {bounds.cpu_s} s of processor time.", code="python_timeout")
     names = {each.value: each.name for each in signal.Signals}
     why = ", perhaps for using too much memory" if number == signal.SIGKILL else ", by a crash or by itself"
-    return PythonError("python_killed", f"The code's process was killed ({names.get(number, number)}){why}.")
+    return ToolError(f"The code's process was killed ({names.get(number, number)}){why}.", code="python_killed")
 
 
 # --- the report ---
 
 
 def _claim(results: bytes) -> tuple[_ChildReport, bytes]:
-    """Return the report in the first line, and the bytes after it. Raises PythonError (bad_result)."""
+    """Return the report in the first line, and the bytes after it. Raises ToolError (bad_result)."""
     head, end, content = results.partition(b"\n")
     match parse_json(head):
         case {"status": int(status), "said": str(message), "files": [*entries], **rest} if end and not rest:
             files = tuple(_entry(each) for each in entries)
             return _ChildReport(status, message, files), content
-    raise PythonError("bad_result", "The sandbox did not return a report.")
+    raise ToolError("The sandbox did not return a report.", code="bad_result")
 
 
 def _entry(entry: object) -> tuple[str, str, int]:
     match entry:
         case [str(path), str(what), int(size)] if path and size >= 0 and not isinstance(size, bool):
             return path, what, size
-    raise PythonError("bad_result", "The sandbox returned an invalid list of files.")
+    raise ToolError("The sandbox returned an invalid list of files.", code="bad_result")
 
 
 def _value(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, call: "_CallInput") -> str:
-    """Return the value. Raises PythonError for an error that the process reports, or when it reports nothing."""
+    """Return the value. Raises ToolError for an error that the process reports, or when it reports nothing."""
     if claim.status < 0:
         raise _kill_error(-claim.status, outcome, bounds)
     if not claim.message:
-        raise PythonError(
-            "python_killed", f"The code ended its own process (exit status {claim.status}) before its end."
+        raise ToolError(
+            f"The code ended its own process (exit status {claim.status}) before its end.", code="python_killed"
         )
     match parse_json(claim.message):
         case {"value": str(value), "error": None, "fault": ""}:
             text = clean_text(value)
             return text if len(text) < _MOST_VALUE else text[:_MOST_VALUE] + " [.. cut ..]"
         case {"fault": str(fault)} if fault:
-            raise PythonError("bad_table", clean_text(fault)[:_MOST_MESSAGE])
+            raise ToolError(clean_text(fault)[:_MOST_MESSAGE], code="bad_table")
         case {"error": {"types": [str(name), *more], "message": str(message), "places": [*places]}}:
             raise _exception([name, *map(str, more)], message, places, call)
-    raise PythonError("bad_result", "The code wrote into the channel of its report.")
+    raise ToolError("The code wrote into the channel of its report.", code="bad_result")
 
 
-def _exception(types: list[str], message: str, places: list[Any], call: "_CallInput") -> PythonError:
+def _exception(types: list[str], message: str, places: list[Any], call: "_CallInput") -> ToolError:
     """Return the exception, its places in the code, and a hint. Only line numbers come from the report; the lines are our own."""
     lines = call.code.splitlines()
-    places_text, number = [], None
+    places_text = []
     for place in places:
         match place:
             case [int(at), str(function)] if 1 <= at <= len(lines):
                 inside = f", in {clean_text(function)[:_MOST_LINE]}" if function != "<module>" else ""
                 places_text.append(f"  line {at}{inside}: {clean_text(lines[at - 1]).strip()[:_MOST_LINE]}")
-                number = at
     explanation = _clip(clean_text(message).strip(), _MOST_MESSAGE)
     name = clean_text(types[0])[:_MOST_LINE]
     hint = _hint(types, explanation, call.columns)
     text = "\n".join([f"{name}: {explanation}" if explanation else name, *places_text, *([hint] if hint else [])])
-    return PythonError("python_memory" if "MemoryError" in types else "python_error", text, line=number)
+    return ToolError(text, code="python_memory" if "MemoryError" in types else "python_error")
 
 
 def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
@@ -385,18 +366,18 @@ def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
 
 
 def _files(claim: _ChildReport, content: bytes) -> tuple[MadeFile, ...]:
-    """Return the files, cut from the content by size. Raises PythonError."""
+    """Return the files, cut from the content by size. Raises ToolError."""
     sizes = [size for _, _, size in claim.files]
     if len(sizes) > MOST_FILES:
-        raise PythonError("too_many_files", f"The code left more than {MOST_FILES} files in its working folder.")
+        raise ToolError(f"The code left more than {MOST_FILES} files in its working folder.", code="too_many_files")
     if sum(sizes) > MOST_BYTES:
-        raise PythonError("files_too_large", f"The code's files have more than {MOST_BYTES >> 20} MB in all.")
+        raise ToolError(f"The code's files have more than {MOST_BYTES >> 20} MB in all.", code="files_too_large")
     if sum(sizes) != len(content):
-        raise PythonError("bad_result", "The sandbox did not return the files that it lists.")
+        raise ToolError("The sandbox did not return the files that it lists.", code="bad_result")
     for path, what, _ in claim.files:
         if what != "file":
             text = f"'{_clip(clean_text(path), _MOST_LINE)}' in the working folder is {_clip(clean_text(what), _MOST_LINE)}"
-            raise PythonError("bad_file", f"{text}, which cannot be stored.")
+            raise ToolError(f"{text}, which cannot be stored.", code="bad_file")
     contents, at = [], 0
     for (path, _, _), size in zip(claim.files, sizes, strict=True):
         contents.append((path, content[at : at + size]))
@@ -461,21 +442,21 @@ class Interpreter:
     def run(self, code: str, table: FrameSource | None = None, *, timeout_s: float = 30.0) -> PythonResult:
         """Run code on a table, and return the result. Blocks for at most `timeout_s` and some seconds.
 
-        Raises PythonError with a `code` of CODES, and ValueError for an invalid time limit.
+        Raises ToolError with a `code` of CODES, and ValueError for an invalid time limit.
         """
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(
                 f"timeout_s = {timeout_s:g} is not a valid time limit: use more than 0 s and at most {_LONGEST_S:g} s"
             )
         if is_empty(code):
-            raise PythonError("python_syntax_error", "There is no code: nothing, or comments only.")
-        if fault := syntax_fault(code):
-            raise PythonError("python_syntax_error", f"SyntaxError: {fault[0]}", line=fault[1])
+            raise ToolError("There is no code: nothing, or comments only.", code="python_syntax_error")
+        if fault := compiles(code):
+            raise ToolError(f"SyntaxError: {fault}", code="python_syntax_error")
         bounds = _bounds(timeout_s)
         try:
             outcome = run_confined(_program(), _payload(code, table), bounds, self.confinement)
         except SandboxError as error:
-            raise PythonError("no_sandbox", f"Nothing was run: {error}") from error
+            raise ToolError(f"Nothing was run: {error}", code="no_sandbox") from error
         return read_outcome(outcome, bounds, code, table.columns if table else ())
 
 
@@ -497,7 +478,7 @@ def _payload(code: str, table: FrameSource | None) -> str:
     table_data = table and {"columns": table.columns, "types": table.types, "csv": table.csv.decode("utf-8")}
     limits = {"most_files": MOST_FILES, "most_bytes": MOST_BYTES}
     return json.dumps(
-        {"code": code, "table": table_data, "prepare": f"{_child_text('preparation')}\nprepare()\n", **limits}
+        {"code": code, "table": table_data, "prepare": f"{_child_text('python_preparation')}\nprepare()\n", **limits}
     )
 
 
@@ -507,9 +488,9 @@ def _program() -> SandboxProgram:
     specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     if missing := [name for name, spec in specs.items() if spec is None or spec.origin is None]:
         why = f"{', '.join(missing)} is not installed: {install_hint('chat')}"
-        raise PythonError("not_installed", f"Nothing was run: {why}")
+        raise ToolError(f"Nothing was run: {why}", code="not_installed")
     folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in specs.values() if spec}
-    text = f"{_child_text('preparation')}\nprepare()\nrehearse()\n"
+    text = f"{_child_text('python_preparation')}\nprepare()\nrehearse()\n"
     return SandboxProgram(_child_text("python_child"), (), tuple(folders), text, hash_seed=0)
 
 

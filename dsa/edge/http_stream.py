@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.edge.http.model_server import (
+from dsa.edge.model_server import (
     Endpoint,
     Retries,
-    ServerError,
     ServerName,
     refusal,
     refusal_within,
@@ -221,7 +220,7 @@ class ModelServer:
     ) -> AsyncGenerator[Mapping[str, Any], None]:
         """Send a request and yield the chunks of the answer. `on_retry` is called with the reason of each failure that another try follows.
 
-        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason `unreachable`, `timeout`,
+        Raises ModelUnavailable without httpx; GenerationError when the server refuses, and with the reason `unreachable`, `timeout`,
         `interrupted` or `bad_answer` for all else, also after chunks.
         """
         decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
@@ -337,7 +336,7 @@ class ModelServer:
             raise self.name.error("authentication", "The key for {where} has characters that no key has; check it.")
         return {**_HEADERS, "authorization": f"Bearer {key}"}
 
-    async def _refusal(self, response: "httpx.Response", wait: "_Wait") -> ServerError:
+    async def _refusal(self, response: "httpx.Response", wait: "_Wait") -> GenerationError:
         body = b""
         pieces = response.aiter_bytes()
         while len(body) < _MOST_ERROR_BYTES and (piece := await wait.during(anext(pieces, b""))):
@@ -370,7 +369,7 @@ class _StreamStart:
         self._is_over = False
 
     def take(self, piece: bytes) -> bytes:
-        """Take the next bytes, and return those that can be passed on. Raises ServerError."""
+        """Take the next bytes, and return those that can be passed on. Raises GenerationError."""
         if self._is_over:
             return piece
         self._pieces.append(piece)
@@ -382,7 +381,7 @@ class _StreamStart:
         return self._all()
 
     def rest(self) -> bytes:
-        """Return what is held at the end. Raises ServerError."""
+        """Return what is held at the end. Raises GenerationError."""
         if not self._is_over:
             with suppress(ValueError):
                 self._require(self._decoder.close())

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 import attrs
 
 from dsa.edge.processes import environment_secrets
-from dsa.runtime.generation import GenerationError
+from dsa.runtime.generation import GenerationError, ServerFault
 from dsa.runtime.secrets import is_secret_name
 
 #: What a model's name begins with when it is an address.
@@ -147,29 +147,6 @@ _SENTENCES = {
 }
 
 
-class ServerError(GenerationError):
-    """Raised when a server refuses or fails. `status` is HTTP's, `detail` the server's message, `wait_s` how long it asks to wait.
-
-    `again` is false where another try cannot help, though it may after other errors with the same reason.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        reason: str,
-        *,
-        status: int | None = None,
-        detail: str = "",
-        wait_s: float | None = None,
-        again: bool = True,
-    ) -> None:
-        self.status = status
-        self.detail = detail
-        self.wait_s = wait_s
-        self.again = again and status not in _THE_SAME_AGAIN
-        super().__init__(message, reason)
-
-
 def without_secrets(text: str) -> str:
     """Remove from a text the environment's secrets, and what looks like one in an address or a header."""
     return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", environment_secrets().text(text)))
@@ -200,18 +177,17 @@ class ServerName:
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
-def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
+def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None = None) -> GenerationError:
     """Return the error for an answer with a status other than 200."""
     detail = server.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
         sentence = f"{server.where} redirects (status {status}); give the address that it redirects to"
-        return ServerError(sentence, "bad_answer", status=status)
+        return GenerationError(sentence, "bad_answer", server=ServerFault(status))
     used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
     message = server.sentence("used_up" if used_up else reason)
-    return ServerError(
-        with_words(message, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
-    )
+    fault = ServerFault(status, detail, wait_s, again=not used_up)
+    return GenerationError(with_words(message, detail, status), reason, server=fault)
 
 
 def is_used_up(text: str, wait_s: float | None) -> bool:
@@ -238,7 +214,7 @@ def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
 _FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
 
 
-def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
+def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> GenerationError | None:
     """Return the error in an answer with a good status; None where there is none."""
     error = chunk.get("error")
     if not error or chunk.get("choices") or chunk.get("message"):
@@ -252,7 +228,8 @@ def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> ServerError 
     used_up = reason == "rate_limit" and is_used_up(text, None)
     sentence = server.sentence("used_up" if used_up else reason)
     status = next((int(code) for code in codes if str(code).isdecimal()), None)
-    return ServerError(with_words(sentence, detail), reason, status=status, detail=detail, again=not used_up)
+    fault = ServerFault(status, detail, again=not used_up)
+    return GenerationError(with_words(sentence, detail), reason, server=fault)
 
 
 def with_words(sentence: str, detail: str, status: int | None = None) -> str:
@@ -328,7 +305,7 @@ class Retries:
 
     def pause_s(self, error: GenerationError, failed: int, since_s: float = 0.0) -> float | None:
         """Return how long to wait before the next try, after `failed` earlier failures, the first `since_s` ago; None when there is none."""
-        asked_s = error.wait_s if isinstance(error, ServerError) else None
+        asked_s = error.server.wait_s
         left_s = self.most_s - since_s
         if not self._left(error, failed) or left_s <= 0 or self._too_long(asked_s, since_s):
             return None
@@ -339,16 +316,17 @@ class Retries:
         sentences = [str(error)]
         if tries > 1:
             sentences.append(f"It was tried {tries} times.")
-        if isinstance(error, ServerError) and self._left(error, tries - 1) and self._too_long(error.wait_s, since_s):
+        asked_s = error.server.wait_s
+        if asked_s is not None and self._left(error, tries - 1) and self._too_long(asked_s, since_s):
             in_all = " in all" if self.most_s <= self.longest_pause_s else ""
             longest = f"{min(self.longest_pause_s, self.most_s):g} s is the longest wait{in_all}"
-            sentences.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
+            sentences.append(f"It was not tried again: the server asks to wait {asked_s:g} s, and {longest}.")
         error.args = (" ".join(sentences),)
         return error
 
     def _left(self, error: GenerationError, failed: int) -> bool:
         """Return whether there is a try left, and one may help."""
-        may_help = error.again if isinstance(error, ServerError) else True
+        may_help = error.server.again and error.server.status not in _THE_SAME_AGAIN
         return failed < self.most and error.reason in WORTH_ANOTHER_TRY and may_help
 
     def _too_long(self, asked_s: float | None, since_s: float) -> bool:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.errors import DsaError, install_hint
-from machines.coding.servers.mcp_results import (
+from dsa.errors import DsaError, ToolError, install_hint
+from machines.coding.tools.mcp_results import (
     ForeignTool,
     ListedTool,
     McpServer,
@@ -30,7 +30,6 @@ from machines.coding.servers.mcp_results import (
     shown_names,
     tools_of,
 )
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _GRACE_S, _LOOK_AGAIN_S = 1.0, 0.01
 
 
 class ServerProcess:
-    """A server's process, in a process group of its own. Raises WorkspaceToolError `server_not_started`."""
+    """A server's process, in a process group of its own. Raises ToolError `server_not_started`."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         ours = {each: os.environ[each] for each in _FROM_OURS if each in os.environ}
@@ -60,7 +59,7 @@ class ServerProcess:
             )  # fmt: skip
         except OSError as error:
             why = f"cannot be started: {error.strerror}: {error.filename}"
-            raise WorkspaceToolError("server_not_started", f"the MCP server '{name}' {why}") from error
+            raise ToolError(f"the MCP server '{name}' {why}", code="server_not_started") from error
         self._complaints, self._is_ended = b"", False
         assert self._process.stdin is not None and self._process.stdout is not None and self._process.stderr is not None  # noqa: PT018
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
@@ -202,7 +201,7 @@ class Live:
     def __init__(self, name: str, server: McpServer) -> None:
         self._name, self._server = name, server
         self.process = ServerProcess(name, server)
-        self.why: WorkspaceToolError | None = None
+        self.why: ToolError | None = None
         self.restart_reason = ""
         self.tools: tuple[ForeignTool, ...] = ()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -216,14 +215,14 @@ class Live:
         """Whether it has ended or is being ended."""
         return self._over.is_set()
 
-    def stop(self, why: WorkspaceToolError | None = None) -> None:
+    def stop(self, why: ToolError | None = None) -> None:
         """End it; the first reason counts. Calls that wait for an answer fail at once."""
         if not self.is_over:
             self.why = why
             self._over.set()
 
     async def call_tool(self, pending_call: PendingCall) -> ServerAnswer:
-        """Return the answer to a call. Raises WorkspaceToolError `tool_gone` and `tool_changed`, MCPError, and ValueError when the answer is not MCP."""
+        """Return the answer to a call. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError when the answer is not MCP."""
         from mcp import types
 
         tool = pending_call.tool
@@ -231,12 +230,10 @@ class Live:
             await self._list()
         current = {each.tool: each for each in self.tools}.get(tool.tool)
         if current is None:
-            raise WorkspaceToolError(
-                "tool_gone", f"{self.label} has no '{one_line(tool.tool)}' any more; {self._has()}"
-            )
+            raise ToolError(f"{self.label} has no '{one_line(tool.tool)}' any more; {self._has()}", code="tool_gone")
         if current != tool:
             message = f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
-            raise WorkspaceToolError("tool_changed", message)
+            raise ToolError(message, code="tool_changed")
         params = types.CallToolRequestParams(name=tool.tool, arguments=dict(pending_call.arguments))
         assert self._session is not None
         self._pending_calls.append(pending_call)
@@ -317,7 +314,7 @@ class Live:
             await _shake_hands(session)
             self._session = session
             await self._list()
-        except WorkspaceToolError as error:
+        except ToolError as error:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
@@ -342,14 +339,14 @@ class Live:
             )
         )
 
-    def _end_error(self) -> WorkspaceToolError:
+    def _end_error(self) -> ToolError:
         """Return the reason when it has ended by itself."""
         ending = self.process.ending()
         message = f"{self.label} has ended{f' ({ending})' if ending else ''}{self.garbled_text()}"
-        return WorkspaceToolError("server_ended", message) if self.ready.done() else _not_started(message)
+        return ToolError(message, code="server_ended") if self.ready.done() else _not_started(message)
 
     async def _list(self) -> None:
-        """Read its tools. Raises WorkspaceToolError `bad_tools`, MCPError."""
+        """Read its tools. Raises ToolError `bad_tools`, MCPError."""
         from mcp import types
 
         assert self._session is not None
@@ -362,13 +359,13 @@ class Live:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
                 odd = f"{self.label} lists its tools in a form that is not MCP's: {error_text(error)}"
-                raise WorkspaceToolError("bad_tools", odd) from error
+                raise ToolError(odd, code="bad_tools") from error
             listed_tools += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
             if not cursor or len(listed_tools) > _MOST_LISTED:
                 break
         if cursor:
-            raise WorkspaceToolError("bad_tools", f"{self.label} has a list of tools that does not end")
+            raise ToolError(f"{self.label} has a list of tools that does not end", code="bad_tools")
         self.tools = tools_of(self._name, self._server, listed_tools)
 
     def _has(self) -> str:
@@ -391,9 +388,7 @@ class Live:
                 await self._pass_on(into)
             except DsaError as large:
                 self.stop(
-                    WorkspaceToolError(
-                        "too_large", f"{self.label} was ended: it writes a message {large}; ask it for less"
-                    )
+                    ToolError(f"{self.label} was ended: it writes a message {large}; ask it for less", code="too_large")
                 )
             self.stop()
         into.close()
@@ -412,7 +407,7 @@ class Live:
                     garbled_count, self._garbled_line = garbled_count + 1, self._garbled_line or line[:200]
                 if garbled_count > _MOST_GARBLED:
                     return self.stop(
-                        WorkspaceToolError("server_garbled", f"{self.label} does not speak MCP{self.garbled_text()}")
+                        ToolError(f"{self.label} does not speak MCP{self.garbled_text()}", code="server_garbled")
                     )
 
     async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
@@ -511,8 +506,8 @@ def error_text(error: Exception) -> str:
     return one_line(str(error), _LONGEST_MESSAGE)
 
 
-def _not_started(what: str) -> WorkspaceToolError:
-    return WorkspaceToolError("server_not_started", what)
+def _not_started(what: str) -> ToolError:
+    return ToolError(what, code="server_not_started")
 
 
 async def cancel(task: asyncio.Task[None]) -> None:

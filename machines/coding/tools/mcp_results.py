@@ -14,10 +14,9 @@ from typing import Literal, Self, TypeGuard, get_args
 
 import attrs
 
-from dsa.errors import ParameterError
+from dsa.errors import ParameterError, ToolError
 from dsa.runtime.speech import each_text
 from machines.coding.tools import command_runner
-from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject, read_record
 
 Approve = Literal["ask", "always", "never"]
@@ -153,7 +152,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def tools_of(name: str, server: McpServer, listed_tools: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
-    """Return the tools that may be used, in the server's order. Raises WorkspaceToolError `bad_tools`."""
+    """Return the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
     counts = Counter(each.name for each in listed_tools)
     names = counts.keys() if server.tools is None else set(server.tools)
     if missing := sorted(names - counts.keys()):
@@ -167,7 +166,7 @@ def tools_of(name: str, server: McpServer, listed_tools: Sequence[ListedTool]) -
 
 
 def check_apart(tools: Sequence[ForeignTool]) -> None:
-    """Raise WorkspaceToolError `bad_tools` when two tools have the same name for models."""
+    """Raise ToolError `bad_tools` when two tools have the same name for models."""
     first: dict[str, ForeignTool] = {}
     for each in tools:
         other = first.setdefault(each.name, each)
@@ -214,8 +213,8 @@ def shown_names(names: Iterable[str]) -> str:
     return (", ".join(some[:_SHOWN_NAMES]) or "none") + more
 
 
-def _bad(server: str, what: str) -> WorkspaceToolError:
-    return WorkspaceToolError("bad_tools", f"the MCP server '{server}' {what}")
+def _bad(server: str, what: str) -> ToolError:
+    return ToolError(f"the MCP server '{server}' {what}", code="bad_tools")
 
 
 Redact = Callable[[str], str]
@@ -292,12 +291,12 @@ class ServerResult:
 def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
     """Return the result of a call.
 
-    Raises WorkspaceToolError `tool_error` with the text when the tool says that it failed, `bad_result` when a value is not valid JSON.
+    Raises ToolError `tool_error` with the text when the tool says that it failed, `bad_result` when a value is not valid JSON.
     """
     texts = [each.text for each in answer.blocks if each.kind in {"text", "resource"} and each.text]
     text, omitted_count = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
     if answer.is_error:
-        raise WorkspaceToolError("tool_error", text.strip() or "the tool failed without a reason")
+        raise ToolError(text.strip() or "the tool failed without a reason", code="tool_error")
     structured_value, structured_omitted = _structured_value(answer.structured_content, redact)
     attachments = [each for each in (_attachment(block, redact) for block in answer.blocks) if each is not None]
     beyond = max(0, len(attachments) - _MOST_ATTACHMENTS)
@@ -347,4 +346,4 @@ def _structured_value(value: object, redact: Redact) -> tuple[object, int]:
         return each_text(json.loads(text.encode(errors="replace")), redact, with_names=True), 0
     except (ValueError, RecursionError) as error:
         message = "the tool gave a structured value that is not valid JSON, or is nested too deep"
-        raise WorkspaceToolError("bad_result", message) from error
+        raise ToolError(message, code="bad_result") from error

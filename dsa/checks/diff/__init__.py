@@ -1,1 +1,0 @@
-"""Two documents compared by what they mean."""

@@ -1,1 +1,0 @@
-"""Streams of models over HTTP: servers' addresses, requests, answers as chunks, and errors."""
