@@ -31,6 +31,7 @@ def imported() -> None:
         program.get_command(None, name)
     for name in LATER:
         importlib.import_module(name)
+    sys.modules["dsa.edge.plugins"].installed_points("dsa.machines")  # each run would look through all packages again
     gc.collect()
     gc.freeze()
 
