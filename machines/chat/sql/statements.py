@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dsa.text import is_unicode
-from machines.chat.sql.query import WHOLE, SqlError, iso
+from machines.chat.sql.query import WHOLE, SqlError, duckdb_extension, iso
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -59,7 +59,7 @@ class Statement:
 
 def tokens(sql: str) -> list[tuple[str, str]]:
     """Return kind and text of each token, without comments; kinds are DuckDB's names (`keyword`, `identifier`, ..)."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     data = sql.encode()
     starts = duckdb.tokenize(sql)
@@ -164,7 +164,7 @@ def _query_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
 
 def _bare(sql: str) -> str:
     """Return the only statement of a text, without the semicolons around it."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     data = sql.encode()
     starts = [start for start, kind in duckdb.tokenize(sql) if kind.name != "comment"]
