@@ -244,3 +244,12 @@ class _Child:
         for pipe in (self._process.stdin, self._process.stdout, self._complaints):
             with suppress(BrokenPipeError):  # nobody needs the unwritten rest
                 pipe.close()  # type: ignore[union-attr]  # both are pipes
+
+
+def compiles(sql: str, database: SqlDatabase) -> str | None:
+    """Return the parser's error in one line, or None. Nothing runs, and tables and columns are not checked."""
+    try:
+        database.parse(sql)
+    except ToolError as error:
+        return " ".join(str(error).split())
+    return None
