@@ -1,4 +1,6 @@
-"""The link to a Temporal server: one client and the workers of this process, on an event loop of their own in a thread.
+"""The link to a Temporal server: its address, one client, the workers of this process, and sentences about servers and workers that are not there.
+
+All are on an event loop of their own in a thread.
 
 So anyone who reads a run may wait for the answer, in a loop or not: the worker that has to give it is never in the loop that waits.
 """
