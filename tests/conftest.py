@@ -57,6 +57,14 @@ def pytest_configure(config):
     sample_sizes.IS_FULL = not marks or "full" in marks.replace("not full", "")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes():
+    """Start the processes that fork commands before the workers, which share them. They import nothing until they are asked."""
+    import forked
+
+    forked.start()
+
+
 def pytest_collection_finish():
     """Have the garbage collector pass over what was collected, and come less often: it took an eighth of the time of all tests."""
     gc.freeze()

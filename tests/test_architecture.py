@@ -73,6 +73,7 @@ HEAVY = {
     "fpdf",
     "mcp",
     "pandas",
+    "_duckdb",
     "duckdb",
     "httpx",
     "litellm",
@@ -109,6 +110,7 @@ BY_NAME = {
     "dsa.testing": "what pytest's start does without",
     "dsa.testing.pytest_plugin": "the reader of documents, where there is none to test",
     "machines": "the public names that are not asked for",
+    "machines.chat.sql": "what the processes that read data do without",
 }
 #: What a check of a small machine must not load: it would take longer than the check.
 NOT_FOR_A_SMALL_CHECK = HEAVY | {

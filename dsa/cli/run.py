@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -33,6 +32,7 @@ from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load, locate, read_text
+from dsa.edge.plugins import installed_points
 from dsa.errors import DocumentError
 from dsa.generators.local_model import LocalGenerator
 from dsa.generators.model_options import SCRIPT_PREFIX
@@ -542,6 +542,6 @@ def _needs_specification(machine: Machine) -> bool:
 
 def command_of(name: str) -> click.Command:
     """Return a command of a machine by its name."""
-    entry_point, *_ = entry_points(group="dsa.commands", name=name)
+    entry_point, *_ = installed_points("dsa.commands").select(name=name)
     command: click.Command = entry_point.load()
     return command

@@ -1,16 +1,41 @@
-"""Kinds of guards and generators from installed packages, by entry points: the entry's name is the kind's, its object the class or function.
+"""Entry points of installed packages; and the kinds of guards and generators among them: the entry's name is the kind's, its object the class or function.
 
 A package is imported when a table uses a name that is not known otherwise, or when all kinds are listed.
 """
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any
 
 import attrs
 
 from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError
 from dsa.runtime.content import ComponentKind, kind_of
+
+
+def installed_points(group: str) -> EntryPoints:
+    """Return the entry points of a group, of all packages that are installed.
+
+    To look through all packages takes milliseconds, so it is done once for all groups, and again when a folder of Python's path has changed.
+    """
+    return _all_points(tuple((folder, _changed_ns(folder)) for folder in sys.path)).select(group=group)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _all_points(_path: tuple[tuple[str, int], ...]) -> Any:  # noqa: ANN401  # its type depends on Python's version
+    return entry_points()
+
+
+def _changed_ns(folder: str) -> int:
+    """Return when names in a folder last changed; 0 if it is not there."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116  # "" is the current folder
+    except OSError:
+        return 0
 
 
 @attrs.frozen
@@ -57,7 +82,7 @@ class Packages:
 
     def _points(self) -> dict[str, tuple[EntryPoint, ...]]:
         points: dict[str, tuple[EntryPoint, ...]] = {}
-        for point in entry_points(group=self.group):
+        for point in installed_points(self.group):
             points[point.name] = (*points.get(point.name, ()), point)
         return points
 

@@ -15,9 +15,8 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -26,6 +25,7 @@ from dsa.checks.table_faults import require_sound
 from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
 from dsa.declarations import Guard, without_index
 from dsa.edge.binding import Bindings, effect_names
+from dsa.edge.plugins import installed_points
 from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
@@ -392,16 +392,8 @@ def _modules(machine: str, path: Path | None, module: str | Path | ModuleType | 
         yield _from_file(beside)
     if machine == POLICY:
         yield Bindings({PERFORM: perform})
-    for point in sorted(
-        _installed_entry_points(tuple(sys.path)), key=lambda point: (point.name != machine, point.name)
-    ):
+    for point in sorted(installed_points(ENTRY_POINTS), key=lambda point: (point.name != machine, point.name)):
         yield _import(point.module)
-
-
-@cache
-def _installed_entry_points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of installed packages. They are cached, because to look through all packages takes milliseconds."""
-    return tuple(entry_points(group=ENTRY_POINTS))
 
 
 def _module_named(module: str) -> ModuleType:

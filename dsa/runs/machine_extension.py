@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
 
+from dsa.edge.plugins import installed_points
 from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runtime.ledger import Entry
@@ -89,14 +89,14 @@ def release_resources(machine: str, config: Mapping[str, Any], run_id: str) -> N
 
 def extensions() -> tuple[MachineExtension, ...]:
     """Return the extensions of all machines whose packages are installed, by their names."""
-    points = entry_points(group="dsa.machines")
+    points = installed_points("dsa.machines")
     return tuple(extension_of(name) for name in sorted(points.names))
 
 
 @lru_cache(maxsize=64)
 def extension_of(machine: str) -> MachineExtension:
     """Return the extension of a machine, by its name; without a package, an empty one."""
-    for point in entry_points(group="dsa.machines", name=machine):
+    for point in installed_points("dsa.machines").select(name=machine):
         extension: MachineExtension = point.load()
         return extension
     return MachineExtension()

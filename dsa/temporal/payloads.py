@@ -36,6 +36,8 @@ WORKFLOW, PAGE_WORKFLOW = "dsa", "dsa-page"
 PERFORM, JUDGE, READ, BIND = "perform", "judge", "read", "bind"
 SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
 STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
+#: What separates the id of a message from the number of the attempt, in the ids of updates: an execution answers each id once.
+ATTEMPT = ":"
 #: The memo with the time at which a run was begun, in seconds since 1970: its executions begin later.
 START_TIME = "start_time"
 #: The task queue of workflows, and of the effects that any worker can perform: it finds their bindings by name, and they need nothing of one machine.

@@ -75,7 +75,7 @@ class Execution:
         self.costs: continuation.Costs = {}
         self.counts: continuation.Counts = {}
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
-        self.is_moving = False
+        self.is_moving, self.reading_count = False, 0
         self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
         self.left_rest: int | None = None
         self._handed_in, self._handed_at = list[tuple[Occurrence, str | None]](), -1
@@ -449,6 +449,8 @@ class RunWorkflow:
                 if not here.is_called and here.is_over:
                     await here.say_farewell()
                     return here.run.outcome
+                if here.gate.must_end:
+                    await workflow.wait_condition(lambda: here.gate.is_free)
                 if here.gate.must_end or not here.is_called:
                     await here.move()
             if here.gate.must_end or not here.is_called:
@@ -481,7 +483,7 @@ class RunWorkflow:
                 lambda: answer.done() or here.is_moving or (here.task is None and not here.is_called)
             )
             if here.is_moving and not answer.done():
-                raise ApplicationError(name, type=payloads.NEXT_EXECUTION, non_retryable=True)
+                raise _next_execution_takes(name)
             del here.answers[message_id]
             if not answer.done():
                 raise ApplicationError(
@@ -490,12 +492,21 @@ class RunWorkflow:
             return payloads.outcome_to_json(here.run.machine, answer.result())
 
     async def _read(self, occurrence: Occurrence) -> Any:  # noqa: ANN401  (JSON)
-        request = {"event": occurrence.event, "data": occurrence.data}
+        """Let a worker read the data of an event; one of another queue if the run is moved meanwhile. Raises OccurrenceError, ApplicationError."""
+        here, request = self._execution, {"event": occurrence.event, "data": occurrence.data}
+        here.reading_count += 1
         try:
-            with self._execution.gate.at_work():
-                return (await self._execution.calls.ask(payloads.READ, request))["data"]
+            while not here.is_moving:
+                task = asyncio.create_task(here.calls.ask(payloads.READ, request))
+                await _done_or_moved(here, task)
+                if task.done():
+                    return (await task)["data"]
+                task.cancel()
         except ActivityError as error:
             raise OccurrenceError(getattr(error.cause, "message", str(error.cause))) from error
+        finally:
+            here.reading_count -= 1
+        raise _next_execution_takes(occurrence.event)
 
     @send.validator
     def refuse_at_once(self, message: Json) -> None:
@@ -572,6 +583,7 @@ class RunWorkflow:
         story["rest"] = None if here.rest is None or story["more"] else payloads.rest_to_json(here.rest)
         story["driven"] = here.task is not None or here.is_called
         story["queue"], story["obstacle"] = here.calls.queue, here.calls.obstacle
+        story["reads"] = here.reading_count > 0
         first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
         return story if after else {**story, "start": first.to_json()}
 
@@ -593,10 +605,21 @@ class RunWorkflow:
 
 
 def _message_id() -> str:
-    """Return the id of the update that is handled now."""
+    """Return the id of the message in the update that is handled now; its sender may send it again."""
     update = workflow.current_update_info()
     assert update is not None, "an update is handled"
-    return update.id
+    return update.id.partition(payloads.ATTEMPT)[0]
+
+
+async def _done_or_moved(here: Execution, task: "asyncio.Task[Json]") -> None:
+    """Wait for a call of an activity, until the run is moved to another queue or goes on in a new execution."""
+    queue = here.calls.queue
+    await workflow.wait_condition(lambda: task.done() or here.is_moving or here.calls.queue != queue)
+
+
+def _next_execution_takes(event: str) -> ApplicationError:
+    """Return the error by which a sender hears that it has to ask again."""
+    return ApplicationError(event, type=payloads.NEXT_EXECUTION, non_retryable=True)
 
 
 def _answer_from(answer: Json) -> Occurrence | Step:

@@ -1,4 +1,6 @@
-"""The link to a Temporal server: one client and the workers of this process, on an event loop of their own in a thread.
+"""The link to a Temporal server: its address, one client, the workers of this process, and sentences about servers and workers that are not there.
+
+All are on an event loop of their own in a thread.
 
 So anyone who reads a run may wait for the answer, in a loop or not: the worker that has to give it is never in the loop that waits.
 """
@@ -23,7 +25,7 @@ from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest, ListWorkersRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
@@ -215,6 +217,10 @@ class ServerLink:
         async def work_in_words() -> T:
             try:
                 return await work
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                if isinstance(error.__cause__, asyncio.CancelledError):
+                    raise error.__cause__ from None
+                raise StoreError(f"the Temporal server at {self.host} has not answered in time. It may have done what was asked: look at the run") from error  # fmt: skip
             except RPCError as error:
                 raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. It keeps the runs: try again") from error  # fmt: skip
 

@@ -77,7 +77,8 @@ def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
 class StoryReader:
     """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, whether something drives it.
 
-    `obstacle` says why the last worker that was asked cannot perform its effects; "" if one can, or nobody knows.
+    `obstacle` says why the last worker that was asked cannot perform its effects; "" if one can, or nobody knows. With `waits_for_reading`, the data of
+    an event waits for a worker that reads it.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -87,7 +88,7 @@ class StoryReader:
         self.artifacts = MemoryArtifacts()
         self.rest: Json | None = None
         self.queue, self.obstacle = QUEUE, ""
-        self.is_driven = True
+        self.is_driven, self.waits_for_reading = True, False
         self.page_count = 0
         self._artifact_count = 0
         self._run: Run | None = None
@@ -113,7 +114,7 @@ class StoryReader:
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
         self._add(story)
         self.rest, self.is_driven = story["rest"], story["driven"]
-        self.queue, self.obstacle = story["queue"], story["obstacle"]
+        self.queue, self.obstacle, self.waits_for_reading = story["queue"], story["obstacle"], story["reads"]
 
     def _add(self, part: Json) -> None:
         """Add the entries and artifacts of a part of the story."""
@@ -259,9 +260,9 @@ class TemporalStore:
         self._readers.pop(run_id, None)
 
     async def wanted_worker(self, run_id: str) -> str:
-        """Return which worker a run under way waits for, in the link's loop; "" if there is one."""
+        """Return which worker a run under way, or the data of an event, waits for, in the link's loop; "" if there is one."""
         reader = await self.look_at(run_id)
-        if reader.rest is not None or not reader.is_driven:
+        if not reader.waits_for_reading and (reader.rest is not None or not reader.is_driven):
             return ""
         wanted_worker = await self.link.wanted_worker(reader.queue)
         if reader.obstacle and not wanted_worker:
@@ -365,15 +366,21 @@ class TemporalStore:
     async def update(self, run_id: str, name: str, *arguments: object) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
+        attempt = 0
         while True:
+            attempt += 1
             try:
                 update = await handle.start_update(
-                    name, args=arguments, id=message, wait_for_stage=WorkflowUpdateStage.COMPLETED, result_type=dict
+                    name,
+                    args=arguments,
+                    id=f"{message}{payloads.ATTEMPT}{attempt}",
+                    wait_for_stage=WorkflowUpdateStage.COMPLETED,
+                    result_type=dict,
                 )
                 answer: Json = await update.result()
             except WorkflowUpdateFailedError as error:
                 kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
-                if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, under the same id
+                if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, or is to read it
                     continue
                 if kind == payloads.REFUSAL:
                     raise error.cause from None

@@ -21,7 +21,7 @@ from dsa.runs.handle import RunHandle, Watchers, require_place
 from dsa.runs.place import accepted_artifacts
 from dsa.runtime.ledger import asking_run
 from dsa.runtime.run import Run, begin
-from dsa.runtime.run_store import UnknownRunError
+from dsa.runtime.run_store import StoreError, UnknownRunError
 from dsa.runtime.status import Rest, parts, places
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
@@ -281,7 +281,7 @@ class TemporalHandle(RunHandle):
             return _refused_by_end(reader.run, occurrence, at)
         message = {"occurrence": payloads.occurrence_to_json(self._outside(occurrence)), "at": at}
         try:
-            answer = await self._runs.link.wait(self._runs.store.update(self.id, payloads.SEND, message))
+            answer = await _send_aloud(self._runs, self.id, message)
         except ApplicationError as refusal:
             answer = refusal.details[0]
         except UnknownRunError:  # its workflow has ended meanwhile
@@ -300,8 +300,7 @@ class TemporalHandle(RunHandle):
 
     async def let_go(self) -> None:
         """Follow the run no longer; it goes on by itself."""
-        if self._show_task is not None:
-            self._show_task.cancel()
+        await _end(self._begin_task, self._show_task)
         self._is_let_go = True
         self._runs._held_runs.pop(self.id, None)  # noqa: SLF001
         self.watchers.wake()
@@ -309,6 +308,28 @@ class TemporalHandle(RunHandle):
     def release(self, rest: Rest | None = None) -> bool:  # noqa: ARG002  (the interface)
         """Do nothing: a run on Temporal has no holder."""
         return True
+
+
+async def _end(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in filter(None, tasks):
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _send_aloud(runs: "TemporalRuns", run_id: str, message: Json) -> Json:
+    """Send an event, and return its outcome; say meanwhile which worker has to be started for that, if one has to be."""
+    task, watch = (
+        asyncio.ensure_future(runs.link.wait(runs.store.update(run_id, payloads.SEND, message))),
+        _WorkerWatch(),
+    )
+    try:
+        while not (await asyncio.wait({task}, timeout=_PATIENT_S))[0]:
+            with suppress(StoreError):  # no worker answers: then the next one takes the event
+                await watch.check(runs, run_id)
+    finally:
+        task.cancel()
+    return task.result()
 
 
 def _resumption(how: Json, occurrences: list[Json], *, moves: bool) -> Json:

@@ -98,9 +98,9 @@ class TemporalRuns(BoundRuns):
 
         A run cannot be interrupted while no worker answers: it goes on with the next one, and its id is in `uninterrupted_ids`.
         """
-        for handle in reversed(tuple(self._held_runs.values())):
-            if interrupts:
-                await self._interrupt_last(handle.id)
+        for run_id in reversed(tuple(self._held_runs)) if interrupts else ():
+            await self._interrupt_last(run_id)
+        for handle in {*self._held_runs.values(), *self._handles.values()}:
             await handle.let_go()
         await asyncio.to_thread(self._place.close)
 

@@ -1,4 +1,4 @@
-"""The machine page: a document with its diagram and its verdicts, live; and the buttons that begin and stop work on it."""
+"""The machine page: its frame, its addresses, and the buttons that begin and stop work; what it shows is in `watched_document.py`."""
 
 import importlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence

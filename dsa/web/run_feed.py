@@ -1,4 +1,4 @@
-"""The feed of a run: its entries, its status and its questions as parts of a page, read once for all pages that show it.
+"""The feed of a run: what its page shows, which is its status, facts about it, its questions and its entries, read once for all who look at it.
 
 Nothing here replays a ledger: the status comes from the run's summary, which is sealed with each commit.
 """

@@ -1,6 +1,6 @@
-"""The pages of a run: its timeline, its questions, what a person can do about it, and its attempts with their texts.
+"""The pages of a run: their frames and addresses, what people send there, and its attempts with their texts; what else they show is in `run_feed.py`.
 
-Answers, decisions and starts go to `dsa.runs`, which judges them. What a page shows of a run comes from its `RunFeed`.
+Answers, decisions and starts go to `dsa.runs`, which judges them.
 """
 
 import asyncio

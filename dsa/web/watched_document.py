@@ -1,4 +1,4 @@
-"""Watched documents: files that pages follow, and the work on them that a person can stop.
+"""Watched documents: what the page of a machine shows, which is its file with diagram, checks, proofs and mutants, and how far the work on them is.
 
 When a file changes, it is read again, drawn, and checked in a thread. Proofs and mutants are worked out when a person asks for them. Pages wait for the
 next version of the fragments.

@@ -3,9 +3,9 @@
 import asyncio
 import io
 import json
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
@@ -30,8 +30,8 @@ def looking_up(view):
     return complete()
 
 
-def servers(**more):
-    return {"words": {"command": [sys.executable, SERVER], **more}}
+def servers(env=None, **more):
+    return {"words": {"command": [*forked.SCRIPT, SERVER], "env": forked.variables(forked.MCP) | (env or {}), **more}}
 
 
 def processes(marker):

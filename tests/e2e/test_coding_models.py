@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+from importlib.util import find_spec
 
 import attrs
+import forked
 import pytest
 from anthropic_server import playing_anthropic
 from chat_server import Said, playing
@@ -34,6 +36,8 @@ GOALS = {
 
 #: LiteLLM takes seconds to begin; what is sent for the smaller goal is sent for the larger one.
 HELLO_IS_PART_OF_ROCK = pytest.mark.parametrize("name", ["rock", pytest.param("hello", marks=pytest.mark.full)])
+
+WITH_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `llm` is not installed")
 
 
 @pytest.fixture
@@ -97,13 +101,20 @@ def test_ollama_holds_answers_to_a_schema_where_models_call_no_tools(code):
 
 
 @HELLO_IS_PART_OF_ROCK
+@WITH_LITELLM
 def test_any_provider_of_litellm_may_be_asked(code, name):
-    pytest.importorskip("litellm", reason="the extra `litellm` is not installed")
     goal, plan, act = GOALS[name]
     player = acting(plan, act)
     with playing(lambda body, number: attrs.evolve(player(body, number), tokens=10)) as played:
         base = played.model.partition("#")[0]
-        told = code(goal, "--model", "openai/gpt-4o-mini", OPENAI_API_BASE=base, OPENAI_API_KEY="sk-x")
+        told = code(
+            goal,
+            "--model",
+            "openai/gpt-4o-mini",
+            OPENAI_API_BASE=base,
+            OPENAI_API_KEY="sk-x",
+            **forked.variables(forked.LITELLM),
+        )
     usage = told["counters"]["usage"]
     assert (told["state"], played.faults) == ("goal_complete", [])
     assert (usage["prompt_tokens"], usage["cost_usd"] > 0) == (9 * len(played.requests), True)
@@ -112,12 +123,17 @@ def test_any_provider_of_litellm_may_be_asked(code, name):
 
 
 @HELLO_IS_PART_OF_ROCK
+@WITH_LITELLM
 def test_a_provider_with_a_protocol_of_its_own_is_sent_what_it_takes(code, name):
-    pytest.importorskip("litellm", reason="the extra `litellm` is not installed")
     goal, plan, act = GOALS[name]
     with playing_anthropic(acting(plan, act)) as played:
         told = code(
-            goal, "--model", "anthropic/claude-sonnet-4-5", ANTHROPIC_API_BASE=played.model, ANTHROPIC_API_KEY="x"
+            goal,
+            "--model",
+            "anthropic/claude-sonnet-4-5",
+            ANTHROPIC_API_BASE=played.model,
+            ANTHROPIC_API_KEY="x",
+            **forked.variables(forked.LITELLM),
         )
     assert (told["state"], played.faults) == ("goal_complete", [])
     assert told["counters"]["usage"]["cost_usd"] > 0

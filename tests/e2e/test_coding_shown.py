@@ -4,10 +4,10 @@ import io
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import attrs
+import forked
 import pytest
 from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, resumed, tasks, worked
@@ -158,7 +158,13 @@ def test_a_run_that_has_changed_nothing_commits_nothing_of_the_users(tmp_path):
 def test_what_tools_of_servers_gave_is_shown_and_logged_unless_they_only_look(tmp_path):
     workspace_of(tmp_path)
     act = at_once(("words__lookup", {"key": "dsa"}), ("words__word_count", {"text": "a b c"}))
-    mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
+    mcp = {
+        "words": {
+            "command": [*forked.SCRIPT, SERVER],
+            "env": forked.variables(forked.MCP),
+            "approve": "always",
+        }
+    }
     told, log = shown(tmp_path, act, mcp=mcp)
     assert 'words__lookup  {"key": "dsa"}\n  a framework of state machines\n' in told
     assert "  3\n" in told
@@ -175,7 +181,13 @@ def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp
     workspace_of(tmp_path)
     given = [{"files": ["a.txt", "b.txt"]}, {"path": ["a.txt"]}, {"path": 5}, {"files": {"a": 1}}, {"cmd": "x" * 200}, {"files": "a"}]  # fmt: skip
     calls = [("words__lookup", {"key": "dsa", **each}) for each in given]
-    mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
+    mcp = {
+        "words": {
+            "command": [*forked.SCRIPT, SERVER],
+            "env": forked.variables(forked.MCP),
+            "approve": "always",
+        }
+    }
     told, log = shown(tmp_path, at_once(*calls), mcp=mcp)
     lines = [f"words__lookup  {one_line(json.dumps(each, sort_keys=True), LONGEST)}" for _, each in calls]
     assert [line for line in told.splitlines() if line.startswith("words__lookup")] == lines

@@ -153,11 +153,19 @@ def _commands() -> Path:
     return folder
 
 
+def _asks_litellm(command: str, folder: Path) -> bool:
+    """Return whether a command imports LiteLLM, which takes seconds."""
+    documents = (folder / word for word in command.split() if word.endswith(".md"))
+    texts = [path.read_text(encoding="utf-8") for path in documents if path.is_file()]
+    return " openai/" in command or any("| litellm" in text for text in texts)
+
+
 def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, int]:
     """Return what a command prints, errors too, and its exit code; a shell runs it in the folder, and looks for other programs in `programs` first."""
     path = os.pathsep.join([str(_commands()), str(programs), os.environ["PATH"]])
     home = {"PATH": path, "LC_ALL": "C.UTF-8"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    kept |= forked.variables(forked.LITELLM if _asks_litellm(command, folder) else forked.PROGRAM)
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,

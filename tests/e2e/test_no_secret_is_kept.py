@@ -7,7 +7,9 @@ import re
 import subprocess
 import threading
 from contextlib import contextmanager
+from importlib.util import find_spec
 
+import forked
 import pytest
 from forked import DSA
 from kept_runs import ledger_of
@@ -288,7 +290,8 @@ def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
 
 
 def test_a_model_behind_a_real_server_is_kept_without_secrets(world):
-    pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+    if find_spec("litellm") is None:  # to import it takes seconds
+        pytest.skip("the extra `llm` is not installed")
     content = f"```\nkey = {SHAPED!r}  # {NAMED}\n```"
     answer = {
         "id": "1", "object": "chat.completion", "created": 1, "model": "tiny-1",
@@ -297,7 +300,7 @@ def test_a_model_behind_a_real_server_is_kept_without_secrets(world):
     }  # fmt: skip
     (world.folder / "mine.py").write_text(BINDINGS.replace('generators = {"llm": Model()}', ""))
     with listening(json.dumps(answer).encode()) as (address, asked):
-        keys = {"OPENAI_API_KEY": SHAPED, "OPENAI_API_BASE": f"{address}/v1"}
+        keys = {"OPENAI_API_KEY": SHAPED, "OPENAI_API_BASE": f"{address}/v1", **forked.variables(forked.LITELLM)}
         world("run", "leaks.md", f"use {NAMED}", "--with", "mine.py", "--model", "openai/tiny", codes=(3,), **keys)
     prompts = [message["content"] for body in asked for message in json.loads(body)["messages"]]
     assert len(prompts) == 3

@@ -327,3 +327,32 @@ def test_list_without_a_worker_fails_soon_and_says_what_to_start(
     assert [each.getMessage() for each in caplog.records if each.name == "dsa.notice"] == [
         "no worker is there; waiting 0.3 s for one to start"
     ]
+
+
+@pytest.mark.limit(100)
+def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
+    desk: Path, namespaces: Iterator[str]
+) -> None:
+    """The data of the event is read by the policy that waits for it, and no worker of the run's queue is there."""
+    where = next(namespaces)
+    text = DOCUMENT.replace("| idle | question | looking | look |", "| idle | question | drafted | |")
+    text = text.replace("| found | look |", "| found | look |\n| noted | outside |", 1)
+    (desk / "order.md").write_text(f"{text}| drafted | noted | looking | look |\n")
+    reads = BINDINGS.replace('@dsa.answering("found"', '@dsa.answering("found", reads={"noted": dict}')
+    assert reads != BINDINGS
+    (desk / "bindings.py").write_text(reads)
+    process = worker(desk, f"{where}?queue=office")
+    try:
+        begun = dsa(desk, f"{where}?queue=lab", "run", "order.md", "--data", "{}")
+        assert begun.returncode == 3, begun.stderr
+        command = [*DSA, "send", "last", "noted", "{}", "--runs", where]
+        sender = subprocess.Popen(command, cwd=desk, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert sender.stderr is not None
+        lines = [sender.stderr.readline() for _ in range(2)]
+        assert "waits for a worker of the queue 'lab'; start one" in "".join(lines)
+        sender.send_signal(signal.SIGTERM)
+        rest = sender.communicate(timeout=30)[1]
+        assert (sender.returncode, rest.splitlines()[0].partition(";")[0]) == (130, "interrupted"), rest
+        assert len(rest.splitlines()) == 1
+    finally:
+        stop(process)

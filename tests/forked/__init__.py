@@ -1,7 +1,7 @@
 """The program `dsa` for tests that run it very often: each call is a process of its own, forked from one that has imported everything.
 
 `DSA` is the beginning of a command line, in place of `[".venv/bin/dsa"]`; `SCRIPT` in place of `["python"]` before a path. What it starts behaves as the program does, but for the time it takes to
-begin. For tests of beginnings, of signals to whole groups and of killed processes, start the program itself.
+begin. For tests of beginnings, of signals to whole groups and of killed processes, start the program itself. The workers of a session share the processes that fork.
 """
 
 import atexit
@@ -18,6 +18,8 @@ SOCKET = "DSA_TESTS_FORKED_FROM"
 DSA = [sys.executable, "-I", "-S", str(_HERE / "client.py")]
 #: Before the path of a program in Python, in place of `dsa`: it is run as `python PATH ..` would.
 SCRIPT = [*DSA, "--script"]
+#: What the processes that fork have imported: the program; LiteLLM as well, which takes seconds; only the package mcp, for servers of tools. See `variables`.
+MODULES = (PROGRAM, LITELLM, MCP) = ("", "litellm", "mcp.server.mcpserver")
 #: What Python reads as it begins that may be another one for each call.
 WITHOUT_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
@@ -28,26 +30,42 @@ def command_in(folder: Path) -> None:
     (folder / "dsa").chmod(0o755)
 
 
+def variables(module: str) -> dict[str, str]:
+    """Return variables that the environment of a call needs to be forked from a process with a module; without them it is forked from one with the program."""
+    start()
+    read = "" if module == MCP else os.environ[f"{SOCKET}_PYTHON"]  # servers of tools are passed nothing for Python
+    return {SOCKET: _socket(module), f"{SOCKET}_PYTHON": read}
+
+
+def _socket(module: str) -> str:
+    return os.environ[SOCKET] + (f"-{module}" if module else "")
+
+
 def start() -> None:
-    """Start the process that forks, once for this process. It ends when this one does."""
+    """Start the processes that fork, unless they are there: once for this process and those that it starts. They end when this one does."""
     if SOCKET in os.environ:
         return
     folder = tempfile.TemporaryDirectory(prefix="dsa-forked-")
     os.environ[SOCKET] = str(Path(folder.name, "socket"))
     read = (name for name in os.environ if name.startswith("PYTHON") and name != WITHOUT_BYTECODE)
     os.environ[f"{SOCKET}_PYTHON"] = "\n".join(sorted(f"{name}={os.environ[name]}" for name in read))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    command = [sys.executable, str(_HERE / "server.py"), os.environ[SOCKET]]
-    server = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
+    servers = [_started(module) for module in MODULES]
 
     def stop() -> None:
-        server.stdin.close()
-        server.wait()
+        for server in servers:
+            server.stdin.close()
+            server.wait()
         folder.cleanup()
 
     atexit.register(stop)
+
+
+def _started(module: str) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    command = [sys.executable, str(_HERE / "server.py"), _socket(module), module]
+    server = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return server

@@ -1,9 +1,11 @@
 """Imports the program `dsa`, and forks a process for each client that asks: `server.py SOCKET`. Ends with its standard input.
 
+`server.py SOCKET litellm` imports LiteLLM as well, `server.py SOCKET MODULE` only that module. It imports when the first client asks.
 A process whose client is gone is killed, as it would have been in the client's place.
 """
 
 import atexit
+import functools
 import gc
 import importlib
 import marshal
@@ -23,7 +25,20 @@ LATER = (
 )  # fmt: skip
 
 
-def imported() -> None:
+@functools.cache
+def import_once(module: str) -> None:
+    """Import what the processes need that are forked here."""
+    if module in {"", "litellm"}:
+        import_program()
+    if module == "litellm":
+        importlib.import_module("dsa.generators.provider")._import_litellm()  # noqa: SLF001  (it imports it quietly)
+    elif module:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def import_program() -> None:
     """Import what commands import, but for what few of them need."""
     from dsa.cli.main import COMMANDS, program
 
@@ -31,8 +46,7 @@ def imported() -> None:
         program.get_command(None, name)
     for name in LATER:
         importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
+    sys.modules["dsa.edge.plugins"].installed_points("dsa.machines")  # each run would look through all packages again
 
 
 class Call:
@@ -76,7 +90,7 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def serve(place: str) -> Call | None:
+def serve(place: str, module: str) -> Call | None:
     """Fork for each client, and tell it how the process ended. Returns in the processes that were forked, and None at the end."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place)
@@ -96,6 +110,7 @@ def serve(place: str) -> Call | None:
             if key.fileobj is listener:
                 client, _ = listener.accept()
                 call = Call(client)
+                import_once(module)
                 process = os.fork()
                 if process == 0:
                     chosen.close()
@@ -130,17 +145,14 @@ def serve(place: str) -> Call | None:
 
 
 if __name__ == "__main__":
-    imported()
-    asked = serve(sys.argv[1])
+    asked = serve(*sys.argv[1:3])
     if asked is not None:
-        from dsa.cli.main import main
-
         asked.become()
         try:
             if asked.script:
                 sys.path[0] = str(Path(asked.script).parent)
                 runpy.run_path(asked.script, run_name="__main__")
                 leave(0)
-            main()
+            importlib.import_module("dsa.cli.main").main()
         except SystemExit as end:
             leave(end.code if isinstance(end.code, int) else 0)

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 import attrs
 
 from dsa.text import plural
-from machines.chat.sql.query import load_error
+from machines.chat.sql.query import duckdb_extension, load_error
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -236,7 +236,7 @@ def _types_option(connection: "DuckDBPyConnection", arguments: str) -> str:
 
 def _is_doubtful(connection: "DuckDBPyConnection", arguments: str, name: str, order: str) -> bool:
     """Return whether a column has dates in another format than `order`, or all of its dates fit another order too, as other days."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     cell = _name(name)
     try:

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import ToolError
-from machines.chat.sql.query import SqlAnswer, SqlFailure, SqlRequest, json_of, profile
+from machines.chat.sql.query import SqlAnswer, SqlFailure, SqlRequest, duckdb_extension, json_of, profile
 from machines.chat.sql.statements import Statement, check_statement, csv_lines, kind_of, plain_text, preview, select_of
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ _SETTINGS: dict[str, str | int | float | list[str]] = {
 
 def connect(path: str) -> "DuckDBPyConnection":
     """Open a database read-only, without access to anything else, and with locked settings."""
-    import duckdb
+    duckdb = duckdb_extension()
 
-    connection = duckdb.connect(path, read_only=True, config=_SETTINGS)
+    connection: DuckDBPyConnection = duckdb.connect(path, read_only=True, config=_SETTINGS)
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET lock_configuration = true")
@@ -65,7 +65,7 @@ def run_query(connection: "DuckDBPyConnection", sql: str, limit: int, keep: int)
 
 def _store_result(connection: "DuckDBPyConnection", statement: Statement) -> tuple[list[str], list[str]]:
     """Run a query into a temporary table with the columns c0, c1, ..; return the original names and types."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     if statement.as_it_stands:
         return _store_list(connection, statement.sql)
@@ -129,7 +129,7 @@ def _unique(names: list[str]) -> list[str]:
 
 def answer_request(connection: "DuckDBPyConnection", request: SqlRequest) -> tuple[SqlAnswer | SqlFailure, bytes]:
     """Answer a request: `query` with a result or an error, `parse` with the parser's error or nothing."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     try:
         if request.do == "parse":

@@ -25,6 +25,8 @@ _PARSE_S = 10.0
 _PIECE_BYTES = 1 << 20
 #: The number of query processes; a further query waits until one of them is free.
 MOST_PROCESSES = 4
+#: How long a process waits for the next query at least, in seconds; it ends before twice that time is over. A conversation may rest for ever.
+IDLE_S = 300.0
 
 
 @attrs.frozen
@@ -59,7 +61,9 @@ class SqlDatabase:
         self.changed_sources: tuple[str, ...] = copy.changed_sources
         self._path = copy.path
         self._lock, self._slots = threading.Lock(), threading.BoundedSemaphore(MOST_PROCESSES)
-        self._idle = [_Child(self._path)]  # it starts before the first query needs it
+        self._idle = list[_Child]()
+        self._timer: threading.Timer | None = None
+        self._wait_for_query(_Child(self._path))  # it starts before the first query needs it
         self._busy: dict[_Child, object] = {}
 
     def __enter__(self) -> Self:
@@ -94,6 +98,9 @@ class SqlDatabase:
         self.interrupt()
         with self._lock:
             idle, self._idle = self._idle, []
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         for child in idle:
             child.close()
 
@@ -124,9 +131,30 @@ class SqlDatabase:
             del self._busy[child]
             is_kept = child.is_ready and not child.is_over()
             if is_kept:
-                self._idle.append(child)
+                self._wait_for_query(child)
         if not is_kept:
             child.close()
+
+    def _wait_for_query(self, child: "_Child") -> None:
+        """Keep a process for the next query, and end it if none comes for long."""
+        child.idle_since_s = time.monotonic()
+        self._idle.append(child)
+        if self._timer is None:
+            self._timer = threading.Timer(IDLE_S, self._end_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _end_idle(self) -> None:
+        """End the processes that no query has needed for long."""
+        with self._lock:
+            self._timer, since_s = None, time.monotonic() - IDLE_S
+            idle, self._idle = self._idle, []
+            for child in idle:
+                if child.idle_since_s > since_s:
+                    self._wait_for_query(child)
+        for child in idle:
+            if child.idle_since_s <= since_s:
+                child.close()
 
 
 class _Child:
@@ -136,6 +164,7 @@ class _Child:
         self._why: tuple[str, str] | None = None
         #: Whether it has answered its last request, and waits for the next one.
         self.is_ready = True
+        self.idle_since_s = 0.0
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # `wait_closed` closes it
         self._process = start_process(f"{_START}({path.name!r})", path.parent, self._complaints)
 
@@ -215,3 +244,12 @@ class _Child:
         for pipe in (self._process.stdin, self._process.stdout, self._complaints):
             with suppress(BrokenPipeError):  # nobody needs the unwritten rest
                 pipe.close()  # type: ignore[union-attr]  # both are pipes
+
+
+def compiles(sql: str, database: SqlDatabase) -> str | None:
+    """Return the parser's error in one line, or None. Nothing runs, and tables and columns are not checked."""
+    try:
+        database.parse(sql)
+    except ToolError as error:
+        return " ".join(str(error).split())
+    return None

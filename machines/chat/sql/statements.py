@@ -18,7 +18,7 @@ import attrs
 
 from dsa.errors import ToolError
 from dsa.text import is_unicode
-from machines.chat.sql.query import WHOLE, iso
+from machines.chat.sql.query import WHOLE, duckdb_extension, iso
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -60,7 +60,7 @@ class Statement:
 
 def tokens(sql: str) -> list[tuple[str, str]]:
     """Return kind and text of each token, without comments; kinds are DuckDB's names (`keyword`, `identifier`, ..)."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     data = sql.encode()
     starts = duckdb.tokenize(sql)
@@ -169,7 +169,7 @@ def _query_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
 
 def _bare(sql: str) -> str:
     """Return the only statement of a text, without the semicolons around it."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     data = sql.encode()
     starts = [start for start, kind in duckdb.tokenize(sql) if kind.name != "comment"]

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING
 from dsa.errors import DocumentError
 from machines.chat.sql.data_files import MEMORY_GB, Build, LoadedFile, LoadFault, LoadProgress, TableInfo, digest_of
 from machines.chat.sql.file_formats import READERS, Reader, reader_of
-from machines.chat.sql.query import json_of, load_error
+from machines.chat.sql.query import duckdb_extension, json_of, load_error
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -48,7 +48,7 @@ def identifier(name: str) -> str:
 @cache
 def _reserved_words() -> frozenset[str]:
     """Return the words that need quotes as names: DuckDB's reserved words, and those of types and functions."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     query = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
     with duckdb.connect() as connection:
@@ -96,20 +96,20 @@ def _loaded_file(file: Path) -> LoadedFile:
 
 def _open_database(path: Path) -> "DuckDBPyConnection":
     """Open a database for writing, without looking for extensions on the network."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False, "autoload_known_extensions": False, "memory_limit": f"{MEMORY_GB}GB",
         "threads": min(_MOST_THREADS, os.cpu_count() or 1), "temp_directory": str(path.with_name(_SPILL_FOLDER)),
     }  # fmt: skip
-    connection = duckdb.connect(path, config=config)
+    connection: DuckDBPyConnection = duckdb.connect(path, config=config)
     connection.execute("SET enable_progress_bar = false")
     return connection
 
 
 def _load(file: Path, reader: Reader, new: Path, of_table: dict[str, str], at: At) -> None:
     """Load the tables of one file, and record their file in `of_table`."""
-    import duckdb
+    duckdb = duckdb_extension()
 
     link = new.parent / f"source{reader.suffix}"  # DuckDB would read the file's own name as a pattern or an address
     link.unlink(missing_ok=True)
@@ -171,3 +171,4 @@ def serve() -> None:
         say(build_database(files, Path.cwd(), lambda name, what: say(LoadProgress((name, what)))))
     except DocumentError as error:
         say(LoadFault((error.path, error.reason)))
+    os._exit(0)  # all is written; to take the interpreter apart takes longer than to start it

@@ -149,6 +149,15 @@ def test_secrets_are_not_told(shelf, monkeypatch):
     assert "hunter2" not in str(raised.value)
 
 
+def test_package_that_is_installed_later_is_found(shelf):
+    shelf.install("shouty", {GUARDS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
+    assert Packages(GUARDS, "guard", frozenset()).names() == {"shouted"}
+    os.utime(shelf.folder, ns=(0, 0))  # whoever looked did so long ago
+    assert Packages(GUARDS, "guard", frozenset()).names() == {"shouted"}
+    shelf.install("later", {GUARDS: ["whispered = later_kinds:Shouted"]}, later_kinds=SHOUTED)
+    assert Packages(GUARDS, "guard", frozenset()).names() == {"shouted", "whispered"}
+
+
 def test_other_groups_are_not_looked_at(shelf):
     shelf.install("shouty", {GENERATORS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
     assert Packages(GUARDS, "guard", frozenset()).names() == frozenset()

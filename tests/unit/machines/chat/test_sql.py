@@ -1,12 +1,17 @@
 import json
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from each_row import each_row
 
 from dsa.errors import ToolError
-from machines.chat.sql import SqlDatabase, compiles, for_spreadsheets, normal_sql
+from machines.chat.sql import SqlDatabase, compiles, for_spreadsheets, normal_sql, sql_database
+from machines.chat.sql.query import duckdb_extension
 
 CARS = """name,origin,cylinders,mpg,made
 ford torino,USA,8,17.0,1970-01-01
@@ -314,6 +319,20 @@ def test_a_closed_database_leaves_no_process_and_can_be_asked_again(database):
     assert cell(database, "3") == 3
 
 
+def test_process_without_queries_ends_and_the_next_query_starts_another(tmp_path, monkeypatch):
+    """A conversation at rest costs no process for ever; one that goes on keeps its process."""
+    monkeypatch.setattr(sql_database, "IDLE_S", 0.4)
+    with SqlDatabase([], tmp_path) as empty:
+        for _ in range(4):
+            time.sleep(0.15)
+            assert cell(empty, "1 + 1") == 2
+        process = empty._idle[0]._process  # noqa: SLF001  # what is tested is that it ends
+        assert process.poll() is None
+        process.wait(5)
+        assert empty._idle == []  # noqa: SLF001
+        assert cell(empty, "2 + 2") == 4
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -373,3 +392,20 @@ def test_a_fault_of_the_process_is_told_whole(tmp_path):
         next(Path(tmp_path).glob("data-*.duckdb")).write_bytes(b"no database")
         with pytest.raises(RuntimeError, match=r"not a valid DuckDB database"):
             opened.query("SELECT 1")
+
+
+def test_process_of_queries_imports_no_reader_of_files_and_of_duckdb_the_extension_alone(tmp_path):
+    duckdb.connect(tmp_path / "data.duckdb").close()
+    asked = (
+        "import sys; from machines.chat.sql import query_process as p; p.connect('data.duckdb'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert {"_duckdb", "machines.chat.sql.query_process"} <= modules
+    assert {"duckdb", "machines.chat.sql.file_formats", "machines.chat.sql.sql_database"} & modules == set()
+
+
+def test_package_serves_where_its_extension_has_another_name(monkeypatch):
+    assert duckdb_extension().connect is duckdb.connect
+    monkeypatch.setitem(sys.modules, "_duckdb", None)
+    assert duckdb_extension() is duckdb

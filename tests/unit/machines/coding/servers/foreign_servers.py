@@ -5,6 +5,7 @@ import select
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from dsa.errors import ToolError
@@ -23,8 +24,9 @@ class Foreign(mcp_tools.Foreign):
         return as_data(super().call(*arguments, **options))
 
 
-def real(**settings):
-    return McpServer([sys.executable, str(TESTS / "mcp_server.py")], **settings)
+def real(env=None, **settings):
+    variables = forked.variables(forked.MCP) | (env or {})
+    return McpServer([*forked.SCRIPT, str(TESTS / "mcp_server.py")], env=variables, **settings)
 
 
 def rogue(how, **settings):

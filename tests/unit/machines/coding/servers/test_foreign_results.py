@@ -2,12 +2,14 @@
 
 import json
 import os
+import sys
 
 import pytest
 from conftest import require_package
-from foreign_servers import Foreign, real, refused, rogue, text
+from foreign_servers import TESTS, Foreign, real, refused, rogue, text
 
 from dsa.errors import ToolError
+from machines.coding.tools.mcp_results import McpServer
 
 require_package("mcp", "the package mcp asks MCP servers")
 
@@ -122,7 +124,8 @@ def test_a_server_that_is_never_to_be_called_is_not(opened):
 def test_the_environment_has_little(opened, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    said = text(opened(test=real(env={"TOKEN": "x", "LANG": "C"})), "test__environment")
+    server = McpServer([sys.executable, str(TESTS / "mcp_server.py")], env={"TOKEN": "x", "LANG": "C"})
+    said = text(opened(test=server), "test__environment")
     found = dict(line.split("=", 1) for line in said.splitlines())
     found.pop("LC_CTYPE", None)  # Python sets it
     assert found == {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"], "TOKEN": "x", "LANG": "C"}

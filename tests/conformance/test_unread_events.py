@@ -1,0 +1,150 @@
+"""Events on Temporal whose data a worker has to read first, while no worker of the run's queue is there: nothing of the run stands still for that."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporal_server import worker
+
+import dsa
+from dsa.cli.resume import MachineChange
+from dsa.lang import loads
+from dsa.runs.runs import Resumption
+
+DOCUMENT = """# order
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| asked | |
+| looking | |
+| end.sent | final |
+
+## Events
+| event | from |
+| --- | --- |
+| question | outside |
+| more | outside |
+| approved | outside |
+| found | look |
+
+## Transitions
+| source | event | target | effects |
+| --- | --- | --- | --- |
+| idle | question | asked | |
+| asked | more | looking | look |
+| looking | found | asked | |
+| asked | approved | end.sent | |
+"""
+#: A row more, which the history of a run does not reach.
+LONGER = f"{DOCUMENT}| looking | approved | end.sent | |\n"
+BINDINGS = """import dsa
+
+
+def read(data):
+    return {**data, "is_read": True}
+
+
+@dsa.answering("found", reads={"more": read})
+async def look(action, context):
+    return [dsa.event_step("look", "found")]
+
+
+effects = {"look": look}
+"""
+Meanwhile = Callable[[Any, str, Path], Awaitable[None]]
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    while not await is_so():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+def outcome_of_unread_event(where: str, folder: Path, meanwhile: Meanwhile) -> tuple[Any, list[Any]]:
+    """Return the outcome of an event that nobody can read at first, after what happens meanwhile, and the data of the run's events.
+
+    The run has the queue `lab`, which has no worker; one of another queue drives it.
+    """
+    (folder / "order.md").write_text(DOCUMENT)
+    (folder / "bindings.py").write_text(BINDINGS)
+
+    async def whole() -> tuple[Any, list[Any]]:
+        async with worker(f"{where}?queue=office"), dsa.open_runs(f"{where}?queue=lab") as runs:
+            run = await runs.start(folder / "order.md", "go", run_id="order")
+            assert (await run.rest()).run.configuration.state == "asked"
+            sender = asyncio.create_task(runs.send("order", "more", {"order": "A17"}))
+
+            async def is_named() -> bool:
+                return (await runs.wanted_worker("order")).startswith("a worker of the queue 'lab'; start one")
+
+            await until(is_named)
+            assert not sender.done()
+            await meanwhile(runs, where, folder)
+            outcome = await sender
+            rest = await run.rest()
+            assert rest.run.configuration.state == "asked"
+            assert await runs.wanted_worker("order") == ""
+            return outcome, [entry.data for entry in rest.run.ledger if getattr(entry, "event", "") == "more"]
+
+    return asyncio.run(asyncio.wait_for(whole(), 40))
+
+
+async def worker_comes(_runs: Any, where: str, _folder: Path) -> None:
+    await keep_worker(f"{where}?queue=lab")
+
+
+async def moves(_runs: Any, where: str, _folder: Path) -> None:
+    """Move the run to the queue `desk`, which has a worker."""
+    desk = f"{where}?queue=desk"
+    await keep_worker(desk)
+    async with dsa.open_runs(desk) as runs:
+        handle = runs.hold("order")
+        handle.start()
+        await handle.exists()
+
+
+async def changes(runs: Any, where: str, folder: Path) -> None:
+    """Let the run go on under another table, in a new execution, and only then let a worker come."""
+    change = MachineChange("new.md", str(folder / "new.md"), LONGER, loads(LONGER, "new.md").at(), {}).entry
+    first_execution = await execution(runs)
+    await runs.resume("order", resumption=Resumption(change=change))
+
+    async def is_changed() -> bool:
+        return await execution(runs) != first_execution
+
+    await until(is_changed)
+    await keep_worker(f"{where}?queue=lab")
+
+
+async def execution(runs: Any) -> str:
+    """Return the id of the run's present execution."""
+    client = await runs.link.wait(runs.link.client())
+    return str((await runs.link.wait(client.get_workflow_handle("order").describe())).run_id)
+
+
+async def keep_worker(where: str) -> None:
+    """Start a worker that works until the loop of the test ends."""
+
+    async def work() -> None:
+        async with worker(where):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    _TASKS.add(task)
+    task.add_done_callback(_TASKS.discard)
+
+
+_TASKS: set[asyncio.Task[None]] = set()
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("meanwhile", [worker_comes, moves, changes])
+def test_event_that_waits_for_its_reader_is_taken_once(
+    meanwhile: Meanwhile, tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    outcome, data = outcome_of_unread_event(next(namespaces), tmp_path, meanwhile)
+    assert isinstance(outcome, dsa.Taken)
+    assert data == [{"order": "A17", "is_read": True}]
