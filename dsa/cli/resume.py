@@ -44,7 +44,7 @@ from dsa.runs.child_runs import driving_run
 from dsa.runs.door import Runs
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.migration import MAX_STATES, Fit, FitJudge
-from dsa.runs.place import PART_OF, STEPS, accepted_artifacts
+from dsa.runs.place import PART_OF, STEPS, accepted_artifacts, is_on_server
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.policy.call_tree import POLICY
@@ -174,9 +174,11 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
         now = ""  # it is gone, or is not a machine any more
     if now != digest(without_claims(record.run.machine)):
         own = directory / "machine.md"
+        copy = "the table that it began with" if is_on_server(directory) else f"its own copy, {own}"
+        diff = "" if is_on_server(directory) else f"dsa diff {own} {file}; "
+        change = shell_command("resume", directory, "--machine", file)
         say(
-            f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file}; "
-            f"dsa resume {record.run.run_id} --machine {file} goes on with the file, if the run fits it)",
+            f"{file} is not as it was; the run goes on with {copy} ({diff}{change} goes on with the file, if the run fits it)",
             err=True,
         )
 

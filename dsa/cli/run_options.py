@@ -39,7 +39,7 @@ from dsa.expr import Value
 from dsa.generators.model_options import require_model_name
 from dsa.runs.archive import OtherMachineError, RunRecord, record_of
 from dsa.runs.door import Runs
-from dsa.runs.place import DEFAULT_RUNS, PART_OF, SERVER, directory_text, place_text
+from dsa.runs.place import DEFAULT_RUNS, PART_OF, directory_text, is_on_server, place_text
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.generation import GenerationError
@@ -217,7 +217,7 @@ def find(ids: Sequence[str], name: str, root: Path) -> str:
     if name in ids:
         return name
     if not ids:
-        raise CommandExit(f"{root}: no run is kept here", EXIT_UNREADABLE)
+        raise CommandExit(f"{place_text(root)}: no run is kept here", EXIT_UNREADABLE)
     whole, _, part = name.partition(PART_OF)
     if whole == LAST:
         newest = next((run for run in reversed(ids) if PART_OF not in run), ids[-1])
@@ -227,11 +227,11 @@ def find(ids: Sequence[str], name: str, root: Path) -> str:
     if len(whole_matches) == 1:
         return whole_matches[0]
     if whole_matches:
-        message = f"'{name}' is a part of {len(whole_matches)} runs in {root}: {_some(whole_matches)}"
+        message = f"'{name}' is a part of {len(whole_matches)} runs in {place_text(root)}: {_some(whole_matches)}"
         raise CommandExit(f"{message}; write more of it", EXIT_UNREADABLE)
     suggestion = nearest(name, (LAST, *ids))
     hint = f"did you mean '{suggestion}'?" if suggestion else f"the newest: {_some(ids[-_MOST_NAMED:])};"
-    raise CommandExit(f"no run '{name}' in {root}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
+    raise CommandExit(f"no run '{name}' in {place_text(root)}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
 
 
 def _some(runs: Sequence[str]) -> str:
@@ -270,7 +270,7 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
     try:
         yield
     except HeldError as error:
-        if str(root).startswith(SERVER):
+        if is_on_server(root):
             show = shell_command("show", root / error.run)
             why = f"run {error.run} is under way, and goes on by itself; `{show}` says what it waits for. With --take, it is interrupted first"
             raise CommandExit(why, 1) from error
@@ -280,7 +280,8 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
         raise CommandExit(f"damaged: {error}", 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
-        hint = f"`dsa diff {document} FILE` shows what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
+        fits = f"`{shell_command('replay', root / error.run, '--against', 'FILE')}` says whether the run fits FILE"
+        hint = fits if is_on_server(root) else f"`dsa diff {document} FILE` shows what FILE changes, {fits}"
         raise CommandExit(f"{error}; {hint}", 1) from error
     except (ReplayMismatchError, GenerationError, StoreError) as error:
         raise CommandExit(str(error), 1) from error

@@ -40,7 +40,7 @@ from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.door import Runs
 from dsa.runs.handle import RunHandle
 from dsa.runs.machine_extension import extension_of
-from dsa.runs.place import ERRORS, SERVER, accepted_artifacts, directory_text, result_of, text_for_people
+from dsa.runs.place import ERRORS, accepted_artifacts, directory_text, is_on_server, result_of, text_for_people
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
@@ -178,7 +178,7 @@ class RunReport:
             "posted": self.message_id,
             **self._results(),
             **({} if self.run is None else _of_policy(self.run)),
-            "directory": self.folder and str(self.folder),
+            "directory": None if self.folder is None or is_on_server(self.folder) else str(self.folder),
             "diagram": str(diagram) if diagram is not None and diagram.exists() else None,
             "totals": self.run and {**run_totals(self.run).to_json(), "seconds": self.seconds},
         }
@@ -542,7 +542,7 @@ def _redaction_text(run: Run) -> str | None:
 
 def _totals_text(finished_run: FinishedRun) -> str:
     sums = run_totals(finished_run.rest.run)
-    is_elsewhere = str(finished_run.directory).startswith(SERVER)  # the run goes on there while no command follows it
+    is_elsewhere = is_on_server(finished_run.directory)  # the run goes on there while no command follows it
     in_all = "" if is_elsewhere else f", {finished_run.seconds:.1f} s in all"
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
     calls = calls_of_policy(finished_run.rest.run)

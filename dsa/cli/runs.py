@@ -19,11 +19,11 @@ import click
 from dsa.cli.command_line import CommandExit, JsonCommand, Word, say
 from dsa.declarations import parse_duration
 from dsa.runs.archive import OtherMachineError, RunArchive
-from dsa.runs.place import DEFAULT_RUNS, SERVER, open_place
+from dsa.runs.place import DEFAULT_RUNS, is_on_server, open_place, place_text
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger_story import started_at, status_and_text
 from dsa.runtime.run import ReplayError
-from dsa.runtime.run_store import DamageError, RunSummary, StoreError
+from dsa.runtime.run_store import DamageError, HeldError, RunSummary, StoreError
 from dsa.text import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
@@ -177,7 +177,7 @@ def moment_ms(text: str) -> int:
 def _open_archive(folder: Path) -> Iterator[RunArchive]:
     """Open the runs of a folder. Raises CommandExit, and DocumentError if no run is kept there."""
     try:
-        if str(folder).startswith(SERVER):
+        if is_on_server(folder):
             runs: RunArchive = importlib.import_module("dsa.runs.runs").open_runs(folder)
             with cast(Any, runs):
                 yield runs
@@ -189,6 +189,13 @@ def _open_archive(folder: Path) -> Iterator[RunArchive]:
             place.close()
     except DamageError as error:
         raise CommandExit(f"damaged: {error}", 1) from error
+    except HeldError as error:
+        if not is_on_server(folder):
+            raise CommandExit(str(error), 1) from error
+        shell_command = importlib.import_module("dsa.cli.run_options").shell_command
+        take = shell_command("resume", folder / error.run, "--take")
+        why = f"run {error.run} is under way, and goes on by itself; interrupt it first, on its page (`dsa web`) or with `{take}` and Ctrl-C"
+        raise CommandExit(why, 1) from error
     except StoreError as error:
         raise CommandExit(str(error), 1) from error
 
@@ -207,13 +214,13 @@ def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | N
 def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     """Print that no run matches. Raises CommandExit if there are folders of runs beside a ledger without runs."""
     if is_filtered:
-        say(f"{folder}: no run here matches{hint}")
+        say(f"{place_text(folder)}: no run here matches{hint}")
         return
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         raise CommandExit(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
-    say(f"{folder}: no run is kept here")
+    say(f"{place_text(folder)}: no run is kept here")
 
 
 def _say_table(lines: list[RunLine]) -> None:

@@ -41,7 +41,7 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.event_loop import run_to_end
 from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
-from dsa.runs.place import SERVER
+from dsa.runs.place import is_on_server
 from dsa.runs.runs import calls_in_doubt, open_runs
 from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run, place_in_part
 from dsa.runtime.ledger_story import question_of, refusal_text
@@ -112,7 +112,7 @@ def command(
     _require_unfinished(record)
     is_part = whole is not record and not key
     is_posted = is_part or (record.status.kind == "under way" and not (take or key))
-    if str(folder).startswith(SERVER):
+    if is_on_server(folder):
         is_posted = record.status.kind == "under way" and not (is_part or key)
         run_input, is_part = _through_whole(run_input, record, is_part=is_part)
     message, code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else ("", None)
@@ -133,7 +133,7 @@ def _go_on_in_words(record: RunRecord, root: Path, run_input: RunInput, manner: 
     """Go on with a run. Of one on a server, print what is waited for if that takes a while: a worker does the work, and may show nothing here."""
     timer = threading.Timer(_LONG_S, say, [f"waiting until {record.run.run_id} rests"], {"err": True})
     timer.daemon = True
-    if str(root).startswith(SERVER) and not manner.options.quiet:
+    if is_on_server(root) and not manner.options.quiet:
         timer.start()
     try:
         return go_on(record, root, run_input, manner)
@@ -209,7 +209,7 @@ def _post(
     Return the id of the message and the exit code; None if no process drives the run now.
     """
     run_id, (occurrence,) = record.run.run_id, run_input.occurrences
-    if str(root).startswith(SERVER):
+    if is_on_server(root):
         with exit_on_faults(root, lambda: root / run_id):
             taken_or_refused = run_to_end(_server_outcome(run_id, root, run_input))
         with open_run_folder(root) as runs:

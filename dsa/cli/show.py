@@ -20,7 +20,7 @@ from dsa.lang import loads, scenario_text
 from dsa.machine import Machine, show_used, used_in
 from dsa.runs.archive import RunRecord, text_of
 from dsa.runs.machine_extension import MachineExtension, extension_of
-from dsa.runs.place import ERRORS
+from dsa.runs.place import ERRORS, is_on_server
 from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import AttemptRecord, short_id, tree_of_attempts
 from dsa.runtime.costs import counters
@@ -116,6 +116,10 @@ def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> I
     elif form == "transcript":
         _show(stored_run, root)
     elif form == "errors":
+        if is_on_server(root):
+            raise CommandExit(
+                "the server keeps no tracebacks: `dsa work --log debug` prints those of its effects", EXIT_UNREADABLE
+            )
         yield from error_lines(root / stored_run.run)
     else:
         with exit_on_faults(root):

@@ -91,16 +91,20 @@ class RunPlace:
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
+def is_on_server(path: Path) -> bool:
+    """Return whether a path is the address of a server, or of a run there: then nothing is in that folder."""
+    return str(path).startswith(SERVER)
+
+
 def place_text(path: Path) -> str:
     """Return the path of a folder, or the address of a server, as a person writes it."""
     text = str(path)
-    return f"{SERVER}/{text.removeprefix(SERVER)}" if text.startswith(SERVER) else text
+    return f"{SERVER}/{text.removeprefix(SERVER)}" if is_on_server(path) else text
 
 
 def directory_text(directory: Path) -> str:
     """Return where a run is kept, as a person writes it: its folder, or its id and the address of the server."""
-    where = place_text(directory.parent)
-    return f"{directory.name} at {where}" if where.startswith(SERVER) else str(directory)
+    return f"{directory.name} at {place_text(directory.parent)}" if is_on_server(directory) else str(directory)
 
 
 def open_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:

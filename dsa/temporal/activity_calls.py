@@ -20,6 +20,7 @@ from dsa.runtime.ledger import DecidedEntry, Intent, ResumedEntry, VerdictEntry,
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step, error_step, question_step
 from dsa.runtime.run import Run
+from dsa.runtime.run_store import StoreError
 from dsa.runtime.status import MOST_TAKE_UPS, doubt_of
 from dsa.semantics import Occurrence
 from dsa.temporal import continuation, payloads
@@ -237,6 +238,8 @@ def _name_and_message(error: ActivityError) -> tuple[str, str]:
     """Return the name and the message of the error in an activity, or of the reason why nobody knows how it ended."""
     cause = error.cause
     name = cause.type if isinstance(cause, ApplicationError) else None
+    if name == payloads.TOO_LARGE:
+        return StoreError.__name__, f"its result is too long: {payloads.TOO_LONG}"
     return name or type(cause).__name__, getattr(cause, "message", str(cause))
 
 

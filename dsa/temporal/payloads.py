@@ -51,6 +51,11 @@ PAGE_QUEUE = f"{PROCESS_QUEUE}pages"
 REFUSAL, NEXT_EXECUTION, UNBOUND = "Refusal", "NextExecution", "Unbound"
 
 
+#: The type of the error of an activity whose result is longer than the server takes, as the SDK calls it, and what to do about it.
+TOO_LARGE = "PayloadsTooLarge"
+TOO_LONG = "the server takes some 2 MB at once; name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
+
+
 class OrderedJsonConverter(JSONPlainPayloadConverter):
     """JSON as the default converter writes it, but with the members of objects in their own order: prompts show data as it came."""
 

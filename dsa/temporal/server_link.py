@@ -43,7 +43,7 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import NAMED_QUEUE, PROCESS_QUEUE, QUEUE
+from dsa.temporal.payloads import CONVERTER, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG
 
 T = TypeVar("T")
 
@@ -60,6 +60,8 @@ RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_mo
 _MOST_CACHED = 1_000
 #: What the server shows of a worker's code. Without a version, the code of all loaded modules would be read and hashed, for some 0.3 s.
 _VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
+#: The most bytes that a server may add to a value, in the event that keeps it.
+_HEADER_BYTES = 4_096
 #: The longest time between two signs of life of an effect.
 _HEARTBEAT = timedelta(seconds=1)
 #: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
@@ -208,6 +210,8 @@ class ServerLink:
         self.on_span: Callable[[TelemetrySpan], None] | None = None
         self._client: Client | None = None
         self._is_indexed: bool | None = None
+        #: The longest value that the server takes, in bytes; 0 while nobody knows.
+        self._most_bytes = 0
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
         self._notes = set[str]()
@@ -222,6 +226,8 @@ class ServerLink:
                     raise error.__cause__ from None
                 raise StoreError(f"the Temporal server at {self.host} has not answered in time. It may have done what was asked: look at the run") from error  # fmt: skip
             except RPCError as error:
+                if error.status == RPCStatusCode.INVALID_ARGUMENT:
+                    raise StoreError(f"the Temporal server at {self.host} refuses this: {error.message}") from error
                 raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. It keeps the runs: try again") from error  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(work_in_words(), self._loop)
@@ -255,7 +261,10 @@ class ServerLink:
     async def _require_namespace(self, client: Client) -> None:
         """Raise StoreError if the server has no such namespace. One that it may not show is used all the same."""
         try:
-            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=self.namespace))
+            answer = await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=self.namespace)
+            )
+            self._most_bytes = answer.namespace_info.limits.blob_size_limit_error
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 command = f"temporal operator namespace create {self.namespace} --address {self.host}"
@@ -264,6 +273,19 @@ class ServerLink:
                 ) from error
             if error.status != RPCStatusCode.PERMISSION_DENIED:
                 raise
+
+    async def require_short(self, *values: object) -> None:
+        """Raise StoreError for values that are longer than the server takes, in the link's loop. A store takes any.
+
+        The server itself would refuse them late, or never: an event that its run cannot accept is tried again and again.
+        """
+        await self.client()
+        if self.address.store is None and self._most_bytes:
+            count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values)) + _HEADER_BYTES
+            if count > self._most_bytes:
+                raise StoreError(
+                    f"{count / 2**20:.1f} MB are too much for the Temporal server at {self.host}: {TOO_LONG}"
+                )
 
     async def is_indexed(self) -> bool:
         """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""

@@ -348,6 +348,7 @@ class TemporalStore:
     async def begin_workflow(self, start: StartPayload) -> None:
         """Begin the workflow of a run. Raises StoreError if the id is or was in use."""
         client, is_indexed = await self.link.client(), await self.link.is_indexed()
+        await self.link.require_short(start.to_json())
         machine, _ = recorded_machine(start.text, tuple((name, value) for name, value in start.parameters))
         try:
             await client.start_workflow(
@@ -366,6 +367,7 @@ class TemporalStore:
     async def update(self, run_id: str, name: str, *arguments: object) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
+        await self.link.require_short(*arguments)
         attempt = 0
         while True:
             attempt += 1

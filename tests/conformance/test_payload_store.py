@@ -1,6 +1,7 @@
 """Long payloads of runs on Temporal are in a store that clients and workers reach; and no secret leaves a process, to the server or to the store."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -177,6 +178,35 @@ def test_long_data_is_in_the_store_and_the_server_has_references(
             await fails(address, run.id, "is not there in .*Do all workers and clients name the same store")
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@dsa.answering("made")
+async def make_at_length(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+    return [dsa.event_step("make", "made", data={"text": "m" * 2 * LONG})]
+
+
+def test_value_that_is_too_long_for_the_server_is_refused_in_words(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Whoever sends it hears so at once, the run goes on, and an effect that returns it fails once."""
+    words = r"name a store for what is longer in the address of workers and clients, such as \?store=/FOLDER$"
+    path = makes(tmp_path)
+    path.write_text(MAKES.replace("| busy | make.failed | | asked |\n", "").replace("made | | asked", "made | | busy"))
+    path.write_text(path.read_text() + "| busy | order | | asked |\n")
+    bindings = dsa.Bindings({"make": make_at_length})
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            with pytest.raises(StoreError, match=rf"^2\.9 MB are too much for the Temporal server at .*{words}"):
+                await runs.start(path, {"text": "go" * LONG}, bindings=bindings)
+            assert await runs.list() == ()
+            run = await runs.start(path, {"text": "go"}, bindings=bindings)
+            failure = (await run.rest()).failure
+            assert failure is not None
+            assert re.search(rf"^its result is too long: .*{words}", failure.message), failure
+            with pytest.raises(StoreError, match=rf"^2\.9 MB are too much .*{words}"):
+                await runs.send(run.id, "order", {"text": "go" * LONG})
+            assert isinstance(await runs.send(run.id, "order", {"text": "go"}), dsa.Taken)
+
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 @pytest.mark.parametrize(

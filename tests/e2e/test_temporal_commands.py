@@ -356,3 +356,52 @@ def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
         assert len(rest.splitlines()) == 1
     finally:
         stop(process)
+
+
+@pytest.mark.limit(100)
+def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    document = desk / "order.md"
+    process = worker(desk, where)
+    try:
+        first = dsa(desk, where, "run", "order.md", "--data", "{}", "--json")
+        report = json.loads(first.stdout)
+        assert (report["kind"], report["directory"]) == ("waiting", None)
+        document.write_text(f"{DOCUMENT}| drafted | after 24h | end.sent | |\n")
+        resumed = dsa(desk, where, "resume", "last")
+        assert resumed.stderr == (
+            f"{document} is not as it was; the run goes on with the table that it began with (dsa resume {report['run']} "
+            f"--machine {document} --runs {where} goes on with the file, if the run fits it)\n"
+        )
+        errors = dsa(desk, where, "show", "last", "--errors")
+        words = "the server keeps no tracebacks: `dsa work --log debug` prints those of its effects\n"
+        assert (errors.returncode, errors.stderr) == (2, words)
+        unknown = dsa(desk, where, "show", "nowhere")
+        assert f"no run 'nowhere' in {where}; " in unknown.stderr
+    finally:
+        stop(process)
+
+
+@pytest.mark.limit(100)
+def test_run_under_way_is_removed_once_it_is_interrupted(desk: Path, namespaces: Iterator[str]) -> None:
+    where = next(namespaces)
+    (desk / "bindings.py").write_text(
+        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
+    )
+    process = worker(desk, where)
+    try:
+        refusals = []
+
+        def removed() -> bool:
+            if (desk / "begun").exists():
+                refusals.append(dsa(desk, where, "runs", "rm", "last"))
+            return bool(refusals)
+
+        assert interrupted(desk, where, once=removed)[0] == 130
+        run_id = dsa(desk, where, "runs").stdout.splitlines()[-1].split()[0]
+        command = f"dsa resume {run_id} --take --runs {where}"
+        words = f"run {run_id} is under way, and goes on by itself; interrupt it first, on its page (`dsa web`) or with `{command}` and Ctrl-C\n"
+        assert (refusals[0].returncode, refusals[0].stderr) == (1, words)
+        assert dsa(desk, where, "runs", "rm", "last").stdout == f"removed {run_id}\n"
+    finally:
+        stop(process)
