@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from collections import Counter
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from operator import itemgetter
 
@@ -107,10 +107,15 @@ def pytest_runtest_call(item):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item):
-    """Limit the end."""
+def pytest_runtest_teardown(item, nextitem):
+    """Limit the end; and end the Temporal server of this process where it has nothing to do in the next module."""
     with limited(item, "the end"):
-        return (yield)
+        result = yield
+    namespaces = item.config.stash.get(NAMESPACES, None)
+    is_left = nextitem is not None and nextitem.path != item.path
+    if namespaces is not None and is_left and "namespaces" not in getattr(nextitem, "fixturenames", ()):
+        namespaces.end_server()
+    return result
 
 
 @pytest.fixture
@@ -125,15 +130,20 @@ def figures(record_property):
     return lambda table, line, **numbers: record_property("figures", [table, line, numbers])
 
 
+#: Where the addresses of the Temporal server are kept.
+NAMESPACES = pytest.StashKey()
+
+
 @pytest.fixture(scope="session")
-def namespaces():
+def namespaces(pytestconfig):
     """Give addresses of namespaces of a Temporal server, for one test each: all tests of a process share the server."""
     import temporal_server
 
     if temporal_server.temporal_program() is None:
         pytest.skip(temporal_server.MISSING)
-    with closing(temporal_server.fresh_namespaces()) as addresses:
-        yield addresses
+    addresses = pytestconfig.stash[NAMESPACES] = temporal_server.Namespaces()
+    yield addresses
+    addresses.end_server()
 
 
 @pytest.fixture

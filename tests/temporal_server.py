@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -57,14 +57,26 @@ def server(count: int) -> Iterator[list[str]]:
         process.wait()
 
 
-def fresh_namespaces() -> Iterator[str]:
-    """Yield addresses that nobody has used, of one server after the other: one that has nothing to do still works for each of its namespaces.
+class Namespaces(Iterator[str]):
+    """Addresses that nobody has used, of one server after the other: one that has nothing to do still works for each of its namespaces.
 
-    The server of an address ends when a later address is asked for, or with the iterator.
+    A server starts with its first address. It ends when the addresses of the next one are asked for, or with `end_server`.
     """
-    while True:
-        with server(24) as addresses:
-            yield from addresses
+
+    def __init__(self) -> None:
+        self._server = ExitStack()
+        self._addresses: list[str] = []
+
+    def __next__(self) -> str:
+        if not self._addresses:
+            self.end_server()
+            self._addresses = self._server.enter_context(server(24))
+        return self._addresses.pop()
+
+    def end_server(self) -> None:
+        """End the server, if there is one. Its addresses are gone; the next address has another one."""
+        self._addresses = []
+        self._server.close()
 
 
 def wait_for(port: int, namespace: str) -> None:

@@ -157,7 +157,7 @@ def _asks_litellm(command: str, folder: Path) -> bool:
     """Return whether a command imports LiteLLM, which takes seconds."""
     documents = (folder / word for word in command.split() if word.endswith(".md"))
     texts = [path.read_text(encoding="utf-8") for path in documents if path.is_file()]
-    return " openai/" in command or any("| litellm" in text for text in texts)
+    return any(" openai/" in text for text in [command, *texts])
 
 
 def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, int]:

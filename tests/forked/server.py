@@ -32,6 +32,7 @@ def import_once(module: str) -> None:
         import_program()
     if module == "litellm":
         importlib.import_module("dsa.generators.provider")._import_litellm()  # noqa: SLF001  (it imports it quietly)
+        importlib.import_module("litellm.proxy._types")  # the first question imports it, for half a second
     elif module:
         importlib.import_module(module)
     gc.collect()

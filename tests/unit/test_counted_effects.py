@@ -3,6 +3,7 @@
 import pytest
 from each_row import each_row
 from families import side_by_side
+from repository import all_machines
 
 from dsa import system as systems
 from dsa.checks.proof.prover import prove
@@ -12,7 +13,6 @@ from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
 from dsa.targets import emit
-from tests.repository import all_machines
 
 
 @each_row("count", [9, 12])

@@ -6,6 +6,7 @@ from crowds import crowded_machines
 from each_row import each_row
 from hypothesis import given, settings
 from oracle import possible, reached
+from repository import all_machines
 from sample_sizes import sample_size
 
 from dsa.expr import evaluate
@@ -13,7 +14,6 @@ from dsa.machine import Machine, environment
 from dsa.semantics import Taken, pending_values, step
 from dsa.system import counter
 from dsa.targets.state_tree import Leaves
-from tests.repository import all_machines
 
 #: Machines with effects, and one that reads what is pending.
 SMALL = {
