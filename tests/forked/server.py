@@ -18,10 +18,11 @@ import sys
 import threading
 from pathlib import Path
 
-#: What runs of the shipped machines import as they begin.
+#: What commands import as they begin, or in the middle.
 LATER = (
-    "dsa.web.server", "idna", "machines.chat.policies", "machines.coding.policies", "machines.coding.subtask_runs", "machines.coding.work_session",
-    "machines.search.bindings", "machines.workflow.bindings",
+    "anyio._backends._asyncio", "dsa.web.server", "encodings.ascii", "encodings.utf_8_sig", "idna", "machines.chat.chat_notices", "machines.chat.policies",
+    "machines.coding.policies", "machines.coding.subtask_runs", "machines.coding.work_session", "machines.search.bindings", "machines.workflow.bindings",
+    "pkgutil", "pwd", "rich._emoji_codes", "z3",
 )  # fmt: skip
 
 

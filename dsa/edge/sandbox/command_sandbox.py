@@ -535,14 +535,13 @@ class _CommandPipes:
 
 
 def _command_end(reader: _CommandPipes, complaints: str, seconds: float) -> CommandEnd:
-    report: dict[str, Any] = json.loads(reader.status) if reader.status else {}
-    if not report and complaints:
+    if not reader.status and complaints:
         raise SandboxError(f"the sandbox for commands could not be made: {complaints}", ("bubblewrap",))
-    if report.get("fault"):
-        raise SandboxError(f"the command could not be started: {report['fault']}")
-    return CommandEnd(
-        report.get("ended", "lost"), report.get("status"), bytes(reader.head), reader.tail, reader.bytes_between, seconds,
-    )  # fmt: skip
+    how, status, fault = reader.status.decode(errors="replace").split("\n", 2) if reader.status else ("lost", "", "")
+    if fault:
+        raise SandboxError(f"the command could not be started: {fault}")
+    code = int(status) if status else None
+    return CommandEnd(how, code, bytes(reader.head), reader.tail, reader.bytes_between, seconds)  # type: ignore[arg-type]  # it is one of `How`
 
 
 def probe_commands() -> Rung:

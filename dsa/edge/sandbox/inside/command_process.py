@@ -7,7 +7,6 @@ namespace of its own, its end ends all that is left; elsewhere it adopts what th
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import select
 import signal
@@ -17,10 +16,14 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
 
 from dsa.edge.sandbox.inside import process_tree, relay, seccomp, system_calls
 
+TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    Setup = dict[str, Any]
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND: linux/seccomp.h
 _QUESTION_BYTES = 80  # struct seccomp_notif
 _ANSWER = "=QqiI"  # struct seccomp_notif_resp
@@ -149,11 +152,10 @@ def _nameless_files(processes: Iterable[int], device: int) -> Iterator[os.stat_r
 
 _LOOK_S = 0.1  # between two checks of the disk and, where nothing else bounds them, of the processes
 _LINUX = sys.platform == "linux"
-Setup = dict[str, Any]
 
 
-def main(setup: Setup) -> NoReturn:
-    """Run the command of the setup, write one JSON object to the status pipe, and end."""
+def main(setup: "Setup") -> "NoReturn":
+    """Run the command of the setup, write how it ended, its status and a fault to the status pipe, a line each, and end."""
     os.environ.clear()
     if _LINUX:
         system_calls.control(system_calls.DUMPABLE, 0)  # no other process may open its pipes
@@ -168,11 +170,12 @@ def main(setup: Setup) -> NoReturn:
     )
     if not setup["confined"]:
         process_tree.sweep()
-    os.write(setup["status_fd"], json.dumps({**report, "fault": fault}).encode())
+    status = "" if report["status"] is None else report["status"]
+    os.write(setup["status_fd"], f"{report['ended']}\n{status}\n{fault}".encode())
     os._exit(0)
 
 
-def _relay(setup: Setup) -> int:
+def _relay(setup: "Setup") -> int:
     """Start the relay to the proxy outside, and name it in the command's environment."""
     listener = relay.open_listener()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -191,7 +194,7 @@ def _relay(setup: Setup) -> int:
 # -- starting ---------------------------------------------------------------------------------------------------------
 
 
-def _start_command(setup: Setup) -> tuple[int, int, str]:
+def _start_command(setup: "Setup") -> tuple[int, int, str]:
     """Return the command's process, the file by which its forks ask (-1: none), and why the command could not start, empty if it did."""
     gate, theirs = socket.socketpair()  # neither survives the start of the command
     worker = os.fork()
@@ -213,7 +216,7 @@ def _start_command(setup: Setup) -> tuple[int, int, str]:
     return worker, listener, message.decode(errors="replace")
 
 
-def _become(setup: Setup, gate: socket.socket) -> NoReturn:
+def _become(setup: "Setup", gate: socket.socket) -> "NoReturn":
     """Become the command; no file of the sandbox's own stays open."""
     try:
         signal.set_wakeup_fd(-1)
@@ -256,7 +259,7 @@ def _confine(gate: socket.socket) -> None:
 class _CommandWatch:
     """Waits for the command's end, and ends it at its time limit, when its lifeline closes, or when disk or processes run over."""
 
-    def __init__(self, setup: Setup, worker: int, carrier: int, listener: int) -> None:
+    def __init__(self, setup: "Setup", worker: int, carrier: int, listener: int) -> None:
         self._worker, self._carrier = worker, carrier
         self._bounds: dict[str, Any] = setup["bounds"]
         self._lifeline: int = setup["lifeline_fd"]
@@ -268,7 +271,7 @@ class _CommandWatch:
         self._deadline = time.monotonic() + self._bounds["timeout_s"]
         self._look = 0.0
 
-    def wait(self, wakeup: int) -> dict[str, Any]:
+    def wait(self, wakeup: int) -> "dict[str, Any]":
         """Return how the command ended, and its status; None if the kernel has to end it."""
         files: list[Any] = [self._lifeline, wakeup, *filter(None, [self._forks])]
         while True:

@@ -8,7 +8,10 @@ import os
 import selectors
 import socket
 import threading
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _PIECE_BYTES = 65_536
 
@@ -18,7 +21,7 @@ def open_listener() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-def serve(listener: socket.socket, proxy: str) -> NoReturn:
+def serve(listener: socket.socket, proxy: str) -> "NoReturn":
     """Join every connection to one of the proxy, until this process is ended."""
     while True:
         try:

@@ -6,7 +6,7 @@ A call by the numbers of another architecture ends the process. The numbers are 
 
 import ctypes
 import errno
-import platform
+import os
 import struct
 
 from dsa.edge.sandbox.inside import system_calls
@@ -111,7 +111,7 @@ class Filter(ctypes.Structure):
 
 def fault() -> str:
     """Return why there is no filter here; empty where there is one."""
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:  # noqa: PLR2004  # bytes of a pointer
         architectures = ", ".join(_ARCHITECTURES)
         return (
@@ -127,7 +127,7 @@ def fault() -> str:
 
 def build_filter(families: tuple[int, ...] = (), *, asks_on_fork: bool = False) -> Filter:
     """Build a filter for this architecture that allows sockets of these families. With `asks_on_fork` each fork waits: see `install_asking`."""
-    code = ctypes.create_string_buffer(program(platform.machine(), families, _ASK if asks_on_fork else _ALLOW))
+    code = ctypes.create_string_buffer(program(os.uname().machine, families, _ASK if asks_on_fork else _ALLOW))
     call_filter = Filter((len(code) - 1) // 8, ctypes.cast(code, ctypes.c_void_p))
     call_filter.code = code
     return call_filter
@@ -144,7 +144,7 @@ def install_asking(call_filter: Filter) -> int:
     Raises OSError where the kernel cannot ask (before Linux 5.5), or already asks another process.
     """
     return system_calls.system_call(
-        "seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(call_filter)
+        "seccomp", _SECCOMP[os.uname().machine], _SET_FILTER, _LISTEN, ctypes.byref(call_filter)
     )
 
 

@@ -7,12 +7,14 @@ sockets are not covered. Limits pass to all processes that this one starts (setr
 
 import ctypes
 import os
-import platform
 import resource
 import stat
 import sys
 from collections.abc import Iterable
-from typing import Any
+
+TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
+if TYPE_CHECKING:
+    from typing import Any
 
 NEW_MOUNTS, NEW_HOSTNAME, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = (
     0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
@@ -68,9 +70,9 @@ def protect(path: str, attributes: int, *, recursive: bool = False) -> None:
 
 def make_root(path: str) -> None:
     """Make a mount the root of all files, and unmount the old root (pivot_root(2), its section "pivot_root(".", ".")")."""
-    number = _PIVOT_ROOT.get(platform.machine())
+    number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
-        raise OSError(f"pivot_root: its number on {platform.machine()} is not known")
+        raise OSError(f"pivot_root: its number on {os.uname().machine} is not known")
     os.chdir(path)
     system_call("pivot_root", number, b".", b".")
     _check_answer("umount", _libc.umount2(b".", _DETACH))
@@ -140,13 +142,13 @@ _BY_BOUND = {
 _NONE = ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO")
 
 
-def lowered_bounds(bounds: dict[str, Any]) -> dict[str, int]:
+def lowered_bounds(bounds: "dict[str, Any]") -> dict[str, int]:
     """Return the bounds that are lower than requested, by name, because this process may not have more itself."""
     most = {name: resource.getrlimit(kind)[1] for name, kind in _BY_BOUND.items()}
     return {name: limit for name, limit in most.items() if limit != resource.RLIM_INFINITY and limit < bounds[name]}
 
 
-def set_all(bounds: dict[str, Any]) -> None:
+def set_all(bounds: "dict[str, Any]") -> None:
     """Set the limits of this process, for good; none is above what it has already. Raises OSError, which names the limit."""
     for name, kind in _BY_BOUND.items():
         _set(name, kind, bounds[name])
