@@ -44,6 +44,8 @@ from dsa.temporal.story_pages import page_id, pages_after
 
 #: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
 _FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
+#: The time before an update that the server has dropped is sent again, in seconds.
+_AGAIN_S = 0.1
 #: The code of the error of a run that nobody answers for.
 _NO_ANSWER = "NoAnswerError"
 #: How many workflows are asked side by side.
@@ -385,9 +387,8 @@ class TemporalStore:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
         await self.link.require_short(*arguments)
-        attempt = 0
+        attempt, until_s = 1, time.monotonic() + PATIENCE_S
         while True:
-            attempt += 1
             try:
                 update = await handle.start_update(
                     name,
@@ -400,6 +401,7 @@ class TemporalStore:
             except WorkflowUpdateFailedError as error:
                 kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
                 if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, or is to read it
+                    attempt += 1
                     continue
                 if kind == payloads.REFUSAL:
                     raise error.cause from None
@@ -407,6 +409,11 @@ class TemporalStore:
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     raise unknown_run(run_id) from None
+                if error.status == RPCStatusCode.FAILED_PRECONDITION and time.monotonic() < until_s:
+                    await asyncio.sleep(
+                        _AGAIN_S
+                    )  # a task of the workflow has failed, and is tried again without the update
+                    continue
                 raise StoreError(f"run {run_id}: {error.message}") from error
             return answer
 
