@@ -307,7 +307,7 @@ def exit_code(rest: Rest, refusals: Sequence[RefusedEvent] = ()) -> int:
     """
     if rest.kind == "stopped" or refusals:
         return 1
-    if rest.kind in {"waiting", "in doubt"}:
+    if rest.kind in {"waiting", "in doubt", "interrupted"}:
         return EXIT_WAITING
     own = _own_code(rest.run) if rest.kind == "finished" else None
     return _CODES.get(rest.run.outcome, 0) if own is None else own
@@ -403,6 +403,8 @@ def headline(rest: Rest) -> str:
         )
         what = "waiting for review" if review_of(run) else "waiting"
         return f"{what} in {run.configuration.state} for: {', '.join(names) or 'nothing that can happen'}"
+    if rest.kind == "interrupted":
+        return f"interrupted in {run.configuration.state}"
     return run.outcome if run.outcome not in {"failed", "escalated"} else f"{run.outcome}{_why(run)}"
 
 
@@ -513,7 +515,7 @@ def _judged_text(candidate: ToJudge) -> str:
 def _next(finished_run: FinishedRun) -> str | None:
     """Return the command that goes on with the run, unless `show` has printed it already."""
     rest = finished_run.rest
-    if rest.kind == "stopped":
+    if rest.kind in {"stopped", "interrupted"}:
         return shell_command("resume", finished_run.directory)
     return send_line(rest.run, finished_run.directory) if rest.waits_for else None
 

@@ -41,9 +41,9 @@ _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
 _MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)
 #: How often workers are asked whether they can bind a run, until one can.
-_UNTIL_BOUND = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15))
-#: The longest pause before a call that another worker has turned down twice or more, in seconds.
-_LONGEST_PAUSE_S = 30.0
+_UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.5, maximum_interval=timedelta(seconds=15))
+#: The longest pause before a call that a worker has turned down twice or more although another one can make it, in seconds.
+_LONGEST_PAUSE_S = 2.0
 
 
 class WorkflowClock:
@@ -109,17 +109,24 @@ class ActivityCalls:
     digest: str
     queue: str
     obstacle: str = ""
+    #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
+    _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
 
     async def call(
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
     ) -> Json:
         """Call an activity once. Raises what `call_activity` raises."""
         about_run, pause_s = {"run": self.run, "digest": self.digest}, 0.0
+        while activity_id in self._cancelled_ids:
+            activity_id = f"{activity_id}:again"
         while True:
             try:
                 return await call_activity(
                     name, {**about_run, **request}, queue=self.queue, activity_id=activity_id, limit=limit
                 )
+            except asyncio.CancelledError:
+                self._cancelled_ids |= {activity_id} if activity_id else set()
+                raise
             except ActivityError as error:
                 if not isinstance(error.cause, ApplicationError) or error.cause.type != payloads.UNBOUND:
                     raise
@@ -129,7 +136,7 @@ class ActivityCalls:
                 await call_activity(payloads.BIND, about_run, queue=self.queue, retry=_UNTIL_BOUND)
             finally:
                 self.obstacle = ""
-            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or 1.0)
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or 0.5)
 
     async def ask(self, name: str, request: Json) -> Json:
         """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""
@@ -145,6 +152,8 @@ class ActivityCalls:
 @attrs.frozen
 class ActivityPerformer(Performer):
     """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on.
+
+    One that takes the place of a cancelled one has `:again` behind its id.
 
     Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins. `give_up` hears the key of an effect that
     was lost with its workers too often: its policy may end the process each time.

@@ -237,9 +237,15 @@ class EffectActivities:
         await self._copy_of(request)
 
     async def _copy_of(self, request: Json) -> RunCopy:
-        """Return what is known of a run. Raises ApplicationError of the type `UNBOUND` for one whose bindings this worker cannot have."""
+        """Return what is known of a run, and say meanwhile that this worker is alive: it may import a module for long.
+
+        Raises ApplicationError of the type `UNBOUND` for a run whose bindings this worker cannot have.
+        """
+        task = asyncio.ensure_future(self._workplace.look_at(request["run"], request["digest"]))
+        while not (await asyncio.wait({task}, timeout=_EVERY_S))[0]:
+            activity.heartbeat()
         try:
-            return await self._workplace.look_at(request["run"], request["digest"])
+            return task.result()
         except DsaError as error:
             benign = ApplicationErrorCategory.BENIGN  # another worker can, and the entry point says it
             raise ApplicationError(str(error), type=payloads.UNBOUND, category=benign) from None

@@ -236,13 +236,22 @@ def converter_with(store: ObjectStore | None) -> DataConverter:
     return replace(CONVERTER, external_storage=external)
 
 
+#: Why a worker cannot read a run whose payloads are in a store.
+OTHER_STORE = "its long payloads are in a store that the worker does not name: give all workers the same ?store=STORE"
+
+
+def is_stored_elsewhere(error: Exception) -> bool:
+    """Return whether an error says that a payload is in a store, and that there is none. The SDK gives this rule a number."""
+    return "[TMPRL1105]" in str(error)
+
+
 @contextmanager
 def store_errors(what: str) -> Iterator[None]:
     """Raise StoreError where a payload is in a store, and the address names none."""
     try:
         yield
     except RuntimeError as error:
-        if "[TMPRL1105]" not in str(error):  # the rule of the SDK that says so
+        if not is_stored_elsewhere(error):
             raise
         raise StoreError(
             f"{what}: its long payloads are in a store; name it in the address as the workers do: temporal://HOST:PORT/NAMESPACE?store=STORE"

@@ -229,13 +229,13 @@ class Execution:
 
     async def move(self) -> None:
         """Go on in a new execution, unless something begins or ends meanwhile."""
-        task = self.task
+        has_changed = partial(cannot_move, self, self.task)
         await self.story.write_pages(self.start.run, self.run.ledger, self.artifacts.records)
-        if self.task is not task or (task is not None and task.done()) or not self.gate.is_free:
+        if has_changed():
             return
         self.is_moving = True  # now senders hear that their events go with the run
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        if self.task is not task or (task is not None and task.done()) or not self.gate.is_free:
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() or has_changed())
+        if has_changed():
             self.is_moving = False
             return
         next_start = attrs.evolve(
@@ -312,6 +312,11 @@ class Execution:
         self.is_moving = False
         task.cancel()
         await workflow.wait_condition(task.done)
+
+
+def cannot_move(here: Execution, task: "asyncio.Task[Rest] | None") -> bool:
+    """Return whether something has begun or ended since `task` drove the run, so that it does not go on in a new execution now."""
+    return here.task is not task or (task is not None and task.done()) or not here.gate.is_free
 
 
 def rest_after_losses(here: Execution, rest: Rest) -> Rest:

@@ -34,16 +34,20 @@ from dsa.runs.summary import summary_of_run
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import Entry, Ledger, VerdictEntry, from_json
 from dsa.runtime.run import Fold, Run
-from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, UnknownRunError
+from dsa.runtime.run_store import HeldError, RunSummary, StoredRun, StoreError, Summary, UnknownRunError
 from dsa.runtime.status import RunStatus, UnfinishedWork, status_of
 from dsa.temporal import payloads, search_attributes
-from dsa.temporal.payload_stores import store_errors
+from dsa.temporal.payload_stores import OTHER_STORE, is_stored_elsewhere, store_errors
 from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE_S, ServerLink, queue_name
 from dsa.temporal.story_pages import page_id, pages_after
 
 #: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
 _FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
+#: The time before an update that the server has dropped is sent again, in seconds.
+_AGAIN_S = 0.1
+#: The code of the error of a run that nobody answers for.
+_NO_ANSWER = "NoAnswerError"
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
 #: The statuses of executions that are no run (any more), and their names in queries.
@@ -195,7 +199,7 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is
                 if not wanted_worker:
                     why += f". It may be busy, or was killed; this starts another: {link.worker_command(QUEUE)}"
                 message = f"run {run_id} gives no answer: {why}\nThe server keeps the run, which goes on when a worker answers"
-                raise StoreError(message) from error
+                raise StoreError(message, code=_NO_ANSWER) from error
             if wanted_worker and is_patient:
                 link.note_once(f"waiting for {wanted_worker}")
             elif wanted_worker:
@@ -226,8 +230,15 @@ async def _ask_once(handle: WorkflowHandle[Any, Any], query: str, arguments: Seq
                 raise unknown_run(handle.id) from None
             raise
         except WorkflowQueryFailedError as error:
-            raise StoreError(f"run {handle.id}: {error}") from error
+            why = OTHER_STORE if is_stored_elsewhere(error) else str(error)
+            raise StoreError(f"run {handle.id}: {why}") from error
         return answer
+
+
+def _unreadable(run_id: str, fault: DsaError) -> RunSummary:
+    """Return the summary of a run that cannot be read, with the reason, so that a list has the others."""
+    reason = str(fault).partition("\n")[0].removeprefix(f"run {run_id}").removeprefix(":").strip()
+    return RunSummary(run_id, 0, Summary(), damage=reason)
 
 
 class TemporalStore:
@@ -323,8 +334,13 @@ class TemporalStore:
 
         async def ask() -> None:
             answers = await asyncio.gather(*(self._summary_of(run_id) for _, run_id in together))
-            pairs = [(at_s, each.at(selection.now_ms)) for (at_s, _), each in zip(together, answers, strict=True) if each is not None]  # fmt: skip
-            matches.extend(pair for pair in pairs if pair[1].matches(*names))
+            faults = [each for each in answers if isinstance(each, StoreError)]
+            if faults and len(faults) == len(answers):
+                raise faults[0]
+            for (at_s, run_id), each in zip(together, answers, strict=True):
+                summary = _unreadable(run_id, each) if isinstance(each, StoreError) else each
+                if summary is not None and summary.at(selection.now_ms).matches(*names):
+                    matches.append((at_s, summary.at(selection.now_ms)))
             together.clear()
 
         async for pair in self._starts(newest, condition):
@@ -337,11 +353,14 @@ class TemporalStore:
         matches.sort(key=lambda pair: (pair[0], pair[1].run))
         return tuple(each for _, each in matches)[-(newest or 0) :]
 
-    async def _summary_of(self, run_id: str) -> RunSummary | None:
+    async def _summary_of(self, run_id: str) -> RunSummary | StoreError | None:
+        """Return the summary of a run; the error if nobody answers for it, and None if it was removed a moment ago."""
         try:
             return (await self.look_at(run_id)).summary
-        except UnknownRunError:  # it was removed a moment ago
+        except UnknownRunError:
             return None
+        except DsaError as fault:
+            return fault if isinstance(fault, StoreError) and fault.code == _NO_ANSWER else _unreadable(run_id, fault)
 
     # -- the updates of workflows, in the link's loop ---------------------------------------------------------------------
 
@@ -368,9 +387,8 @@ class TemporalStore:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
         await self.link.require_short(*arguments)
-        attempt = 0
+        attempt, until_s = 1, time.monotonic() + PATIENCE_S
         while True:
-            attempt += 1
             try:
                 update = await handle.start_update(
                     name,
@@ -383,6 +401,7 @@ class TemporalStore:
             except WorkflowUpdateFailedError as error:
                 kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
                 if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, or is to read it
+                    attempt += 1
                     continue
                 if kind == payloads.REFUSAL:
                     raise error.cause from None
@@ -390,6 +409,11 @@ class TemporalStore:
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     raise unknown_run(run_id) from None
+                if error.status == RPCStatusCode.FAILED_PRECONDITION and time.monotonic() < until_s:
+                    await asyncio.sleep(
+                        _AGAIN_S
+                    )  # a task of the workflow has failed, and is tried again without the update
+                    continue
                 raise StoreError(f"run {run_id}: {error.message}") from error
             return answer
 

@@ -60,6 +60,10 @@ _LAST_S = 3.0
 _LONGEST_S = 30.0
 
 
+#: The digest of a run's machine, and its bindings and its budget on this worker.
+_KnownBindings = tuple[str, Bindings, tuple[BudgetLimit, ...]]
+
+
 class TemporalRuns(BoundRuns):
     """The runs of a namespace. Leaving its `async with` stops the workers of this process; the runs themselves stay with the server."""
 
@@ -77,7 +81,7 @@ class TemporalRuns(BoundRuns):
         self._address = where
         self._queue = f"{PROCESS_QUEUE}{token_hex(6)}"
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._known_bindings: dict[str, tuple[str, Bindings, tuple[BudgetLimit, ...]]] = {}
+        self._known_bindings: dict[str, _KnownBindings] = {}
         self._log = LedgerLog()
         self._options = Options()
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
@@ -85,6 +89,8 @@ class TemporalRuns(BoundRuns):
         self.most_events: int | None = None
         #: The runs whose effects were performed here lately.
         self.active_runs: dict[str, NextLook] = {}
+        #: What is held while a module is imported for a run.
+        self.imports = asyncio.Lock()
         #: The runs whose bindings this process cannot have, and why.
         self.unbound_runs: dict[str, str] = {}
 
@@ -279,11 +285,9 @@ class TemporalRuns(BoundRuns):
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
         """Return what is known of a run, in the worker's loop, as `Workplace.look_at` does. Raises BindingError for what this worker may not read."""
         reader, triple = self.store.reader_so_far(run_id), self._known_bindings.get(run_id)
-        is_known = triple is not None and triple[0] == digest
-        if not reader.entries or not is_known:
+        if not reader.entries or triple is None or triple[0] != digest:
             reader = await self.store.look_at(run_id)
-        if triple is None or not is_known:
-            triple = self._known_bindings[run_id] = digest, *_bind_again(self, reader)
+            triple = await _bind_again(self, reader, digest)
         self.active_runs[run_id] = NextLook.soon()
         return RunCopy(reader.run, reader.artifacts, *triple[1:], lambda: self.store.reader(run_id).run)
 
@@ -346,18 +350,26 @@ async def _begin_work(runs: TemporalRuns, queue: str, at_once: int | None = None
     await link.wait(link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
 
 
-def _bind_again(runs: TemporalRuns, reader: StoryReader) -> tuple[Bindings, tuple[BudgetLimit, ...]]:
-    """Bind a run that was read, as it was started. Raises BindingError, and lets its entry point remember why."""
-    record, run_id = record_of(reader.stored_run), reader.run_id
-    try:
-        runs._require_allowed(record.first)  # noqa: SLF001  (its own worker)
-        text = text_of(reader.text, reader.entries)
-        setup = runs._setup_again(reader.run, record.first, text, runs._options, even_over=True)  # noqa: SLF001
-    except DsaError as error:
-        runs.unbound_runs[run_id] = str(error)
-        raise
-    runs.unbound_runs.pop(run_id, None)
-    return setup.binding, setup.limits
+async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> _KnownBindings:
+    """Bind a run that was read, as it was started, unless that is done. Raises BindingError, and lets its entry point remember why.
+
+    A module may take long to import. Meanwhile the worker's loop says of other effects that they are alive; one module is imported at a time.
+    """
+    run_id, record, how = reader.run_id, record_of(reader.stored_run), runs._options  # noqa: SLF001  (its own worker)
+    text, bind = text_of(reader.text, reader.entries), runs._setup_again  # noqa: SLF001
+    async with runs.imports:
+        triple = runs._known_bindings.get(run_id)  # noqa: SLF001
+        if triple is not None and triple[0] == digest:
+            return triple
+        try:
+            runs._require_allowed(record.first)  # noqa: SLF001
+            setup = await asyncio.to_thread(bind, reader.run, record.first, text, how, even_over=True)
+        except DsaError as error:
+            runs.unbound_runs[run_id] = str(error)
+            raise
+        runs.unbound_runs.pop(run_id, None)
+        triple = runs._known_bindings[run_id] = digest, setup.binding, setup.limits  # noqa: SLF001
+        return triple
 
 
 def _queue_again(queue: str, reader: StoryReader) -> str:

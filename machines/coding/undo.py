@@ -17,7 +17,7 @@ from dsa.cli.run_options import exit_on_faults, find, runs_option
 from dsa.edge.sandbox.command_sandbox import stop
 from dsa.errors import DsaError
 from dsa.runs.door import Runs
-from dsa.runs.place import PART_OF
+from dsa.runs.place import PART_OF, is_on_server
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.coding_work import Work
@@ -81,7 +81,8 @@ def _history_of(runs: Runs, run_id: str) -> WorkspaceHistory:
     start = _start(runs, run_id)
     folder = files_folder(runs, start.part_of or run_id)  # the whole run has the history of its parts
     if not (folder / "history").is_dir():
-        raise DsaError(f"{folder}: there is no history of the run's changes")
+        hint = "; type this command where its worker was started: it is there" if is_on_server(runs.where) else ""
+        raise DsaError(f"{folder}: there is no history of the run's changes{hint}")
     workspace = Path(start.workspace)
     if not workspace.is_dir():
         raise DsaError(f"{workspace}: the run's workspace is missing")

@@ -261,3 +261,52 @@ def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, names
                 assert (await run.rest()).run.configuration.state == "end.done"
 
     asyncio.run(asyncio.wait_for(whole(), 40))
+
+
+PATIENT = """import asyncio
+from pathlib import Path
+
+import dsa
+
+HERE = Path(__file__).parent
+
+
+@dsa.answering("found")
+async def look(action, context):
+    with (HERE / "begun").open("a") as file:
+        file.write("x")
+    while not (HERE / "ends").exists():
+        await asyncio.sleep(0.02)
+    return [dsa.event_step("look", "found")]
+
+
+@dsa.answering("priced")
+async def price(action, context):
+    return [dsa.event_step("price", "priced")]
+
+
+effects = {"look": look, "price": price}
+"""
+
+
+def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The worker hears that the effect is cancelled a moment later, and the server has it under way until then. Twice, as impatient people do it."""
+    where = next(namespaces)
+    (tmp_path / "order.md").write_text(ORDER.format(handling="retry", limit="60s"))
+    (tmp_path / "bindings.py").write_text(PATIENT)
+
+    async def has_begun(count: int) -> None:
+        while not ((tmp_path / "begun").exists() and (tmp_path / "begun").read_text() == count * "x"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    async def whole() -> None:
+        async with worker(where), dsa.open_runs(where) as runs:
+            run = await runs.start(tmp_path / "order.md", "go", run_id="order")
+            for count in (1, 2):
+                await has_begun(count)
+                run = await runs.resume("order", resumption=Resumption(take=True))
+            await has_begun(3)
+            (tmp_path / "ends").touch()
+            assert (await run.rest()).run.configuration.state == "asked"
+
+    asyncio.run(asyncio.wait_for(whole(), 40))

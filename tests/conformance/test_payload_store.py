@@ -209,6 +209,34 @@ def test_value_that_is_too_long_for_the_server_is_refused_in_words(tmp_path: Pat
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
+def test_run_that_no_worker_can_read_is_one_line_of_the_list(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Its payloads are in a store, and the only worker that is left does not name it. The other runs are there as ever."""
+    where = next(namespaces)
+    bindings = dsa.Bindings({"make": make})
+
+    async def test() -> None:
+        async with dsa.open_runs(f"{where}?store={tmp_path / 'store'}") as runs:
+            await (await runs.start(makes(tmp_path), {"text": "go"}, bindings=bindings, run_id="stored")).rest()
+        async with dsa.open_runs(where) as runs:
+            path = makes(tmp_path)
+            path.write_text(
+                MAKES.replace(
+                    "| idle | order | make | busy |", "| idle | order | | asked |\n| asked | order | make | busy |"
+                )
+            )
+            await (await runs.start(path, {"text": "go"}, bindings=bindings, run_id="plain")).rest()
+            with pytest.raises(StoreError, match=r"^run stored: its long payloads are in a store that the worker does"):
+                await runs.look("stored")
+            first, second = await runs.list()
+            assert (first.run, first.status, second.run, second.status) == ("stored", "damaged", "plain", "waiting")
+            assert (
+                first.damage
+                == "its long payloads are in a store that the worker does not name: give all workers the same ?store=STORE"
+            )
+
+    asyncio.run(asyncio.wait_for(test(), 40))
+
+
 @pytest.mark.parametrize(
     ("store", "words"),
     [

@@ -148,3 +148,35 @@ def test_event_that_waits_for_its_reader_is_taken_once(
     outcome, data = outcome_of_unread_event(next(namespaces), tmp_path, meanwhile)
     assert isinstance(outcome, dsa.Taken)
     assert data == [{"order": "A17", "is_read": True}]
+
+
+def test_event_that_the_server_has_dropped_is_sent_again_under_its_id(
+    tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server does so if the task of the workflow fails in which the event came: more came while the run went on in a new execution."""
+    from temporalio.client import WorkflowHandle
+    from temporalio.service import RPCError, RPCStatusCode
+
+    (tmp_path / "order.md").write_text(DOCUMENT)
+    (tmp_path / "bindings.py").write_text(BINDINGS)
+    update_ids, start_update = list[str](), WorkflowHandle.start_update
+
+    async def drop_first(self: Any, *arguments: Any, **how: Any) -> Any:
+        update_ids.append(how["id"])
+        if len(update_ids) == 1:
+            words = "Unable to perform workflow execution update due to unexpected workflow task failure."
+            raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
+        return await start_update(self, *arguments, **how)
+
+    async def whole() -> None:
+        where = next(namespaces)
+        async with worker(where), dsa.open_runs(where) as runs:
+            run = await runs.start(tmp_path / "order.md", "go", run_id="order")
+            await run.rest()
+            monkeypatch.setattr(WorkflowHandle, "start_update", drop_first)
+            assert isinstance(await runs.send("order", "approved"), dsa.Taken)
+            assert (await run.rest()).outcome == "sent"
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+    assert len(update_ids) == 2
+    assert len(set(update_ids)) == 1

@@ -405,3 +405,34 @@ def test_run_under_way_is_removed_once_it_is_interrupted(desk: Path, namespaces:
         assert dsa(desk, where, "runs", "rm", "last").stdout == f"removed {run_id}\n"
     finally:
         stop(process)
+
+
+@pytest.mark.limit(100)
+def test_command_that_follows_a_run_says_that_somebody_else_interrupted_it(
+    desk: Path, namespaces: Iterator[str]
+) -> None:
+    where = next(namespaces)
+    (desk / "bindings.py").write_text(
+        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
+    )
+
+    async def interrupt() -> str:
+        async with dsa_library.open_runs(where) as runs:
+            (each,) = await runs.list()
+            await runs.interrupt(each.run)
+            return each.run
+
+    process = worker(desk, where)
+    try:
+        words = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
+        run = subprocess.Popen(words, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        deadline_s = time.monotonic() + 30
+        while not (desk / "begun").exists():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        run_id = asyncio.run(interrupt())
+        text = run.communicate(timeout=30)[0]
+        assert (run.returncode, text.splitlines()[0]) == (3, "interrupted in looking"), text
+        assert text.splitlines()[-1] == f"next      dsa resume {run_id} --runs {where}"
+    finally:
+        stop(process)

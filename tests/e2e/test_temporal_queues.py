@@ -306,6 +306,9 @@ def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) 
     assert (workspace / "hello.py").read_text() == "print(1)\n"
     assert "+print(1)" in printed("show", report["run"], "--diff", folder=place.desk, where=place.where)
     assert "history" in files_of(place.desk, report["run"])
+    elsewhere = command("undo", report["run"], folder=shop, where=place.where).communicate(timeout=30)[0]
+    words = "there is no history of the run's changes; type this command where its worker was started: it is there\n"
+    assert elsewhere.endswith(words), elsewhere
     assert files_of(place.office, report["run"]) == set()
 
 
