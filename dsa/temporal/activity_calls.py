@@ -116,24 +116,26 @@ class ActivityCalls:
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
     ) -> Json:
         """Call an activity once. Raises what `call_activity` raises."""
-        about_run, pause_s = {"run": self.run, "digest": self.digest}, 0.0
+        about_run, pause_s, is_turned_down = {"run": self.run, "digest": self.digest}, 0.0, False
         while activity_id in self._cancelled_ids:
             activity_id = f"{activity_id}:again"
         while True:
             try:
-                return await call_activity(
-                    name, {**about_run, **request}, queue=self.queue, activity_id=activity_id, limit=limit
-                )
+                with payloads.for_any_worker(is_so=is_turned_down):
+                    return await call_activity(
+                        name, {**about_run, **request}, queue=self.queue, activity_id=activity_id, limit=limit
+                    )
             except asyncio.CancelledError:
                 self._cancelled_ids |= {activity_id} if activity_id else set()
                 raise
             except ActivityError as error:
                 if not isinstance(error.cause, ApplicationError) or error.cause.type != payloads.UNBOUND:
                     raise
-                self.obstacle = error.cause.message
+                self.obstacle, is_turned_down = error.cause.message, True
             try:
                 await asyncio.sleep(pause_s)
-                await call_activity(payloads.BIND, about_run, queue=self.queue, retry=_UNTIL_BOUND)
+                with payloads.for_any_worker(is_so=True):
+                    await call_activity(payloads.BIND, about_run, queue=self.queue, retry=_UNTIL_BOUND)
             finally:
                 self.obstacle = ""
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or 0.5)

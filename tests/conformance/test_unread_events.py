@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import worker
+from temporal_server import at_work, worker
 
 import dsa
 from dsa.cli.resume import MachineChange
@@ -180,3 +180,29 @@ def test_event_that_the_server_has_dropped_is_sent_again_under_its_id(
     asyncio.run(asyncio.wait_for(whole(), 30))
     assert len(update_ids) == 2
     assert len(set(update_ids)) == 1
+
+
+def test_worker_that_drives_a_run_and_lacks_its_files_leaves_the_effects_to_another(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """An activity that the workers of a run turn down is not for the one that drives it, which would take each at once."""
+    (tmp_path / "order.md").write_text(DOCUMENT)
+    (tmp_path / "bindings.py").write_text(BINDINGS)
+    (tmp_path / "empty").mkdir()
+
+    async def whole() -> None:
+        where = next(namespaces)
+        async with dsa.open_runs(where) as runs, at_work(runs, folders=[tmp_path / "empty"]):
+            run = await runs.start(tmp_path / "order.md", "go", run_id="order")
+            await run.rest()
+            sender = asyncio.create_task(runs.send("order", "more", {"order": "A17"}))
+
+            async def is_turned_down() -> bool:
+                return "the last one cannot: " in await runs.wanted_worker("order")
+
+            await until(is_turned_down)
+            async with dsa.open_runs(where) as others, at_work(others, folders=[tmp_path]):
+                assert isinstance(await sender, dsa.Taken)
+                assert (await run.rest()).run.configuration.state == "asked"
+
+    asyncio.run(asyncio.wait_for(whole(), 40))
