@@ -23,7 +23,7 @@ import attrs
 from dsa.edge.stores.memory_store import MemoryStore
 from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.edge.stores.store_file import this_process
-from dsa.errors import DocumentError
+from dsa.errors import DocumentError, ParameterError
 from dsa.guards.code import extract_code, extract_fenced, syntax_fault
 from dsa.machine import Machine, step_names
 from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
@@ -179,12 +179,23 @@ _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and
 ERRORS = "errors.txt"
 _MOST_OF_ERRORS = 1_000_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+#: What may be the id of a run: it names a folder, and people type it. `last` is the newest one, and `@` stands before a place.
+_RUN_ID = re.compile(r"(?!last$)[A-Za-z0-9_][A-Za-z0-9._~+-]{0,199}")
 
 
 def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = None) -> str:
     """Return a new, unique run id, with the second and the name of a machine or policy: `20260131T120000-dual_state-9f3a1c44e0b2`."""
     moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
     return f"{moment}-{_safe(name)}-{entropy or token_hex(6)}"
+
+
+def own_or_new_id(run_id: str, name: str) -> str:
+    """Return the id that a run is given, or a new one if that is empty. Raises ParameterError for a text that cannot be an id."""
+    if run_id and not _RUN_ID.fullmatch(run_id):
+        raise ParameterError(
+            f"{run_id!r} cannot be the id of a run: use letters, digits, and `.`, `_`, `~`, `+` or `-` between them, at most 200, and not `last`"
+        )
+    return run_id or new_run_id(name)
 
 
 def _safe(name: str) -> str:

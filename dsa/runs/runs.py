@@ -36,7 +36,7 @@ from dsa.runs.child_runs import Machines, driving_run, due_runs, target_run
 from dsa.runs.door import Runs
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
 from dsa.runs.machine_extension import release_resources
-from dsa.runs.place import DEFAULT_RUNS, SERVER, RunPlace, new_run_id, open_place, place_in_memory
+from dsa.runs.place import DEFAULT_RUNS, SERVER, RunPlace, open_place, own_or_new_id, place_in_memory
 from dsa.runs.setup import (
     MachineDocument,
     Options,
@@ -397,7 +397,7 @@ class LocalRuns(BoundRuns):
         """Return a new run that nothing drives yet. It exists once its first entry is durable. Raises MachineError, DsaError for a secret."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
-        machine, run_id = setup.machine, run_id or new_run_id(setup.machine.name)
+        machine, run_id = setup.machine, own_or_new_id(run_id, setup.machine.name)
         settings = setup.binding.secrets.value(dict(setup.settings)) if setup.settings else {}
         means = setup.digest or (digest(machine) if setup.text else "")
         run, commands = begin(machine, run_id, digest=means, settings=settings, at_ms=self.now_ms())
@@ -479,7 +479,7 @@ class LocalRuns(BoundRuns):
         Raises DsaError if something was under way after them, UnknownRunError, StoreError.
         """
         stored_run = self._place.store.read(run_id)
-        name = new_id or new_run_id(self.get(run_id).first.name)
+        name = own_or_new_id(new_id, self.get(run_id).first.name)
         new = branch_of(stored_run, length, name)
         copy_artifacts(new, self._place.artifacts(run_id), self._place.artifacts(name))
         self._place.store.create(name, new.text, list(new.entries)).release()

@@ -29,7 +29,7 @@ from dsa.runs.bindings import import_kinds
 from dsa.runs.child_runs import keep_parts_in
 from dsa.runs.handle import require_place
 from dsa.runs.machine_extension import release_resources
-from dsa.runs.place import RunPlace, new_run_id
+from dsa.runs.place import RunPlace, own_or_new_id
 from dsa.runs.runs import BoundRuns, Resumption, TakeUp, Worker, branch_of, copy_artifacts
 from dsa.runs.setup import Options, RunSetup, Source
 from dsa.runtime.costs import BudgetLimit
@@ -127,7 +127,7 @@ class TemporalRuns(BoundRuns):
         """Return a new run that nothing drives yet. It exists once its workflow has begun. Raises MachineError, DsaError for a secret."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
-        run_id = run_id or new_run_id(setup.machine.name)
+        run_id = own_or_new_id(run_id, setup.machine.name)
         binding = setup.binding
         self._bind_part(run_id, setup)
         if setup.source is not None:
@@ -399,7 +399,7 @@ def _about_machine(setup: RunSetup) -> Json:
 def _start_of_branch(reader: StoryReader, length: int, new_id: str) -> StartPayload:
     """Return the start of a run that begins as the one that was read. Raises BranchError."""
     assert reader.start is not None, "it was read"
-    new = branch_of(reader.stored_run, length, new_id or new_run_id(record_of(reader.stored_run).first.name))
+    new = branch_of(reader.stored_run, length, own_or_new_id(new_id, record_of(reader.stored_run).first.name))
     artifacts = StoredArtifacts()
     copy_artifacts(new, reader.artifacts, artifacts)
     entries = tuple(to_json(entry) for entry in new.entries)

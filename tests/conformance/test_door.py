@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import dsa
-from dsa.errors import BindingError, MachineError, OccurrenceError
+from dsa.errors import BindingError, MachineError, OccurrenceError, ParameterError
 from dsa.runtime.run_store import HeldError, StoreError, UnknownRunError
 
 ORDER = """# order
@@ -155,6 +155,18 @@ def test_nothing_of_a_run_exists_when_its_start_fails(door: Callable[[Test], Non
         broken.write_text("# broken\n")
         with pytest.raises(MachineError):
             await desk.runs.start(broken)
+        assert desk.runs.ids() == ()
+
+    door(test)
+
+
+def test_text_that_cannot_be_an_id_is_refused(door: Callable[[Test], None]) -> None:
+    """It would name a folder elsewhere, or nobody could type it."""
+
+    async def test(desk: Desk) -> None:
+        for run_id in ("../up", "last", "a@1", "two\nlines", "a/b", ".hidden", "-r", "n" * 201):
+            with pytest.raises(ParameterError, match="cannot be the id of a run: use letters, digits"):
+                await desk.start(run_id=run_id)
         assert desk.runs.ids() == ()
 
     door(test)
