@@ -69,22 +69,26 @@ async def call_activity(
     queue: str,
     activity_id: str | None = None,
     limit: timedelta = _NO_LIMIT,
-    retry: RetryPolicy = _ONCE,
+    is_for_any: bool = False,
 ) -> Json:
-    """Call an activity, once unless `retry` says otherwise. Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
+    """Call an activity, once (`bind` until it succeeds), and let the server choose its worker if it `is_for_any`.
+
+    Raises ActivityError; CancelledError of asyncio when the caller was cancelled.
+    """
     try:
-        return cast(
-            Json,
-            await workflow.execute_activity(
+        with payloads.for_any_worker(
+            is_so=is_for_any
+        ):  # it ends before anybody waits: a workflow may be forgotten in any await
+            handle = workflow.start_activity(
                 name,
                 request,
                 task_queue=queue,
                 activity_id=activity_id,
-                retry_policy=retry,
+                retry_policy=_UNTIL_BOUND if name == payloads.BIND else _ONCE,
                 start_to_close_timeout=limit,
                 heartbeat_timeout=SILENCE,
-            ),
-        )
+            )
+        return cast(Json, await handle)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise asyncio.CancelledError from error
@@ -121,10 +125,14 @@ class ActivityCalls:
             activity_id = f"{activity_id}:again"
         while True:
             try:
-                with payloads.for_any_worker(is_so=is_turned_down):
-                    return await call_activity(
-                        name, {**about_run, **request}, queue=self.queue, activity_id=activity_id, limit=limit
-                    )
+                return await call_activity(
+                    name,
+                    {**about_run, **request},
+                    queue=self.queue,
+                    activity_id=activity_id,
+                    limit=limit,
+                    is_for_any=is_turned_down,
+                )
             except asyncio.CancelledError:
                 self._cancelled_ids |= {activity_id} if activity_id else set()
                 raise
@@ -134,8 +142,7 @@ class ActivityCalls:
                 self.obstacle, is_turned_down = error.cause.message, True
             try:
                 await asyncio.sleep(pause_s)
-                with payloads.for_any_worker(is_so=True):
-                    await call_activity(payloads.BIND, about_run, queue=self.queue, retry=_UNTIL_BOUND)
+                await call_activity(payloads.BIND, about_run, queue=self.queue, is_for_any=True)
             finally:
                 self.obstacle = ""
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or 0.5)
