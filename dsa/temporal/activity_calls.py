@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import attrs
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType, is_cancelled_exception  # noqa: A004  (the SDK's name)
 
 from dsa.edge.performer import EffectPlan, Performer
 from dsa.runtime.artifacts import MemoryArtifacts
@@ -40,10 +40,10 @@ _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
 #: How often a guard may be lost with its worker, one time after the other, before its event is refused or the run stops.
 _MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)
-#: How often workers are asked whether they can bind a run, until one can.
-_UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.5, maximum_interval=timedelta(seconds=15))
-#: The longest pause before a call that a worker has turned down twice or more although another one can make it, in seconds.
-_LONGEST_PAUSE_S = 2.0
+#: How often workers are asked whether they can bind a run, until one can. The server waits in whole seconds.
+_UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.3, maximum_interval=timedelta(seconds=15))
+#: How long a call waits for the one worker that has said that it can bind a run, before others are asked.
+_MOST_WAIT = timedelta(seconds=10)
 
 
 class WorkflowClock:
@@ -69,16 +69,12 @@ async def call_activity(
     queue: str,
     activity_id: str | None = None,
     limit: timedelta = _NO_LIMIT,
-    is_for_any: bool = False,
+    begins_within: timedelta | None = None,
 ) -> Json:
-    """Call an activity, once (`bind` until it succeeds), and let the server choose its worker if it `is_for_any`.
-
-    Raises ActivityError; CancelledError of asyncio when the caller was cancelled.
-    """
+    """Call an activity, once (`bind` until it succeeds). Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
     try:
-        with payloads.for_any_worker(
-            is_so=is_for_any
-        ):  # it ends before anybody waits: a workflow may be forgotten in any await
+        # Within no wait: a workflow may be forgotten in any await.
+        with payloads.for_any_worker(is_so=name == payloads.BIND):
             handle = workflow.start_activity(
                 name,
                 request,
@@ -86,6 +82,7 @@ async def call_activity(
                 activity_id=activity_id,
                 retry_policy=_UNTIL_BOUND if name == payloads.BIND else _ONCE,
                 start_to_close_timeout=limit,
+                schedule_to_start_timeout=begins_within,
                 heartbeat_timeout=SILENCE,
             )
         return cast(Json, await handle)
@@ -105,14 +102,16 @@ def is_lost(error: ActivityError) -> bool:
 class ActivityCalls:
     """The calls of the activities of one run, on the task queue of its effects, for the document with this digest.
 
-    A worker that cannot have the run's bindings turns a call down, before it calls anything of the run. Then `obstacle` says why, and the call is made
-    again when a worker has bound the run.
+    A worker that cannot have the run's bindings turns a call down, before it calls anything of the run. Then `obstacle` says why, workers are asked until
+    one can bind the run, and calls go to the queue of that one, as long as it answers: the server would give many to the others.
     """
 
     run: str
     digest: str
     queue: str
     obstacle: str = ""
+    #: The queue of the worker that could bind the run, with the queue that it was found on.
+    _worker_of_queue: tuple[str, str] = attrs.field(default=("", ""), init=False)
     #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
     _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
 
@@ -120,32 +119,34 @@ class ActivityCalls:
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
     ) -> Json:
         """Call an activity once. Raises what `call_activity` raises."""
-        about_run, pause_s, is_turned_down = {"run": self.run, "digest": self.digest}, 0.0, False
         while activity_id in self._cancelled_ids:
             activity_id = f"{activity_id}:again"
         while True:
+            about_run = {"run": self.run, "digest": self.digest, "queue": self.queue}
+            worker = self._worker_of_queue[1] if self._worker_of_queue[0] == self.queue else ""
             try:
                 return await call_activity(
                     name,
                     {**about_run, **request},
-                    queue=self.queue,
+                    queue=worker or self.queue,
                     activity_id=activity_id,
                     limit=limit,
-                    is_for_any=is_turned_down,
+                    begins_within=_MOST_WAIT if worker else None,
                 )
             except asyncio.CancelledError:
                 self._cancelled_ids |= {activity_id} if activity_id else set()
                 raise
             except ActivityError as error:
-                if not isinstance(error.cause, ApplicationError) or error.cause.type != payloads.UNBOUND:
+                cause = error.cause
+                has_gone = isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START
+                if not has_gone and getattr(cause, "type", None) != payloads.UNBOUND:
                     raise
-                self.obstacle, is_turned_down = error.cause.message, True
+                self.obstacle = "" if has_gone else str(cause)
             try:
-                await asyncio.sleep(pause_s)
-                await call_activity(payloads.BIND, about_run, queue=self.queue, is_for_any=True)
+                answer = await call_activity(payloads.BIND, about_run, queue=self.queue)
             finally:
                 self.obstacle = ""
-            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or 0.5)
+            self._worker_of_queue = about_run["queue"], answer["queue"]
 
     async def ask(self, name: str, request: Json) -> Json:
         """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""

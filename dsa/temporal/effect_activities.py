@@ -67,6 +67,9 @@ class Workplace(Protocol):
     def show(self, run_id: str, key: str, text: str) -> None:
         """Show a piece of text of a policy to those who watch the run here."""
 
+    async def own_queue(self) -> str:
+        """Work on a queue of this process alone, too, and return its name; in the worker's loop."""
+
     def fault(self, run_id: str, where: str, traceback: str) -> None:
         """Report an error in users' code, with its traceback."""
 
@@ -180,7 +183,7 @@ class EffectActivities:
     async def perform(self, request: Json) -> Json:
         """Call the policy of an effect once; return its steps, and what it recorded."""
         view = await self._copy_of(request)
-        effect = EffectAtWork(activity.info().task_queue, request["at_ms"])
+        effect = EffectAtWork(request["queue"], request["at_ms"])
         return await self._within_reach(self._perform(view, request, effect), effect)
 
     async def _perform(self, view: RunCopy, request: Json, at_work: EffectAtWork) -> Json:
@@ -232,9 +235,10 @@ class EffectActivities:
             return {"data": secrets.value(data_readers(view.binding)[request["event"]](request["data"]))}
 
     @activity.defn(name=payloads.BIND)
-    async def bind(self, request: Json) -> None:
-        """Do nothing but find the bindings of a run. Raises what `perform` does if it cannot."""
+    async def bind(self, request: Json) -> Json:
+        """Find the bindings of a run, and return the queue of this worker alone. Raises what `perform` does if it cannot."""
         await self._copy_of(request)
+        return {"queue": await self._workplace.own_queue()}
 
     async def _copy_of(self, request: Json) -> RunCopy:
         """Return what is known of a run, and say meanwhile that this worker is alive: it may import a module for long.

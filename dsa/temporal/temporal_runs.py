@@ -105,21 +105,10 @@ class TemporalRuns(BoundRuns):
         A run cannot be interrupted while no worker answers: it goes on with the next one, and its id is in `uninterrupted_ids`.
         """
         for run_id in reversed(tuple(self._held_runs)) if interrupts else ():
-            await self._interrupt_last(run_id)
+            await _interrupt_last(self, run_id)
         for handle in {*self._held_runs.values(), *self._handles.values()}:
             await handle.let_go()
         await asyncio.to_thread(self._place.close)
-
-    async def _interrupt_last(self, run_id: str) -> None:
-        """Interrupt a run if it goes on by itself and a worker answers soon."""
-        try:
-            async with asyncio.timeout(_LAST_S):
-                if (await self.link.wait(self.store.look_at(run_id))).is_driven:
-                    await self.interrupt(run_id)
-        except UnknownRunError:
-            return  # it has ended, or was removed
-        except (StoreError, TimeoutError):
-            self.uninterrupted_ids += (run_id,)
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
@@ -291,6 +280,11 @@ class TemporalRuns(BoundRuns):
         self.active_runs[run_id] = NextLook.soon()
         return RunCopy(reader.run, reader.artifacts, *triple[1:], lambda: self.store.reader(run_id).run)
 
+    async def own_queue(self) -> str:
+        """Perform effects of the queue of this process, too; return its name."""
+        await self.link.work_on(self._queue, EffectActivities(self).all)
+        return self._queue
+
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
         assert self._loop is not None, "a worker has been started"
@@ -337,6 +331,18 @@ class NextLook:
     def is_due(self) -> bool:
         """Return whether it is time to look."""
         return time.monotonic() >= self.at_s
+
+
+async def _interrupt_last(runs: TemporalRuns, run_id: str) -> None:
+    """Interrupt a run if it goes on by itself and a worker answers soon."""
+    try:
+        async with asyncio.timeout(_LAST_S):
+            if (await runs.link.wait(runs.store.look_at(run_id))).is_driven:
+                await runs.interrupt(run_id)
+    except UnknownRunError:
+        return  # it has ended, or was removed
+    except (StoreError, TimeoutError):
+        runs.uninterrupted_ids += (run_id,)
 
 
 async def _begin_work(runs: TemporalRuns, queue: str, at_once: int | None = None) -> None:
