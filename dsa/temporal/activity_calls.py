@@ -73,9 +73,9 @@ async def call_activity(
 ) -> Json:
     """Call an activity, once (`bind` until it succeeds). Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
     try:
-        # Within no wait: a workflow may be forgotten in any await.
-        with payloads.for_any_worker(is_so=name == payloads.BIND):
-            handle = workflow.start_activity(
+        return cast(
+            Json,
+            await workflow.execute_activity(
                 name,
                 request,
                 task_queue=queue,
@@ -84,8 +84,8 @@ async def call_activity(
                 start_to_close_timeout=limit,
                 schedule_to_start_timeout=begins_within,
                 heartbeat_timeout=SILENCE,
-            )
-        return cast(Json, await handle)
+            ),
+        )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise asyncio.CancelledError from error

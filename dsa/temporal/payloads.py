@@ -6,9 +6,7 @@ Long payloads may be in a store (`dsa.temporal.payload_stores`): then the server
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -66,22 +64,8 @@ TOO_LARGE = "PayloadsTooLarge"
 TOO_LONG = "the server takes some 2 MB at once; name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
 
 
-#: Whether the server chooses the worker of an activity. Else the worker that drives the run takes it at once if it can, and nobody else gets it.
-_IS_FOR_ANY: ContextVar[bool] = ContextVar("is_for_any", default=False)
-
-
-@contextmanager
-def for_any_worker(*, is_so: bool) -> Iterator[None]:
-    """Let the server choose the worker of the activity that is started within, if it is so."""
-    token = _IS_FOR_ANY.set(is_so)
-    try:
-        yield
-    finally:
-        _IS_FOR_ANY.reset(token)
-
-
 class AnyWorkerInterceptor(Interceptor):
-    """Lets the server choose the worker of an activity that is for any worker."""
+    """Lets the server choose the worker that is asked whether it can bind a run: else the one that drives the run would take the question each time."""
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002  (as the interface has it)
         """Return what stands before the workflows of a worker."""
@@ -97,7 +81,7 @@ class _AnyWorkerInbound(WorkflowInboundInterceptor):
 class _AnyWorkerOutbound(WorkflowOutboundInterceptor):
     def start_activity(self, input: StartActivityInput) -> "ActivityHandle[Any]":  # noqa: A002  (as the interface has it)
         """Start an activity."""
-        input.disable_eager_execution = input.disable_eager_execution or _IS_FOR_ANY.get()
+        input.disable_eager_execution = input.disable_eager_execution or input.activity == BIND
         return super().start_activity(input)
 
 

@@ -31,8 +31,8 @@ import dsa
 from dsa.temporal.payloads import CONVERTER, QUEUE
 
 EFFECTS, ROUNDS, RUNS, LONG = 60, 4, 500, int(os.environ.get("EFFECTS", "5000"))
-#: The runs of each of three parts that wait.
-WAITING = int(os.environ.get("WAITING", "1000"))
+#: The runs of each of three parts that wait: the worker's memory levels off after some 3,000.
+WAITING = int(os.environ.get("WAITING", "3334"))
 BINDINGS = """import asyncio
 
 import dsa
