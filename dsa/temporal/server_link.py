@@ -216,8 +216,13 @@ class ServerLink:
         self._lock: asyncio.Lock | None = None
         self._notes = set[str]()
         self._kept_tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        if self._is_closed:
+            work.close()
+            raise StoreError(f"temporal://{self.host}/{self.namespace}: this handle is closed; open the runs again")
+
         async def work_in_words() -> T:
             try:
                 return await work
@@ -390,7 +395,11 @@ class ServerLink:
 
     def close(self) -> None:
         """Stop the workers and the thread. Effects that are under way are cancelled here; what drives the runs goes on elsewhere."""
-        self.run(self._stop_workers())
+        if self._is_closed:
+            return
+        stopping = self._begin(self._stop_workers())
+        self._is_closed = True
+        stopping.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

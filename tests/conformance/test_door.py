@@ -329,6 +329,21 @@ def test_a_run_that_is_driven_is_not_taken_up_twice(door: Callable[[Test], None]
     door(test)
 
 
+@pytest.mark.parametrize("door", ["folder", "temporal"], indirect=True)
+def test_closed_runs_say_so_and_may_be_closed_again(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        await desk.start()
+        await desk.runs.close()
+        with pytest.raises(StoreError, match="this handle is closed; open"):
+            desk.runs.ids()
+        with pytest.raises(StoreError, match="this handle is closed; open"):
+            await desk.start()
+        with pytest.raises(StoreError, match="this handle is closed; open"):
+            await desk.runs.send("order1", "approved")
+
+    door(test)
+
+
 def test_old_handle_goes_on_from_where_another_one_has_got(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()

@@ -107,13 +107,15 @@ async def ends(runs: dsa.Runs, run: dsa.RunHandle) -> dsa.Rest:
 
 
 async def go_on(runs: dsa.Runs, rest: dsa.Rest) -> None:
-    """Do what a person does: perform again what is in doubt, and end a conversation that has its answer."""
+    """Do what a person does: perform again what is in doubt or was lost with four workers, and end a conversation that has its answer."""
     run_id = rest.run.run_id
     if rest.kind == "in doubt":
         await runs.resume(run_id, resumption=Resumption(decisions={each.key: "retry" for each in rest.in_doubt}))
     elif rest.kind == "waiting":
         assert rest.run.configuration.state == "resting.completed"
         await runs.send(run_id, "ended")
+    elif "its worker was lost 4 times or more" in str(rest.failure):  # each time for the kill of another run
+        await runs.resume(run_id)
     else:
         raise AssertionError(f"{rest.kind}: {rest.failure}")
 

@@ -33,7 +33,7 @@ def test_spin_stores_as_many_states_of_every_machine_here(name, tmp_path):
     assert spin(promela(ALL[name]), tmp_path) == (count_of(ALL[name]), 0)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(300, marks=FULL)])
+@pytest.mark.parametrize("count", [10, pytest.param(300, marks=FULL)])
 def test_spin_stores_as_many_states_of_random_machines(count, tmp_path):
     for machine in random_sample(count):
         assert spin(promela(machine), tmp_path, is_small=True) == (count_of(machine), 0), dumps(machine)

@@ -32,7 +32,9 @@ def with_odds(machine: Machine, passed: tuple[float, ...], fatal: float) -> Mach
     return attrs.evolve(machine, guards=guards)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[FULL] if name in {"chat", "coding"} else []) for name in SMALL]
+)
 def test_storm_builds_as_many_states(name, tmp_path):
     machine = attrs.evolve(ALL[name], guards=tuple(attrs.evolve(g, pass_odds=()) for g in ALL[name].guards))
     assert storm(prism(machine), tmp_path)[0] == count_of(machine)

@@ -133,7 +133,7 @@ def run_many(examples, runs):
 
 
 def test_edits_of_any_machine():
-    run_many(36, 6)
+    run_many(24, 5)
 
 
 @pytest.mark.full

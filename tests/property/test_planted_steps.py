@@ -124,7 +124,7 @@ def is_noticed(machine, claim, place, patch):
 
 
 #: The largest are sampled; all of them is for the full suite.
-SHARES = {"chat": 48, "coding": 48, "examples/peterson": 40, "katas/katas": 24}
+SHARES = {"chat": 96, "coding": 48, "examples/peterson": 40, "katas/katas": 24}
 PARTS = [pytest.param(name, SHARES.get(name, 1), id=name) for name in MACHINES]
 PARTS += [pytest.param(name, 1, id=f"all of {name}", marks=pytest.mark.full) for name in SHARES]
 

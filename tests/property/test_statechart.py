@@ -69,7 +69,7 @@ def test_300_random_machines_agree(data):
     lockstep(data, data.draw(machines(claims=False) | crowded_machines() | family_machines()))
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.full)])
 def test_a_sample_of_random_machines_agrees_wherever_it_can_be(count):
     for machine in random_sample(count):
         agree_everywhere(machine, max_states=100)

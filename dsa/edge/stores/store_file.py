@@ -246,7 +246,7 @@ class StoreFile:
                 self._holder = Holder(self._holders)
                 undone.callback(self._holder.close)
                 self._connection = _open_file(self.path)
-            undone.pop_all()
+            self._resources = undone.pop_all()
 
     def close(self) -> None:
         """Release all runs, and close the file."""
@@ -257,8 +257,7 @@ class StoreFile:
         if self._connection is not None:
             with suppress(StoreError), self._its_turn():  # closing may checkpoint
                 self._close_connection()
-        self._holder.close()
-        self._turn.close()
+        self._resources.close()
 
     # -- writers ---------------------------------------------------------------------------------------------------
 

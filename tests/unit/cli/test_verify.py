@@ -184,7 +184,9 @@ def test_unreadable_files_are_no_refusals():
         assert isinstance(dsa("verify", *arguments).exception, DocumentError)  # `main` makes a message and exit 2 of it
 
 
-@pytest.mark.parametrize("name", ["philosophers", "credit_check", "two_phase_commit"])
+@pytest.mark.parametrize(
+    "name", ["philosophers", "credit_check", pytest.param("two_phase_commit", marks=pytest.mark.full)]
+)
 def test_the_kernel_certifies_the_rows_that_a_family_stands_for(name):
     certificate, document = "certificate.json", str(FAMILIES / f"{name}.md")
     assert dsa("prove", document, "--certificate", certificate).exit_code == 0
