@@ -397,9 +397,9 @@ class ServerLink:
         """Stop the workers and the thread. Effects that are under way are cancelled here; what drives the runs goes on elsewhere."""
         if self._is_closed:
             return
-        stopping = self._begin(self._stop_workers())
+        last_work = self._begin(self._stop_workers())
         self._is_closed = True
-        stopping.result()
+        last_work.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
