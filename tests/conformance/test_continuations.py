@@ -200,6 +200,15 @@ async def is_whole(tour: Tour) -> None:
     assert (await tour.runs.link.wait(another.look_at(tour.run.id))).entries == ledger
 
 
+async def goes_on_while_it_asks(tour: Tour) -> None:
+    """Send a note while a timer runs, and wait for the execution that comes after it."""
+    await tour.asked()
+    before = await tour.executions()
+    assert isinstance(await tour.note(3), dsa.Taken)
+    while await tour.executions() == before:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
 async def ends(tour: Tour) -> None:
     """Answer the question of a tour, by its place."""
     rest = await tour.asked()
@@ -258,6 +267,7 @@ def test_event_that_goes_with_the_run_is_taken_once(tmp_path: Path, namespaces: 
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path, is_held=True) as tour:
             await crossing(tour)
+            await goes_on_while_it_asks(tour)
             await is_whole(tour)
 
     within(60, test)
@@ -341,6 +351,7 @@ def test_loss_of_any_part_is_seen(
             return
         async with a_tour(next(namespaces), tmp_path, is_held=True) as tour:
             await crossing(tour)
+            await goes_on_while_it_asks(tour)
             await is_whole(tour)
             await ends(tour)
 
