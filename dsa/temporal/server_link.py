@@ -119,12 +119,14 @@ class ServerAddress:
         return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
 
 
+_NO_SERVER = "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233"
 #: Why a connection fails, as libraries put it, and in words.
 _FAULTS = {
     "Connection refused": "nothing listens there; start one with `{start}`, or name another address",
     "tcp connect error": "nothing listens there now",
-    "h2 protocol error": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
-    "operation was canceled": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
+    "h2 protocol error": _NO_SERVER,
+    "operation was canceled": _NO_SERVER,
+    "stream closed because of a broken pipe": _NO_SERVER,
     "dns error": "the name of that host is not known",
     "transport error": "the connection is broken",
 }
