@@ -23,13 +23,11 @@ from dsa.runs.place import DEFAULT_RUNS, is_on_server, open_place, place_text
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger_story import started_at, status_and_text
 from dsa.runtime.run import ReplayError
-from dsa.runtime.run_store import DamageError, HeldError, RunSummary, StoreError
+from dsa.runtime.run_store import STATUSES, DamageError, HeldError, RunSummary, StoreError
 from dsa.text import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
-#: The words of `--status`.
-_STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
 
 
 @attrs.frozen
@@ -72,9 +70,9 @@ class RunsCommand(JsonCommand, click.Group):
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option(
     "--status",
-    type=Word(_STATUSES),
+    type=Word(STATUSES),
     metavar="WORD",
-    help=f"Only runs with this status: {', '.join(_STATUSES)}. A run is stopped by a failure, cut off by a crash, interrupted by Ctrl-C.",
+    help=f"Only runs with this status: {', '.join(STATUSES)}. A run is stopped by a failure, cut off by a crash, interrupted by Ctrl-C.",
 )
 @click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
 @click.option(

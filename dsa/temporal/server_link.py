@@ -43,7 +43,7 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import CONVERTER, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG, AnyWorkerInterceptor
+from dsa.temporal.payloads import CONVERTER, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG
 
 T = TypeVar("T")
 
@@ -377,7 +377,7 @@ class ServerLink:
             workflows=workflows,
             activities=activities,
             workflow_runner=RUNNER,
-            interceptors=[AnyWorkerInterceptor(), *([] if self.on_span is None else [ActivitySpans(self.on_span)])],
+            interceptors=[] if self.on_span is None else [ActivitySpans(self.on_span)],
             max_concurrent_activities=at_once if activities else None,
             max_cached_workflows=most_cached,
             sticky_queue_schedule_to_start_timeout=_STICKY,
