@@ -230,9 +230,9 @@ def command(
     machine: str | None,
     options: RunOptions,
 ) -> None:
-    """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
+    """Go on with RUN after a crash, after Ctrl-C, after a failure, or when an effect is in doubt, which means that nobody knows whether it happened.
 
-    RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
+    RUN is an id, a part of one, or `last`. The run goes on with the module and the model that it was started with. `dsa show` prints the KEY
     of each effect that is in doubt, for --retry, --done and --fail. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """

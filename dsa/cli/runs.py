@@ -67,7 +67,13 @@ class RunsCommand(JsonCommand, click.Group):
 
 
 @click.group("runs", cls=RunsCommand, invoke_without_command=True)
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--runs",
+    "root",
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+)
 @click.option(
     "--status",
     type=Word(STATUSES),
@@ -138,7 +144,13 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 
 @command.command("rm", cls=JsonCommand)
 @click.argument("names", metavar="RUN...", nargs=-1, required=True)
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--runs",
+    "root",
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+)
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
     """Remove runs and all that belongs to them: their child runs, artifacts and folders. Each is named by its id or a part of it. A run that a process holds is refused."""

@@ -441,9 +441,14 @@ def _answer_to_json(answer: Occurrence | Step) -> Json:
 
 
 class TemporalWorker(Worker):
-    """A worker of a namespace: it drives workflows, and performs effects, one by one, of the runs that have any."""
+    """A worker of a namespace: it drives workflows, and performs effects of runs of all machines. Raises DsaError if it is to choose one."""
 
-    def __init__(self, runs: TemporalRuns, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
+    def __init__(self, runs: TemporalRuns, *, machine: str | None = None, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
+        if machine is not None:
+            raise DsaError(
+                f"a worker on Temporal cannot choose the runs of {machine}, as one of a folder does; begin them with ?queue=NAME behind the address, "
+                "and give their worker the same"
+            )
         super().__init__(runs, **how)
         self._temporal_runs = runs
 

@@ -117,7 +117,12 @@ def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(d
     nobody = dsa(desk, "temporal://127.0.0.1:1/default", "runs")
     assert nobody.returncode == 1
     assert "no Temporal server answers at 127.0.0.1:1" in nobody.stderr
-    assert "Traceback" not in wrong.stderr + nobody.stderr
+    choosy = dsa(desk, "temporal://127.0.0.1:1/default", "work", "--machine", "order")
+    assert (choosy.returncode, choosy.stderr.partition(",")[0]) == (
+        2,
+        "a worker on Temporal cannot choose the runs of order",
+    )
+    assert "Traceback" not in wrong.stderr + nobody.stderr + choosy.stderr
 
 
 def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
