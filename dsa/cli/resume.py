@@ -310,8 +310,10 @@ def _read_decisions(
 def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
     """Raise UsageError for an effect with answers, because the user must say which one it gave."""
     open_effect = next((each for each in record.status.left.in_flight if each.intent.key == key), None)
-    answers = () if open_effect is None else record.run.machine.answers.get(open_effect.intent.effect, ())
-    if open_effect is not None and answers:
+    if open_effect is None:
+        return
+    answers = record.run.machine.answers.get(open_effect.intent.effect, ())
+    if answers:
         event = answers[0] if len(answers) == 1 else "EVENT"
         way = shell_command("send", root / record.run.run_id, event, "--answers", key)
         which = "" if len(answers) == 1 else f", EVENT one of {', '.join(answers)}"
