@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
@@ -131,6 +131,18 @@ class DurableServer:
     def _end(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+async def history(runs: Any, run_id: str = "order") -> list[Any]:
+    """Return the events in the history of the present execution of a run."""
+    client = await runs.link.wait(runs.link.client())
+    return list((await runs.link.wait(client.get_workflow_handle(run_id).fetch_history())).events)
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so that tells nobody."""
+    while not is_so():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

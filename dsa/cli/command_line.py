@@ -272,10 +272,8 @@ def message_of(fault: Exception) -> str:
 
 def fault_as_json(fault: Exception) -> dict[str, Any]:
     """Return a fault as an object. Its code is that of the error, or else its kind."""
-    code, cause = (
-        getattr(fault, "exit_code", EXIT_UNREADABLE),
-        fault.__cause__ if isinstance(fault, CommandExit) else fault,
-    )
+    code = getattr(fault, "exit_code", EXIT_UNREADABLE)
+    cause = fault.__cause__ if isinstance(fault, CommandExit) else fault
     directory = getattr(fault, "directory", None)
     kind = {EXIT_INTERRUPTED: "interrupted", EXIT_UNREADABLE: "unreadable"}.get(code, "stopped")
     return {

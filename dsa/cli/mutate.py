@@ -60,9 +60,7 @@ def command(
     machine = load(file)
     try:
         with ProgressLine("comparing rows") as progress:
-            prove = (
-                prover(machine) if find_spec("z3") else None
-            )  # decides for values of parameters that are not explored
+            prove = prover(machine) if find_spec("z3") else None  # for values of parameters that are not explored
             report_progress = lambda done_count, every: progress.tell(f"{done_count} of {every} mutants")  # noqa: E731
             limits = limits_until(max_states, time_limit, time.monotonic)
             strength = mutate(

@@ -230,9 +230,9 @@ def command(
     machine: str | None,
     options: RunOptions,
 ) -> None:
-    """Go on with RUN where it crashed, where a failure stopped it, or where an effect is in doubt: nobody knows whether it happened.
+    """Go on with RUN after a crash, after Ctrl-C, after a failure, or when an effect is in doubt, which means that nobody knows whether it happened.
 
-    RUN is an id, a part of one, or `last`. It uses the module and the model that it was started with. `dsa show` prints the KEY
+    RUN is an id, a part of one, or `last`. The run goes on with the module and the model that it was started with. `dsa show` prints the KEY
     of each effect that is in doubt, for --retry, --done and --fail. The exit codes are those of `dsa run`. Without --json,
     a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
     """
@@ -310,8 +310,10 @@ def _read_decisions(
 def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
     """Raise UsageError for an effect with answers, because the user must say which one it gave."""
     open_effect = next((each for each in record.status.left.in_flight if each.intent.key == key), None)
-    answers = () if open_effect is None else record.run.machine.answers.get(open_effect.intent.effect, ())
-    if open_effect is not None and answers:
+    if open_effect is None:
+        return
+    answers = record.run.machine.answers.get(open_effect.intent.effect, ())
+    if answers:
         event = answers[0] if len(answers) == 1 else "EVENT"
         way = shell_command("send", root / record.run.run_id, event, "--answers", key)
         which = "" if len(answers) == 1 else f", EVENT one of {', '.join(answers)}"

@@ -449,9 +449,8 @@ class RunRequest:
                 setup = runs.setup(self.document, self._options(options))
                 for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if prints_model else ())):
                     say(note, err=True)
-                run_watchers = stack.enter_context(
-                    watch_options.watch(setup.binding.secrets)
-                )  # a module may add secrets
+                secrets = setup.binding.secrets  # a module may have added some
+                run_watchers = stack.enter_context(watch_options.watch(secrets))
                 run_watchers.note(*self._input_text())
                 watchers.append(run_watchers)
                 first = first_event(machine, self._first_data(setup.binding))

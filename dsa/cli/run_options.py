@@ -140,6 +140,16 @@ def _require_set(names: Sequence[str]) -> None:
             raise click.UsageError(f"{message}; there is none of the name given{which}")
 
 
+_log_format_option = click.option(
+    "--log-format",
+    "form",
+    type=Word(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How --log writes an entry.",
+)
+
+
 def watching_options(command: FC) -> FC:
     """Add the options about secrets, logs and traces; the command gets them as one argument, `watch_options`."""
 
@@ -157,7 +167,7 @@ def watching_options(command: FC) -> FC:
         help="NAME is not a secret, although its name looks like one.",
     )
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
-    @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
+    @_log_format_option
     @click.option(
         "--otel/--no-otel",
         default=None,
@@ -188,7 +198,7 @@ runs_option = click.option(
     "root",
     default=DEFAULT_RUNS,
     show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE. There, ?queue=NAME behind it chooses the workers that perform the effects.",
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE for a Temporal server; ?queue=NAME after that names the workers that perform the effects.",
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "

@@ -1,7 +1,7 @@
 """Run views: runs that commands drive until they rest, and their ends, in words for people or as JSON for programs.
 
 `perform` drives one run and writes its results to its folder. `RunReport` is the JSON of a run: one object of one shape (`run.schema.json`) from
-every command that runs or shows one, also after an error. `tell` prints a run that came to rest.
+every command that runs or shows one, also after an error. `print_result` prints how a run ended.
 """
 
 import asyncio
@@ -104,11 +104,8 @@ def perform(
             if handle.folder is None:  # a server keeps it, and no files of it are here
                 text = _answer(rest) or "" if result is None else text_for_people(rest.run.machine, result)[1]
                 return FinishedRun(rest, runs.where / handle.id, None, None, None, seconds, result=text)
-            steps, final, diagram = (
-                handle.folder.write_steps(rest.accepted),
-                handle.folder.write_final(result, _answer(rest)),
-                None,
-            )
+            steps = handle.folder.write_steps(rest.accepted)
+            final, diagram = handle.folder.write_final(result, _answer(rest)), None
             with suppress(DsaError):
                 diagram = handle.folder.write_diagram(svg(emit(rest.run.machine, "dot")))
             return FinishedRun(rest, handle.folder.path, steps, final, diagram, seconds)

@@ -23,13 +23,11 @@ from dsa.runs.place import DEFAULT_RUNS, is_on_server, open_place, place_text
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger_story import started_at, status_and_text
 from dsa.runtime.run import ReplayError
-from dsa.runtime.run_store import DamageError, HeldError, RunSummary, StoreError
+from dsa.runtime.run_store import STATUSES, DamageError, HeldError, RunSummary, StoreError
 from dsa.text import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
-#: The words of `--status`.
-_STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
 
 
 @attrs.frozen
@@ -69,12 +67,18 @@ class RunsCommand(JsonCommand, click.Group):
 
 
 @click.group("runs", cls=RunsCommand, invoke_without_command=True)
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--runs",
+    "root",
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+)
 @click.option(
     "--status",
-    type=Word(_STATUSES),
+    type=Word(STATUSES),
     metavar="WORD",
-    help=f"Only runs with this status: {', '.join(_STATUSES)}. A run is stopped by a failure, cut off by a crash, interrupted by Ctrl-C.",
+    help=f"Only runs with this status: {', '.join(STATUSES)}. A run is stopped by a failure, cut off by a crash, interrupted by Ctrl-C.",
 )
 @click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
 @click.option(
@@ -140,7 +144,13 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 
 @command.command("rm", cls=JsonCommand)
 @click.argument("names", metavar="RUN...", nargs=-1, required=True)
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--runs",
+    "root",
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+)
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
     """Remove runs and all that belongs to them: their child runs, artifacts and folders. Each is named by its id or a part of it. A run that a process holds is refused."""

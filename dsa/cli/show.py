@@ -67,7 +67,7 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
 def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
     """Show what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
 
-    RUN is an id, a piece of one, or `last`.
+    RUN is an id, a part of one, or `last`.
     """
     if form and json_wanted:
         raise click.UsageError("--json prints one object: it cannot be combined with another form")

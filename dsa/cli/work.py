@@ -63,13 +63,13 @@ class WorkPrinter:
 @click.argument("folders", metavar="[FOLDER]...", nargs=-1)
 @runs_option
 @click.option("--once", is_flag=True, help="Take up what is due now, and end: for cron.")
-@click.option("--machine", metavar="NAME", help="Only runs of this machine.")
+@click.option("--machine", metavar="NAME", help="Only runs of this machine. Not on Temporal.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="Drive at most this many runs at the same time.",
+    help="Drive at most this many runs at the same time; on Temporal, perform at most this many effects.",
 )
 @watching_options
 @click.option("--model", callback=read_model, help="Use this model instead of the one that each run was started with.")
@@ -99,7 +99,8 @@ def command(
     """Continue the runs that are due, each until it rests. A run is due if it was cut off, if a timer is due, or if its inbox has a message.
 
     Any number of workers may share a folder of runs. Documents and modules are loaded only from the FOLDERs (by default this one) and from
-    installed packages. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
+    installed packages. A run that a person has interrupted is left alone; `dsa resume` goes on with it. On Temporal, a worker drives runs and performs
+    their effects as long as it is there. Exit code 1 with --once: a run could not be taken up.
     """
     options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
     printer, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()

@@ -232,10 +232,8 @@ class RunFolder:
     def keep_error(self, where: str, traceback: str) -> None:
         """Add a traceback of a user's code to the file of errors, up to its greatest length."""
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        with (
-            suppress(OSError),
-            (self.path / ERRORS).open("ab") as file,
-        ):  # without the file the run goes on: its ledger has the code and the line
+        # Without the file the run goes on: its ledger has the code and the line.
+        with suppress(OSError), (self.path / ERRORS).open("ab") as file:
             if file.tell() < _MOST_OF_ERRORS:
                 file.write(f"{at} {where}\n{traceback}\n".encode("utf-8", "surrogatepass"))
 
@@ -304,10 +302,7 @@ def text_for_people(machine: Machine, artifact: Artifact) -> tuple[str, str]:
 def suffix_of(machine: Machine, step: str, content: str) -> str:
     """Return the suffix for the file of a step's artifact: by the guards that judge it, else by its form."""
     kinds = set(_kinds(machine, step))
-    suffixes = [suffix for kind, suffix in _SUFFIXES.items() if kind in kinds]
-    if suffixes:
-        return suffixes[0]
-    return _looks_like(content)
+    return next((suffix for kind, suffix in _SUFFIXES.items() if kind in kinds), None) or _looks_like(content)
 
 
 def _looks_like(content: str) -> str:

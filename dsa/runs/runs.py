@@ -182,10 +182,7 @@ def record_decisions(
     What is performed again, and an effect that counts as failed or done, gets its result when the run goes on.
     """
     left = unfinished_work(run) if decisions or answers else UnfinishedWork()
-    intents, calls = (
-        {open_effect.intent.key: open_effect.intent for open_effect in left.in_flight},
-        calls_in_doubt(left),
-    )
+    intents, calls = {each.intent.key: each.intent for each in left.in_flight}, calls_in_doubt(left)
     for key, handling in {**decisions, **dict.fromkeys(answers, _COUNT_AS_DONE)}.items():
         answer, call = answers.get(key), calls.get(key)
         if call is None:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import attrs
 
@@ -26,6 +26,8 @@ LONGEST_LINE = 16 * 2**20
 Status = Literal["waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished"]
 #: The status of a run at the moment when its summary is read.
 StatusNow = Status | Literal["under way", "damaged"]
+#: All of these, for people who choose one.
+STATUSES = ("under way", *get_args(Status), "damaged")
 
 
 class StoreError(DsaError):

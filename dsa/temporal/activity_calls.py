@@ -40,7 +40,8 @@ _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
 #: How often a guard may be lost with its worker, one time after the other, before its event is refused or the run stops.
 _MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)
-#: How often workers are asked whether they can bind a run, until one can. The server waits in whole seconds.
+#: How often workers are asked whether they can bind a run, until one can. The server waits in whole seconds. The worker that drives the run may take
+#: the first question; the server gives each later one to any worker.
 _UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.3, maximum_interval=timedelta(seconds=15))
 #: How long a call waits for the one worker that has said that it can bind a run, before others are asked.
 _MOST_WAIT = timedelta(seconds=10)

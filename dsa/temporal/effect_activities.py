@@ -29,7 +29,7 @@ from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, reject
 from dsa.runtime.run import Run
 from dsa.runtime.secrets import Secrets
 from dsa.temporal import payloads
-from dsa.temporal.part_links import EffectAtWork, is_work_of
+from dsa.temporal.part_links import EffectAtWork, begin_work_of
 from dsa.temporal.payloads import Json
 
 _LOGGER = logging.getLogger("dsa.temporal")
@@ -59,7 +59,7 @@ class Workplace(Protocol):
     clock: Clock
 
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
-        """Return a run as far as it is known, in the worker's loop, at least since it has its machine, which has this digest. Raises BindingError."""
+        """Return a run as it was read last, bound for the machine with this digest; in the worker's loop. Raises BindingError."""
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop of policies, and wait for it in the worker's."""
@@ -187,7 +187,7 @@ class EffectActivities:
         return await self._within_reach(self._perform(view, request, effect), effect)
 
     async def _perform(self, view: RunCopy, request: Json, at_work: EffectAtWork) -> Json:
-        is_work_of(at_work)
+        begin_work_of(at_work)
         run_id, workplace, binding = request["run"], self._workplace, view.binding
         text = binding.secrets.text
         host = EffectHost(

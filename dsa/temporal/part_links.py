@@ -117,6 +117,6 @@ def effect_at_work() -> EffectAtWork | None:
     return _EFFECT.get()
 
 
-def is_work_of(effect: EffectAtWork) -> None:
-    """Say that the rest of this task is the work of an effect."""
+def begin_work_of(effect: EffectAtWork) -> None:
+    """Make an effect the one that `effect_at_work` returns in the rest of this task."""
     _EFFECT.set(effect)

@@ -207,9 +207,8 @@ def store_of(address: str) -> ObjectStore:
     if address.startswith("/"):
         return FolderStore(Path(address))
     if address.startswith(_GIT_PREFIX):
-        remote = re.sub(
-            r"^(ssh|https?):/(?=[^/])", r"\1://", address.removeprefix(_GIT_PREFIX)
-        )  # paths have lost a slash
+        remote = address.removeprefix(_GIT_PREFIX)
+        remote = re.sub(r"^(ssh|https?):/(?=[^/])", r"\1://", remote)  # paths have lost a slash
         remote = re.sub(r"^file:/(?=[^/])", "file:///", remote)
         if _REMOTE.fullmatch(remote):
             return GitStore(remote)

@@ -6,7 +6,7 @@ Long payloads may be in a store (`dsa.temporal.payload_stores`): then the server
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -17,14 +17,6 @@ from temporalio.converter import (
     DefaultPayloadConverter,
     JSONPlainPayloadConverter,
 )
-from temporalio.worker import (
-    Interceptor,
-    StartActivityInput,
-    WorkflowInboundInterceptor,
-    WorkflowInterceptorClassInput,
-    WorkflowOutboundInterceptor,
-)
-from temporalio.workflow import ActivityHandle
 
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
@@ -64,27 +56,6 @@ TOO_LARGE = "PayloadsTooLarge"
 TOO_LONG = "the server takes some 2 MB at once; name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
 
 
-class AnyWorkerInterceptor(Interceptor):
-    """Lets the server choose the worker that is asked whether it can bind a run: else the one that drives the run would take the question each time."""
-
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002  (as the interface has it)
-        """Return what stands before the workflows of a worker."""
-        return _AnyWorkerInbound
-
-
-class _AnyWorkerInbound(WorkflowInboundInterceptor):
-    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-        """Stand behind the workflow, too."""
-        super().init(_AnyWorkerOutbound(outbound))
-
-
-class _AnyWorkerOutbound(WorkflowOutboundInterceptor):
-    def start_activity(self, input: StartActivityInput) -> "ActivityHandle[Any]":  # noqa: A002  (as the interface has it)
-        """Start an activity."""
-        input.disable_eager_execution = input.disable_eager_execution or input.activity == BIND
-        return super().start_activity(input)
-
-
 class OrderedJsonConverter(JSONPlainPayloadConverter):
     """JSON as the default converter writes it, but with the members of objects in their own order: prompts show data as it came."""
 
@@ -108,6 +79,11 @@ class OrderedPayloadConverter(CompositePayloadConverter):
 CONVERTER = dataclasses.replace(DataConverter.default, payload_converter_class=OrderedPayloadConverter)
 
 
+def _pairs(pairs: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    """Return pairs, which JSON has as lists, as tuples."""
+    return tuple(map(tuple, pairs))
+
+
 @attrs.frozen
 class StartPayload:
     """The start of a run: its id, its document, and how it is bound, as far as the workflow has to know.
@@ -121,7 +97,7 @@ class StartPayload:
     run: str
     text: str
     digest: str
-    parameters: tuple[tuple[str, Any], ...]
+    parameters: tuple[tuple[str, Any], ...] = attrs.field(converter=_pairs)
     settings: Json
     queue: str
     guards: tuple[str, ...] = ()

@@ -322,8 +322,10 @@ def cannot_move(here: Execution, task: "asyncio.Task[Rest] | None") -> bool:
 def rest_after_losses(here: Execution, rest: Rest) -> Rest:
     """Return why a run rests if effects were lost with their workers: a person has to decide about one, or one was lost too often."""
     doubts = status_of(here.run).doubts
-    if doubts or not here.hopeless_keys:
-        return Rest("in doubt", here.run, in_doubt=doubts) if doubts else rest
+    if doubts:
+        return Rest("in doubt", here.run, in_doubt=doubts)
+    if not here.hopeless_keys:
+        return rest
     intent = Intents(here.run.ledger)[here.hopeless_keys[0]]
     why = f"its worker was lost {MOST_TAKE_UPS + 1} times or more while it was under way; once the cause is gone, resume the run"
     return Rest("stopped", here.run, Failure(intent.effect, intent.line, "lost", why))

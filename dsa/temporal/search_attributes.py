@@ -79,9 +79,9 @@ def show_under_way() -> None:
 
 def show_rest(rest: Rest) -> None:
     """Say why the run of this workflow rests, unless that is known."""
-    attributes = workflow.info().typed_search_attributes
     if not has_any():
         return  # the namespace has none
+    attributes = workflow.info().typed_search_attributes
     events, due = sorted(rest.waits_for), None
     if rest.due_ms is not None:
         due = datetime.fromtimestamp(rest.due_ms / 1000, UTC)
@@ -103,8 +103,8 @@ def query_of(status: str | None, waiting_for: str | None, machine: str | None) -
     if waiting_for is not None:
         parts.append(f"({WAITS_FOR.name} = {_literal(waiting_for)} OR {STATUS.name} = '{UNDER_WAY}')")
     if status is not None and status != UNDER_WAY:
-        kinds = {"due": "waiting"}.get(status, status)
-        parts.append(f"{STATUS.name} IN ({_literal(kinds)}, '{UNDER_WAY}')")
+        known_status = "waiting" if status == "due" else status
+        parts.append(f"{STATUS.name} IN ({_literal(known_status)}, '{UNDER_WAY}')")
     return "".join(f" AND {part}" for part in parts)
 
 

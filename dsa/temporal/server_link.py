@@ -43,7 +43,7 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import CONVERTER, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG, AnyWorkerInterceptor
+from dsa.temporal.payloads import CONVERTER, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG
 
 T = TypeVar("T")
 
@@ -119,12 +119,14 @@ class ServerAddress:
         return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
 
 
+_NO_SERVER = "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233"
 #: Why a connection fails, as libraries put it, and in words.
 _FAULTS = {
     "Connection refused": "nothing listens there; start one with `{start}`, or name another address",
     "tcp connect error": "nothing listens there now",
-    "h2 protocol error": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
-    "operation was canceled": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
+    "h2 protocol error": _NO_SERVER,
+    "operation was canceled": _NO_SERVER,
+    "stream closed because of a broken pipe": _NO_SERVER,
     "dns error": "the name of that host is not known",
     "transport error": "the connection is broken",
 }
@@ -375,7 +377,7 @@ class ServerLink:
             workflows=workflows,
             activities=activities,
             workflow_runner=RUNNER,
-            interceptors=[AnyWorkerInterceptor(), *([] if self.on_span is None else [ActivitySpans(self.on_span)])],
+            interceptors=[] if self.on_span is None else [ActivitySpans(self.on_span)],
             max_concurrent_activities=at_once if activities else None,
             max_cached_workflows=most_cached,
             sticky_queue_schedule_to_start_timeout=_STICKY,

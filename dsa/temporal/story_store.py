@@ -50,10 +50,8 @@ _AGAIN_S = 0.1
 _NO_ANSWER = "NoAnswerError"
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
-#: The statuses of executions that are no run (any more), and their names in queries.
-_NAMES = {WorkflowExecutionStatus.TERMINATED: "Terminated", WorkflowExecutionStatus.CONTINUED_AS_NEW: "ContinuedAsNew"}
-#: The query for the workflows of all runs.
-_ALL = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({', '.join(map(repr, _NAMES.values()))})"
+#: The query for the workflows of all runs. A removed run is terminated, and one that was continued has another execution.
+_ALL = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ('Terminated', 'ContinuedAsNew')"
 
 
 def unknown_run(run_id: str) -> UnknownRunError:
@@ -178,12 +176,8 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is
     An answer can be lost with a worker that forgets the workflow meanwhile, so it is asked for again. Where no worker is there at all, one that is just
     starting gets a few seconds, or the same time as one that is busy if the caller is patient.
     """
-    handle, until_s, wait_s = (
-        (await link.client()).get_workflow_handle(run_id),
-        time.monotonic() + PATIENCE_S,
-        _FIRST_WAIT_S,
-    )
-    is_last = False
+    handle = (await link.client()).get_workflow_handle(run_id)
+    until_s, wait_s, is_last = time.monotonic() + PATIENCE_S, _FIRST_WAIT_S, False
     while True:
         begin_s = time.monotonic()
         try:
@@ -368,7 +362,7 @@ class TemporalStore:
         """Begin the workflow of a run. Raises StoreError if the id is or was in use."""
         client, is_indexed = await self.link.client(), await self.link.is_indexed()
         await self.link.require_short(start.to_json())
-        machine, _ = recorded_machine(start.text, tuple((name, value) for name, value in start.parameters))
+        machine, _ = recorded_machine(start.text, start.parameters)
         try:
             await client.start_workflow(
                 payloads.WORKFLOW,
@@ -410,9 +404,8 @@ class TemporalStore:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     raise unknown_run(run_id) from None
                 if error.status == RPCStatusCode.FAILED_PRECONDITION and time.monotonic() < until_s:
-                    await asyncio.sleep(
-                        _AGAIN_S
-                    )  # a task of the workflow has failed, and is tried again without the update
+                    # A task of the workflow has failed, and is tried again without the update.
+                    await asyncio.sleep(_AGAIN_S)
                     continue
                 raise StoreError(f"run {run_id}: {error.message}") from error
             return answer

@@ -215,15 +215,16 @@ class TemporalHandle(RunHandle):
         elif self._how is not None:
             how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
-        elif occurrences and not (
-            whole_of(self.id) and (await self.look()).rest is None
-        ):  # such a part has its first event
+        elif occurrences and not await self._is_part_under_way():  # else it has its first event
             for occurrence in occurrences:
                 await self._send(occurrence, None)
         await self._send_offers()
         runs._held_runs[self.id] = self  # noqa: SLF001
         if self._on_moment is not None:
             self._show_task = asyncio.create_task(self._show_moments())
+
+    async def _is_part_under_way(self) -> bool:
+        return whole_of(self.id) != "" and (await self.look()).rest is None
 
     def _outside(self, occurrence: Occurrence) -> Occurrence:
         """Return an event as it may leave this process: without secrets."""
@@ -319,10 +320,8 @@ async def _end(*tasks: asyncio.Task[None] | None) -> None:
 
 async def _send_aloud(runs: "TemporalRuns", run_id: str, message: Json) -> Json:
     """Send an event, and return its outcome; say meanwhile which worker has to be started for that, if one has to be."""
-    task, watch = (
-        asyncio.ensure_future(runs.link.wait(runs.store.update(run_id, payloads.SEND, message))),
-        _WorkerWatch(),
-    )
+    task = asyncio.ensure_future(runs.link.wait(runs.store.update(run_id, payloads.SEND, message)))
+    watch = _WorkerWatch()
     try:
         while not (await asyncio.wait({task}, timeout=_PATIENT_S))[0]:
             with suppress(StoreError):  # no worker answers: then the next one takes the event

@@ -60,8 +60,18 @@ _LAST_S = 3.0
 _LONGEST_S = 30.0
 
 
-#: The digest of a run's machine, and its bindings and its budget on this worker.
-_KnownBindings = tuple[str, Bindings, tuple[BudgetLimit, ...]]
+@attrs.frozen
+class KnownBindings:
+    """The bindings and the budget of a run on this worker, for its machine with this digest."""
+
+    digest: str
+    binding: Bindings
+    limits: tuple[BudgetLimit, ...]
+
+    @classmethod
+    def of(cls, setup: RunSetup, digest: str) -> "KnownBindings":
+        """Return those of a run that was set up."""
+        return cls(digest, setup.binding, setup.limits)
 
 
 class TemporalRuns(BoundRuns):
@@ -81,7 +91,7 @@ class TemporalRuns(BoundRuns):
         self._address = where
         self._queue = f"{PROCESS_QUEUE}{token_hex(6)}"
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._known_bindings: dict[str, _KnownBindings] = {}
+        self._known_bindings: dict[str, KnownBindings] = {}
         self._log = LedgerLog()
         self._options = Options()
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
@@ -141,7 +151,7 @@ class TemporalRuns(BoundRuns):
         """Perform the effects of a part here with the bindings of its generator."""
         if effect_at_work() is None or not whole_of(run_id):
             return
-        self._known_bindings[run_id] = setup.digest, setup.binding, setup.limits
+        self._known_bindings[run_id] = KnownBindings.of(setup, setup.digest)
         if self._queue_of(run_id) == self._queue:
             self._sources[run_id] = lambda _machine, _settings: setup.binding
 
@@ -163,16 +173,13 @@ class TemporalRuns(BoundRuns):
         queue = _queue_again(self._queue_of(run_id), reader)
         changes = resumption.decisions or resumption.answers or (options != Options() and not is_part)
         changes = changes or run is not record.run or queue != reader.queue
-        goes_on = (
-            reader.rest is None
-            or (reader.rest["kind"] == "waiting" and reader.is_driven)
-            or (is_part and reader.run.is_finished)
-        )
+        is_waiting = reader.rest is not None and reader.rest["kind"] == "waiting"
+        is_over = is_part and reader.run.is_finished
+        goes_on = reader.rest is None or (is_waiting and reader.is_driven) or is_over
         try:
             setup = self._setup_again(run, first, text_of(reader.text, run.ledger), options)
         except BindingError:
-            is_waiting = goes_on or (reader.rest is not None and reader.rest["kind"] == "waiting")
-            if changes or is_part or not is_waiting or queue == self._queue:
+            if changes or is_part or not (goes_on or is_waiting) or queue == self._queue:
                 raise
             return TemporalHandle(self, run_id, on_moment)  # events can be sent: its worker has what its bindings need
         self._bind_part(run_id, setup)
@@ -260,9 +267,9 @@ class TemporalRuns(BoundRuns):
     def forget(self, run_id: str) -> None:
         """Forget what is known here of a run that rests: it may never come back to this worker."""
         self.active_runs.pop(run_id, None)
-        _, binding, _ = self._known_bindings.pop(run_id, ("", None, ()))
-        if binding is not None and run_id not in self._handles:
-            release_resources(self.store.reader_so_far(run_id).run.machine.name, binding.config, run_id)
+        bindings = self._known_bindings.pop(run_id, None)
+        if bindings is not None and run_id not in self._handles:
+            release_resources(self.store.reader_so_far(run_id).run.machine.name, bindings.binding.config, run_id)
         if run_id not in self._handles:
             self.store.forget(run_id)
 
@@ -273,12 +280,14 @@ class TemporalRuns(BoundRuns):
 
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
         """Return what is known of a run, in the worker's loop, as `Workplace.look_at` does. Raises BindingError for what this worker may not read."""
-        reader, triple = self.store.reader_so_far(run_id), self._known_bindings.get(run_id)
-        if not reader.entries or triple is None or triple[0] != digest:
+        reader, bindings = self.store.reader_so_far(run_id), self._known_bindings.get(run_id)
+        if not reader.entries or bindings is None or bindings.digest != digest:
             reader = await self.store.look_at(run_id)
-            triple = await _bind_again(self, reader, digest)
+            bindings = await _bind_again(self, reader, digest)
         self.active_runs[run_id] = NextLook.soon()
-        return RunCopy(reader.run, reader.artifacts, *triple[1:], lambda: self.store.reader(run_id).run)
+        return RunCopy(
+            reader.run, reader.artifacts, bindings.binding, bindings.limits, lambda: self.store.reader(run_id).run
+        )
 
     async def own_queue(self) -> str:
         """Perform effects of the queue of this process, too; return its name."""
@@ -356,7 +365,7 @@ async def _begin_work(runs: TemporalRuns, queue: str, at_once: int | None = None
     await link.wait(link.work_on(PAGE_QUEUE, workflows=PAGE_WORKFLOWS, most_cached=0))
 
 
-async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> _KnownBindings:
+async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> KnownBindings:
     """Bind a run that was read, as it was started, unless that is done. Raises BindingError, and lets its entry point remember why.
 
     A module may take long to import. Meanwhile the worker's loop says of other effects that they are alive; one module is imported at a time.
@@ -364,9 +373,9 @@ async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> _
     run_id, record, how = reader.run_id, record_of(reader.stored_run), runs._options  # noqa: SLF001  (its own worker)
     text, bind = text_of(reader.text, reader.entries), runs._setup_again  # noqa: SLF001
     async with runs.imports:
-        triple = runs._known_bindings.get(run_id)  # noqa: SLF001
-        if triple is not None and triple[0] == digest:
-            return triple
+        bindings = runs._known_bindings.get(run_id)  # noqa: SLF001
+        if bindings is not None and bindings.digest == digest:
+            return bindings
         try:
             runs._require_allowed(record.first)  # noqa: SLF001
             setup = await asyncio.to_thread(bind, reader.run, record.first, text, how, even_over=True)
@@ -374,8 +383,8 @@ async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> _
             runs.unbound_runs[run_id] = str(error)
             raise
         runs.unbound_runs.pop(run_id, None)
-        triple = runs._known_bindings[run_id] = digest, setup.binding, setup.limits  # noqa: SLF001
-        return triple
+        bindings = runs._known_bindings[run_id] = KnownBindings.of(setup, digest)  # noqa: SLF001
+        return bindings
 
 
 def _queue_again(queue: str, reader: StoryReader) -> str:
@@ -432,9 +441,14 @@ def _answer_to_json(answer: Occurrence | Step) -> Json:
 
 
 class TemporalWorker(Worker):
-    """A worker of a namespace: it drives workflows, and performs effects, one by one, of the runs that have any."""
+    """A worker of a namespace: it drives workflows, and performs effects of runs of all machines. Raises DsaError if it is to choose one."""
 
-    def __init__(self, runs: TemporalRuns, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
+    def __init__(self, runs: TemporalRuns, *, machine: str | None = None, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
+        if machine is not None:
+            raise DsaError(
+                f"a worker on Temporal cannot choose the runs of {machine}, as one of a folder does; begin them with ?queue=NAME behind the address, "
+                "and give their worker the same"
+            )
         super().__init__(runs, **how)
         self._temporal_runs = runs
 

@@ -281,23 +281,23 @@ def _child(feed: RunFeed, entry: ledger.Entry) -> str | None:
 
 
 def _status(feed: RunFeed) -> Markup:
-    summary, whole = feed.summary.summary, feed.summary
+    summary, now = feed.summary.summary, feed.summary
     whole_run = feed.id.rpartition(PART_OF)[0]
     facts: list[tuple[str, str | Markup]] = [
         ("state", summary.state),
-        ("machine", join(summary.machine, f" at {show_values_of(feed.first)}" if feed.first.parameters else "")),
+        ("machine", join(summary.machine, f" at {_parameters_text(feed.first)}" if feed.first.parameters else "")),
         ("started", started_at(feed.id)),
         ("part of", tag("a", whole_run, href=run_address(whole_run)) if whole_run else ""),
         ("due", due_text(summary.due_ms) if summary.due_ms else ""),
         ("about", summary.about),
-        ("queue", whole.queue or ""),
-        ("held by", (whole.holder or "") if whole.status != "under way" else ""),
+        ("queue", now.queue or ""),
+        ("held by", (now.holder or "") if now.status != "under way" else ""),
     ]
     alerts = (alert(feed.fault) if feed.fault else None, None if feed.machine else alert(_OTHER_RELEASE))
     facts_shown = [(tag("dt", name), tag("dd", fact)) for name, fact in facts if fact]
-    meaning = meaning_of(whole.status)
+    meaning = meaning_of(now.status)
     words = join(
-        tag("p", badge(whole.status, status_text(whole))),
+        tag("p", badge(now.status, status_text(now))),
         tag("p", meaning[:1].upper() + meaning[1:], class_="hint") if meaning else None,
         alerts,
     )
@@ -306,7 +306,7 @@ def _status(feed: RunFeed) -> Markup:
         if feed.is_driven
         else None
     )
-    can_resume = whole.holder is None and whole.status in {"stopped", "interrupted", "cut off", "due"}
+    can_resume = now.status in {"stopped", "interrupted", "cut off", "due"}
     go_on = (
         post_form(run_address(feed.id, "/resume"), hidden_field("run", feed.id), label="Resume") if can_resume else None
     )
@@ -320,7 +320,7 @@ def _status(feed: RunFeed) -> Markup:
     return join(words, tag("dl", facts_shown), attempts, explore, changes, stop, go_on)
 
 
-def show_values_of(first: ledger.MachineEntry) -> str:
+def _parameters_text(first: ledger.MachineEntry) -> str:
     """Return the parameters of a run as text."""
     return ", ".join(f"{name} = {show_value(value)}" for name, value in first.parameters)
 
@@ -333,7 +333,7 @@ def _asks(feed: RunFeed) -> Markup:
     order = [*texts, *sorted(summary.waits_for)]  # what a person writes comes first
     names = sorted(summary.waits_for, key=order.index)
     answers = [_answer_form(feed, name, summary.waits_for[name]) for name in names] if is_asking else []
-    is_doubtful = feed.summary.holder is None and summary.status == "in doubt"
+    is_doubtful = feed.summary.status == "in doubt"
     doubts = [_doubt_form(feed, key, name) for key, name in summary.in_doubt.items()] if is_doubtful else []
     remarks = feed.remarks[-_MOST_REMARKS:] if answers and feed.view is None else []
     return join([tag("p", each[:_MOST_SPEECH], class_="question") for each in remarks], answers, doubts)

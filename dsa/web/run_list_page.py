@@ -17,7 +17,7 @@ from dsa.runs.door import Runs
 from dsa.runs.machine_extension import StartField, StartForm, extension_of, extensions
 from dsa.runs.setup import Options
 from dsa.runtime.ledger_story import status_text
-from dsa.runtime.run_store import RunSummary
+from dsa.runtime.run_store import STATUSES, RunSummary
 from dsa.text import plural, shorten
 from dsa.web.markup import (
     Markup,
@@ -38,7 +38,6 @@ from dsa.web.run_pages import Form, form_fields, typed_data, whole_number
 from dsa.web.watched_document import WatchedDocument
 
 _RUNS_A_PAGE, _MOST_PAGES = 50, 10_000
-_STATUSES = ("under way", "waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished", "damaged")
 _SECOND_MS = 1_000
 
 
@@ -186,7 +185,7 @@ async def _list(request: Request) -> Response:
     selection = summaries[(number - 1) * _RUNS_A_PAGE : number * _RUNS_A_PAGE]
     filters = tag(
         "form",
-        _choice("Status", "status", _STATUSES, filters_now["status"]),
+        _choice("Status", "status", STATUSES, filters_now["status"]),
         _suggestion("Machine", "machine", sorted({each.summary.machine for each in summaries}), filters_now["machine"]),
         _suggestion("Waits for", "waiting", sorted({name for each in summaries for name in each.summary.waits_for}), filters_now["waiting"]),
         tag("label", tag("input", type="checkbox", name="due", value="1", checked=is_due), "Due", class_="choice"),

@@ -55,7 +55,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def whole_number(text: str, otherwise: Number) -> int | Number:
-    """Return the number of digits in an address, up to a bound; of another text, what is given for it."""
+    """Return the whole number that a part of an address is, up to a bound; `otherwise` for another text."""
     return int(text[:_MOST_DIGITS]) if text.isdecimal() else otherwise
 
 
@@ -243,18 +243,19 @@ async def _answer(request: Request) -> Response:
     if not place:
         raise ValueError("an answer names the place that it answers: send it from the page of the run")
     outcome = await runs.send(run_id, name, typed_data(form), at=place)
-    why = ""
-    if isinstance(outcome, Refusal):
-        why = f"{outcome.reason}: {outcome.message}"
-    elif isinstance(outcome, Posted) and outcome.delivery is None:
-        why = "it waits in the run's inbox; the process that holds the run has not taken it yet"
-    elif isinstance(outcome, Posted) and outcome.delivery is not None and outcome.delivery.reason:
-        why = f"{outcome.delivery.reason}: {outcome.delivery.message}"
-    else:
-        assert isinstance(outcome, Taken | Posted)
+    why = _why_not_taken(outcome)
+    if not why:
         return RedirectResponse(run_address(run_id), 303)
     back = tag("p", tag("a", "Back to the run", href=run_address(run_id)))
     return HTMLResponse(message_page(f"{name} was not taken", why, back).html, 409)
+
+
+def _why_not_taken(outcome: Taken | Refusal | Posted) -> str:
+    """Return why an event was not taken; "" if it was."""
+    end = outcome.delivery if isinstance(outcome, Posted) else outcome
+    if end is None:
+        return "it waits in the run's inbox; the process that holds the run has not taken it yet"
+    return "" if isinstance(end, Taken) or not end.reason else f"{end.reason}: {end.message}"
 
 
 @_in_words

@@ -319,7 +319,7 @@ class WatchedDocument:
     def _read(self) -> None:
         """Read the file if it is not as it was."""
         signature = self._signature_now()
-        if signature == self._signature and signature is not None:
+        if signature == self._signature:
             return
         self._signature, self.fault = signature, ""
         try:
@@ -333,7 +333,8 @@ class WatchedDocument:
             self.check.start(self.machine, "checking")
         self._tell()
 
-    def _signature_now(self) -> tuple[int, int] | None:
+    def _signature_now(self) -> tuple[int, int]:
+        """Return what changes with the file: its time and its size; zeros while it is not there."""
         try:
             status = locate(self.file).stat()
         except (DocumentError, OSError):

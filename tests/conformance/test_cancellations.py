@@ -1,14 +1,15 @@
-"""Cancelled effects and interrupted runs: an effect hears of it, wherever it is performed, and the moments on Temporal are those in a folder."""
+"""Effects that are cancelled, interrupted, or lost with their worker: an effect hears of it, and the moments on Temporal are those in a folder."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 from same_moments import comparable
-from temporal_server import worker
+from temporal_server import until, worker
 
 import dsa
 from dsa.runs.runs import Resumption
@@ -82,12 +83,10 @@ class Desk:
         return perform
 
     async def begins(self, count: int) -> None:
-        while len(self.begun) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: len(self.begun) >= count)
 
     async def hears(self, *effects: str) -> None:
-        while sorted(self.heard) != sorted(effects):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: sorted(self.heard) == sorted(effects))
 
 
 Test = Callable[[Any, dsa.RunHandle, Desk], Awaitable[None]]
@@ -254,8 +253,7 @@ def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, names
                 run = await runs.start(tmp_path / "judged.md", "go", run_id="judged")
                 assert (await run.rest()).kind == "waiting"
                 sending = asyncio.create_task(runs.send("judged", "approved"))
-                while not (tmp_path / "asked").exists():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+                await until((tmp_path / "asked").exists)
             async with worker(where):
                 assert isinstance(await sending, dsa.Taken)
                 assert (await run.rest()).run.configuration.state == "end.done"
@@ -263,6 +261,7 @@ def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, names
     asyncio.run(asyncio.wait_for(whole(), 40))
 
 
+#: `look` is under way until there is a file `ends`.
 PATIENT = """import asyncio
 from pathlib import Path
 
@@ -287,6 +286,20 @@ async def price(action, context):
 
 effects = {"look": look, "price": price}
 """
+#: The same, but the second import of the module takes longer than a worker may be silent. The first one is the client's.
+SLOW = f"""import time
+{PATIENT}
+
+with (HERE / "imports").open("a") as file:
+    file.write("x")
+if (HERE / "imports").read_text() != "x":
+    time.sleep(6)
+    (HERE / "slow").touch()
+"""
+
+
+async def has_begun(folder: Path, count: int) -> None:
+    await until(lambda: (folder / "begun").exists() and (folder / "begun").read_text() == count * "x")
 
 
 def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
@@ -295,18 +308,47 @@ def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, nam
     (tmp_path / "order.md").write_text(ORDER.format(handling="retry", limit="60s"))
     (tmp_path / "bindings.py").write_text(PATIENT)
 
-    async def has_begun(count: int) -> None:
-        while not ((tmp_path / "begun").exists() and (tmp_path / "begun").read_text() == count * "x"):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
     async def whole() -> None:
         async with worker(where), dsa.open_runs(where) as runs:
             run = await runs.start(tmp_path / "order.md", "go", run_id="order")
             for count in (1, 2):
-                await has_begun(count)
+                await has_begun(tmp_path, count)
                 run = await runs.resume("order", resumption=Resumption(take=True))
-            await has_begun(3)
+            await has_begun(tmp_path, 3)
             (tmp_path / "ends").touch()
             assert (await run.rest()).run.configuration.state == "asked"
 
     asyncio.run(asyncio.wait_for(whole(), 40))
+
+
+@pytest.mark.limit(60)
+def test_worker_that_imports_a_slow_module_is_alive(
+    tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other effects go on meanwhile, and that of the module begins once."""
+    monkeypatch.setattr("dsa.temporal.activity_calls.SILENCE", timedelta(seconds=4))
+    where, patient, slow = next(namespaces), tmp_path / "patient", tmp_path / "slow"
+
+    for folder, code in ((patient, PATIENT), (slow, SLOW)):
+        folder.mkdir()
+        (folder / "order.md").write_text(ORDER.format(handling="ask", limit=""))
+        (folder / f"{folder.name}_bindings.py").write_text(code)
+    (slow / "ends").touch()
+
+    async def begin(runs: dsa.Runs, folder: Path) -> dsa.RunHandle:
+        module = folder / f"{folder.name}_bindings.py"
+        return await runs.start(folder / "order.md", "go", bindings=module, run_id=folder.name)
+
+    async def whole() -> None:
+        async with worker(where), dsa.open_runs(where) as runs:
+            patient_run = await begin(runs, patient)
+            await has_begun(patient, 1)
+            slow_run = await begin(runs, slow)
+            for run in (slow_run, patient_run):
+                rest = await run.rest()
+                assert (rest.kind, rest.run.configuration.state) == ("waiting", "asked")
+                (patient / "ends").touch()
+
+    asyncio.run(asyncio.wait_for(whole(), 50))
+    assert (slow / "slow").exists()
+    assert [(each / "begun").read_text() for each in (slow, patient)] == ["x", "x"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from same_moments import comparable
-from temporal_server import worker
+from temporal_server import history, until, worker
 
 import dsa
 from dsa.cli.command_line import CommandExit
@@ -132,8 +132,7 @@ async def changes_at_rest(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
 async def changes_in_doubt(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     """What was under way is in doubt after the change, too: it is not performed again unless a person says so."""
     (folder / "begun").unlink(missing_ok=True)
-    while not (folder / "begun").exists():  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+    await until((folder / "begun").exists)
     await run.interrupt()
     run = await runs.resume("order", resumption=Resumption(change=change_to(folder, LONGER)))
     rest = await run.rest()
@@ -236,11 +235,9 @@ def test_worker_that_reads_the_document_otherwise_leaves_the_run_to_another(
     (tmp_path / "bindings.py").write_text(BINDINGS)
 
     async def failed_tasks(runs: Any) -> list[str]:
-        client = await runs.link.wait(runs.link.client())
-        events = (await runs.link.wait(client.get_workflow_handle("order").fetch_history())).events
         return [
             event.workflow_task_failed_event_attributes.failure.message
-            for event in events
+            for event in await history(runs)
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
         ]
 

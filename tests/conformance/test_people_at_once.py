@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import worker
+from temporal_server import history, worker
 
 import dsa
 from dsa.lang import loads
@@ -35,13 +35,6 @@ ORDER = """# order
 | asked | approved | asked_again |
 | asked_again | approved | end.sent |
 """
-
-
-async def history(runs: Any) -> list[int]:
-    """Return the types of the events in a run's history."""
-    client = await runs.link.wait(runs.link.client())
-    events = (await runs.link.wait(client.get_workflow_handle("order").fetch_history())).events
-    return [event.event_type for event in events]
 
 
 @pytest.mark.parametrize("worker_is_away", [False, True])
@@ -93,7 +86,7 @@ def test_one_of_two_is_refused_with_no_history(
                 entries = [each for each in story if isinstance(each, EventEntry)]
                 assert [each.event for each in entries] == ["question", "approved"]
                 accepted = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
-                assert (await history(first))[len(before) :].count(accepted) == 1
+                assert [each.event_type for each in (await history(first))[len(before) :]].count(accepted) == 1
                 assert isinstance(await second.send("order", "approved", at="2"), dsa.Taken)
 
     (tmp_path / "bindings.py").write_text("effects = {}\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporal_server import at_work
+from temporal_server import at_work, history
 
 import dsa
 
@@ -77,9 +77,7 @@ async def make_current(runs: Any, build: str) -> None:
 
 async def builds(runs: Any, run_id: str) -> set[str]:
     """Return the versions of the workers that drove the present execution of a run."""
-    client = await runs.link.wait(runs.link.client())
-    events = (await runs.link.wait(client.get_workflow_handle(run_id).fetch_history())).events
-    done = (event.workflow_task_completed_event_attributes for event in events)
+    done = [event.workflow_task_completed_event_attributes for event in await history(runs, run_id)]
     return {each.deployment_version.build_id for each in done if each.deployment_version.build_id}
 
 

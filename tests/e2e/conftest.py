@@ -1,5 +1,8 @@
 """Commands begin faster here: one process imports the program, and forks for each call (`forked`)."""
 
+import os
+import subprocess
+
 import forked
 import pytest
 import web_gallery
@@ -9,6 +12,27 @@ import web_gallery
 def forking() -> None:
     """Have calls forked."""
     forked.start()
+
+
+@pytest.fixture
+def dsa(tmp_path):
+    """Run the program in an empty folder, with more variables in its environment. Nothing it says may be a traceback; `code` is how it has to end."""
+
+    def run(*arguments, code=None, **environment):
+        done = subprocess.run(
+            [*forked.DSA, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert code in {None, done.returncode}, (done.stdout, done.stderr)
+        return done
+
+    return run
 
 
 @pytest.fixture(scope="session")

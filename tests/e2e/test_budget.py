@@ -1,10 +1,6 @@
 """`--budget`: a run stops before it spends more, and goes on with a larger one."""
 
 import json
-import subprocess
-
-import pytest
-from forked import DSA
 
 DOCUMENT = """# pair
 
@@ -19,16 +15,6 @@ DOCUMENT = """# pair
 | twice(2) | 4 |
 """
 REPLIES = "\n\n".join(f"```python\ndef twice(x): return {body}\n```" for body in ("0", "1", "2 * x"))
-
-
-@pytest.fixture
-def dsa(tmp_path):
-    """Run the program in an empty folder."""
-
-    def run(*arguments):
-        return subprocess.run([*DSA, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    return run
 
 
 def test_a_run_stops_at_its_budget_and_goes_on_with_another(dsa, tmp_path):

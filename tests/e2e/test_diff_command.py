@@ -1,12 +1,10 @@
 """A table is edited while a run of it is in flight: what breaks, what does not, and going on under the edited one. With real processes."""
 
 import json
-import os
 import signal
-import subprocess
+from functools import partial
 
 import pytest
-from forked import DSA
 from kept_runs import recorded
 
 from dsa.edge.document_files import locate, read_text
@@ -42,24 +40,9 @@ effects = {"celebrate": celebrate}
 
 
 @pytest.fixture
-def dsa(tmp_path):
-    """Run the program in an empty folder; nothing it says may be a traceback."""
-
-    def run(*arguments, code=0):
-        done = subprocess.run(
-            [*DSA, *arguments],
-            cwd=tmp_path,
-            env=os.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, (done.stdout, done.stderr)
-        return done
-
-    return run
+def dsa(dsa):
+    """Run the program; it has to succeed unless `code` says otherwise."""
+    return partial(dsa, code=0)
 
 
 def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):

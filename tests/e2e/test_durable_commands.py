@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from forked import DSA
 from kept_runs import recorded, write_shop
 
 from dsa.lang import loads
@@ -50,26 +49,6 @@ class Guard(GuardInterface):
 generators = {"llm": Model()}
 guards = dict.fromkeys(("g_test", "g_impl"), Guard())
 """
-
-
-@pytest.fixture
-def dsa(tmp_path):
-    """Run the program in an empty folder; nothing it says may be a traceback."""
-
-    def run(*arguments, **environment):
-        done = subprocess.run(
-            [*DSA, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
-
-    return run
 
 
 @pytest.mark.parametrize(("how", "code"), [("SIGKILL", -signal.SIGKILL), ("SIGINT", 130), ("SIGTERM", 130)])

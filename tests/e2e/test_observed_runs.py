@@ -5,10 +5,8 @@ import json
 import os
 import re
 import signal
-import subprocess
 
 import pytest
-from forked import DSA
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
 
@@ -37,25 +35,13 @@ SCRIPT = "```\ndef add(a, b): return a + b\n```\n"
 
 
 @pytest.fixture
-def dsa(tmp_path):
+def dsa(dsa, tmp_path, monkeypatch):
+    """Run the program with a model and replies, and without variables that name a collector."""
+    for name in [each for each in os.environ if each.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
     (tmp_path / "mine.py").write_text(MODEL)
     (tmp_path / "replies.md").write_text(SCRIPT)
-
-    def run(*arguments, **environment):
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-        done = subprocess.run(
-            [*DSA, *arguments],
-            cwd=tmp_path,
-            env={**clean, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
-
-    return run
+    return dsa
 
 
 def test_both_lives_of_a_killed_run_are_one_trace(dsa, tmp_path):

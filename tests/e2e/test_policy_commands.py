@@ -1,14 +1,12 @@
 """Runs of policies from the command line, with real processes: killed, interrupted, held, and gone on with."""
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 
 import pytest
-from forked import DSA
 from kept_runs import recorded
 
 from dsa.runs.place import open_artifacts
@@ -76,27 +74,13 @@ ASK = [
 
 
 @pytest.fixture
-def dsa(tmp_path):
-    """Run the program in a folder with news to search and a script to answer with; nothing it says may be a traceback."""
+def dsa(dsa, tmp_path):
+    """Run the program in a folder with news to search and a script to answer with."""
     (tmp_path / "news").mkdir()
     (tmp_path / "news" / "news.md").write_text("# News\n\nPython 3.13 was released in October.\n")
     (tmp_path / "script.md").write_text(SCRIPT)
     (tmp_path / "counted.py").write_text(COUNTED)
-
-    def run(*arguments, **environment):
-        done = subprocess.run(
-            [*DSA, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
-
-    return run
+    return dsa
 
 
 def performed(folder):

@@ -2,53 +2,22 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from forked import DSA
+from temporal_commands import ORDER, until, worker_process
 from temporal_server import MISSING, temporal_program
 
 import dsa as dsa_library
 from dsa.runtime.run_store import StoreError
 
-DOCUMENT = """# order
-
-## States
-| state | kind |
-| --- | --- |
-| idle | initial |
-| looking | |
-| drafted | |
-| end.sent | final |
-
-## Events
-| event | from |
-| --- | --- |
-| question | outside |
-| found | look |
-| approved | outside |
-
-## Effects
-| effect | time limit |
-| --- | --- |
-| look | 60s |
-
-## Transitions
-| source | event | target | effects |
-| --- | --- | --- | --- |
-| idle | question | looking | look |
-| looking | found | drafted | |
-| drafted | approved | end.sent | |
-"""
 BINDINGS = """import os
 from pathlib import Path
 
@@ -67,11 +36,13 @@ async def look(action, context):
 
 effects = {"look": look}
 """
+#: The effect takes a minute.
+SLOW = BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
-    (tmp_path / "order.md").write_text(DOCUMENT)
+    (tmp_path / "order.md").write_text(ORDER)
     (tmp_path / "bindings.py").write_text(BINDINGS)
     return tmp_path
 
@@ -81,10 +52,10 @@ def dsa(folder: Path, where: str, *words: str) -> "subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-def worker(folder: Path, where: str) -> "subprocess.Popen[str]":
-    command = [*DSA, "work", ".", "--runs", where]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": {**os.environ, "PYTHONUNBUFFERED": "1"}}
-    return subprocess.Popen(command, cwd=folder, text=True, **how)
+def runs_order(folder: Path, where: str) -> "subprocess.Popen[str]":
+    """Begin `dsa run` in a process that goes on beside the test."""
+    command = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def second_line(process: "subprocess.Popen[str]") -> str:
@@ -94,41 +65,30 @@ def second_line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def stop(process: "subprocess.Popen[str]") -> str:
-    process.send_signal(signal.SIGTERM)
-    return process.communicate(timeout=30)[0]
-
-
 @pytest.mark.limit(100)
 def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
-    first = worker(desk, where)
-    try:
+    with worker_process(desk, where) as first:
         ran = dsa(desk, where, "run", "order.md", "--data", '{"text": "where?"}', "--json")
         assert ran.returncode == 3, ran.stderr
         report = json.loads(ran.stdout)
         assert (report["kind"], report["state"], report["waits_for"]) == ("waiting", "drafted", {"approved": "2"})
         assert "waiting in drafted" in second_line(first)  # a worker looks at its runs now and then
-    finally:
-        stop(first)
-    second = worker(desk, where)  # the one that performed the effect is gone
-    try:
+    with worker_process(desk, where):  # the one that performed the effect is gone
         assert "drafted" in dsa(desk, where, "runs").stdout
         assert "look 1/1 answered found" in dsa(desk, where, "show", "last").stdout
         refused = dsa(desk, where, "send", "last", "question")
         assert refused.returncode == 1
         assert "question in drafted was refused: invalid_state" in refused.stderr
         assert "late" in dsa(desk, where, "send", "last@1", "approved").stderr
-        (desk / "longer.md").write_text(f"{DOCUMENT}| drafted | question | = | |\n")
-        (desk / "renamed.md").write_text(DOCUMENT.replace("drafted", "written"))
+        (desk / "longer.md").write_text(f"{ORDER}| drafted | question | = | |\n")
+        (desk / "renamed.md").write_text(ORDER.replace("drafted", "written"))
         assert "may not go on under renamed.md" in dsa(desk, where, "resume", "last", "--machine", "renamed.md").stderr
         assert dsa(desk, where, "resume", "last", "--machine", "longer.md").returncode == 3
         assert dsa(desk, where, "send", "last@2", "approved").returncode == 0
         assert dsa(desk, where, "resume", "last").returncode == 0
         assert '"kind":"change"' in dsa(desk, where, "show", "last", "--jsonl").stdout
         assert "every entry is the same" in dsa(desk, where, "replay", "last").stdout
-    finally:
-        stop(second)
 
 
 @pytest.mark.full
@@ -136,25 +96,16 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
 def test_effect_whose_worker_was_killed_is_performed_by_the_next_one(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "dies").touch()
-    first = worker(desk, where)
-    starting = subprocess.Popen(
-        [*DSA, "run", "order.md", "--data", "{}", "--json", "--runs", where],
-        cwd=desk,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    first.communicate(timeout=60)
-    assert first.returncode == -signal.SIGKILL
-    second = worker(desk, where)
-    try:
-        report = json.loads(starting.communicate(timeout=90)[0])
-        assert (report["kind"], report["state"]) == ("waiting", "drafted")
+    with worker_process(desk, where) as first:
+        run = runs_order(desk, where)
+        assert first.wait(60) == -signal.SIGKILL
+    with worker_process(desk, where):
+        text = run.communicate(timeout=90)[0]
+        assert (run.returncode, "waiting in drafted for: approved" in text) == (3, True), text
         begun = [line.split() for line in (desk / "begun").read_text().splitlines()]
         assert [key for key, _ in begun] == ["1/1/1", "1/1/1"]
         assert len({process for _, process in begun}) == 2
         assert "retry" in dsa(desk, where, "show", "last", "--jsonl").stdout
-    finally:
-        stop(second)
 
 
 def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(desk: Path) -> None:
@@ -166,31 +117,29 @@ def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(d
     nobody = dsa(desk, "temporal://127.0.0.1:1/default", "runs")
     assert nobody.returncode == 1
     assert "no Temporal server answers at 127.0.0.1:1" in nobody.stderr
-    assert "Traceback" not in wrong.stderr + nobody.stderr
+    choosy = dsa(desk, "temporal://127.0.0.1:1/default", "work", "--machine", "order")
+    assert (choosy.returncode, choosy.stderr.partition(",")[0]) == (
+        2,
+        "a worker on Temporal cannot choose the runs of order",
+    )
+    assert "Traceback" not in wrong.stderr + nobody.stderr + choosy.stderr
 
 
 def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "order.md").write_text(
-        DOCUMENT.replace("| drafted | approved", "| drafted | after 24h | = | |\n| drafted | approved")
+        ORDER.replace("| drafted | approved", "| drafted | after 24h | = | |\n| drafted | approved")
     )
-    process = worker(desk, where)
-    try:
+    with worker_process(desk, where):
         lines = dsa(desk, where, "run", "order.md", "--data", "{}").stdout.splitlines()
-    finally:
-        stop(process)
     assert [line for line in lines if line.startswith("waiting")] == ["waiting in drafted for: approved"]
     assert len([line for line in lines if re.fullmatch(r"due +\d{4}-\d\d-\d\d .* UTC", line)]) == 1
 
 
 def interrupted(folder: Path, where: str, *, once: Callable[[], bool]) -> "tuple[int, str]":
     """Start a run, press Ctrl-C once something is so, and return the exit code and what was printed."""
-    words = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
-    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline_s = time.monotonic() + 30
-    while not once():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    process = runs_order(folder, where)
+    until(once)
     process.send_signal(signal.SIGINT)
     text = process.communicate(timeout=30)[0]
     return process.returncode, text
@@ -209,30 +158,8 @@ def test_ctrl_c_without_a_worker_says_that_the_run_goes_on(desk: Path, namespace
     assert re.search(
         r"^\S+-order-\S+ was not interrupted: no worker answers; the run goes on when one does$", text, re.MULTILINE
     )
-    process = worker(desk, where)
-    try:
+    with worker_process(desk, where) as process:
         assert "waiting in drafted" in second_line(process)
-    finally:
-        stop(process)
-
-
-@pytest.mark.limit(100)
-def test_ctrl_c_interrupts_a_run_and_says_how_to_go_on(desk: Path, namespaces: Iterator[str]) -> None:
-    where = next(namespaces)
-    (desk / "bindings.py").write_text(
-        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
-    )
-    process = worker(desk, where)
-    try:
-        code, text = interrupted(desk, where, once=(desk / "begun").exists)
-        assert code == 130
-        assert re.search(
-            r"interrupted; what was done so far is kept in \S+ at temporal://.*: `dsa resume \S+ --runs temporal://.*` goes on",
-            text,
-        )
-        assert "interrupted" in dsa(desk, where, "runs").stdout
-    finally:
-        stop(process)
 
 
 @pytest.mark.limit(100)
@@ -240,26 +167,17 @@ def test_event_sent_while_an_effect_is_under_way_is_taken_or_refused_at_once(
     desk: Path, namespaces: Iterator[str]
 ) -> None:
     where = next(namespaces)
-    text = DOCUMENT.replace("| end.sent | final |", "| end.sent | final |\n| end.stopped | final |")
+    text = ORDER.replace("| end.sent | final |", "| end.sent | final |\n| end.stopped | final |")
     text = text.replace("| approved | outside |", "| approved | outside |\n| stopped | outside |")
     (desk / "order.md").write_text(text + "| looking | stopped | end.stopped | |\n")
-    (desk / "bindings.py").write_text(
-        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
-    )
-    process = worker(desk, where)
-    try:
-        words = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
-        run = subprocess.Popen(words, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        deadline_s = time.monotonic() + 30
-        while not (desk / "begun").exists():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.1)
+    (desk / "bindings.py").write_text(SLOW)
+    with worker_process(desk, where):
+        run = runs_order(desk, where)
+        until((desk / "begun").exists)
         refused, sent = dsa(desk, where, "send", "last", "approved"), dsa(desk, where, "send", "last", "stopped")
         assert (refused.returncode, "approved in looking was refused" in refused.stderr) == (1, True), refused.stderr
         assert (sent.returncode, sent.stdout) == (0, "stopped was taken: the run is in end.stopped\n"), sent.stderr
         assert (run.wait(30), "stopped" in run.communicate()[0]) == (0, True)
-    finally:
-        stop(process)
 
 
 def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[str]) -> None:
@@ -281,6 +199,20 @@ def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[s
     assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': name another, or create it")
 
 
+def test_a_port_of_something_else_is_told_whatever_breaks_first() -> None:
+    """What the SDK says of a page's port depends on which side closes the connection first."""
+    if temporal_program() is None:
+        pytest.skip(MISSING)
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from dsa.temporal.server_link import fault_in_words
+
+    broken = "transport error: hyper::Error(Io, BrokenPipe, stream closed because of a broken pipe)"
+    for text in ("h2 protocol error: http2 error", "operation was canceled", broken):
+        words = fault_in_words(RPCError(text, RPCStatusCode.UNKNOWN, b""))
+        assert words.startswith("what listens there is no Temporal server")
+
+
 async def fault(where: str) -> str:
     async with dsa_library.open_runs(where) as runs:
         with pytest.raises(StoreError) as error:
@@ -290,23 +222,15 @@ async def fault(where: str) -> str:
 
 def test_command_without_a_worker_says_so_and_hears_one_that_starts(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
-    begin = [sys.executable, "-m", "dsa", "run", "order.md", "--data", "{}", "--runs", where]
-    process = subprocess.Popen(begin, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    first: subprocess.Popen[str] | None = None
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"waiting for a worker; start one: dsa work . --runs {where}\n"
-        first = worker(desk, where)
+    process = runs_order(desk, where)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"waiting for a worker; start one: dsa work . --runs {where}\n"
+    with worker_process(desk, where) as first:
         assert first.stdout is not None
         assert first.stdout.readline().startswith(f"this worker drives the runs of {where.removeprefix('temporal://')}")
         text = process.communicate(timeout=60)[0]
         assert "waiting in drafted for: approved" in text
         assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the time of the command is not the run's"
-    finally:
-        process.kill()
-        process.wait()
-        if first is not None:
-            stop(first)
 
 
 def test_list_without_a_worker_fails_soon_and_says_what_to_start(
@@ -335,14 +259,13 @@ def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
 ) -> None:
     """The data of the event is read by the policy that waits for it, and no worker of the run's queue is there."""
     where = next(namespaces)
-    text = DOCUMENT.replace("| idle | question | looking | look |", "| idle | question | drafted | |")
+    text = ORDER.replace("| idle | question | looking | look |", "| idle | question | drafted | |")
     text = text.replace("| found | look |", "| found | look |\n| noted | outside |", 1)
     (desk / "order.md").write_text(f"{text}| drafted | noted | looking | look |\n")
     reads = BINDINGS.replace('@dsa.answering("found"', '@dsa.answering("found", reads={"noted": dict}')
     assert reads != BINDINGS
     (desk / "bindings.py").write_text(reads)
-    process = worker(desk, f"{where}?queue=office")
-    try:
+    with worker_process(desk, f"{where}?queue=office"):
         begun = dsa(desk, f"{where}?queue=lab", "run", "order.md", "--data", "{}")
         assert begun.returncode == 3, begun.stderr
         command = [*DSA, "send", "last", "noted", "{}", "--runs", where]
@@ -354,20 +277,17 @@ def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
         rest = sender.communicate(timeout=30)[1]
         assert (sender.returncode, rest.splitlines()[0].partition(";")[0]) == (130, "interrupted"), rest
         assert len(rest.splitlines()) == 1
-    finally:
-        stop(process)
 
 
 @pytest.mark.limit(100)
 def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     document = desk / "order.md"
-    process = worker(desk, where)
-    try:
+    with worker_process(desk, where):
         first = dsa(desk, where, "run", "order.md", "--data", "{}", "--json")
         report = json.loads(first.stdout)
         assert (report["kind"], report["directory"]) == ("waiting", None)
-        document.write_text(f"{DOCUMENT}| drafted | after 24h | end.sent | |\n")
+        document.write_text(f"{ORDER}| drafted | after 24h | end.sent | |\n")
         resumed = dsa(desk, where, "resume", "last")
         assert resumed.stderr == (
             f"{document} is not as it was; the run goes on with the table that it began with (dsa resume {report['run']} "
@@ -378,33 +298,28 @@ def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iter
         assert (errors.returncode, errors.stderr) == (2, words)
         unknown = dsa(desk, where, "show", "nowhere")
         assert f"no run 'nowhere' in {where}; " in unknown.stderr
-    finally:
-        stop(process)
 
 
 @pytest.mark.limit(100)
-def test_run_under_way_is_removed_once_it_is_interrupted(desk: Path, namespaces: Iterator[str]) -> None:
-    where = next(namespaces)
-    (desk / "bindings.py").write_text(
-        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
-    )
-    process = worker(desk, where)
-    try:
-        refusals = []
+def test_run_under_way_is_removed_once_ctrl_c_has_interrupted_it(desk: Path, namespaces: Iterator[str]) -> None:
+    where, refusals = next(namespaces), list["subprocess.CompletedProcess[str]"]()
+    (desk / "bindings.py").write_text(SLOW)
 
-        def removed() -> bool:
-            if (desk / "begun").exists():
-                refusals.append(dsa(desk, where, "runs", "rm", "last"))
-            return bool(refusals)
+    def is_refused() -> bool:
+        if (desk / "begun").exists():
+            refusals.append(dsa(desk, where, "runs", "rm", "last"))
+        return bool(refusals)
 
-        assert interrupted(desk, where, once=removed)[0] == 130
-        run_id = dsa(desk, where, "runs").stdout.splitlines()[-1].split()[0]
+    with worker_process(desk, where):
+        code, text = interrupted(desk, where, once=is_refused)
+        run_id, *columns = dsa(desk, where, "runs").stdout.splitlines()[-1].split()
+        assert (code, "interrupted" in columns) == (130, True), text
+        kept = f"what was done so far is kept in {run_id} at {where}"
+        assert f"interrupted; {kept}: `dsa resume {run_id} --runs {where}` goes on" in text
         command = f"dsa resume {run_id} --take --runs {where}"
         words = f"run {run_id} is under way, and goes on by itself; interrupt it first, on its page (`dsa web`) or with `{command}` and Ctrl-C\n"
         assert (refusals[0].returncode, refusals[0].stderr) == (1, words)
         assert dsa(desk, where, "runs", "rm", "last").stdout == f"removed {run_id}\n"
-    finally:
-        stop(process)
 
 
 @pytest.mark.limit(100)
@@ -412,9 +327,7 @@ def test_command_that_follows_a_run_says_that_somebody_else_interrupted_it(
     desk: Path, namespaces: Iterator[str]
 ) -> None:
     where = next(namespaces)
-    (desk / "bindings.py").write_text(
-        BINDINGS.replace("    return [", "    await __import__('asyncio').sleep(60)\n    return [")
-    )
+    (desk / "bindings.py").write_text(SLOW)
 
     async def interrupt() -> str:
         async with dsa_library.open_runs(where) as runs:
@@ -422,17 +335,10 @@ def test_command_that_follows_a_run_says_that_somebody_else_interrupted_it(
             await runs.interrupt(each.run)
             return each.run
 
-    process = worker(desk, where)
-    try:
-        words = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
-        run = subprocess.Popen(words, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        deadline_s = time.monotonic() + 30
-        while not (desk / "begun").exists():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.1)
+    with worker_process(desk, where):
+        run = runs_order(desk, where)
+        until((desk / "begun").exists)
         run_id = asyncio.run(interrupt())
         text = run.communicate(timeout=30)[0]
         assert (run.returncode, text.splitlines()[0]) == (3, "interrupted in looking"), text
         assert text.splitlines()[-1] == f"next      dsa resume {run_id} --runs {where}"
-    finally:
-        stop(process)

@@ -9,43 +9,20 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+from temporal_commands import ORDER, until
 from temporal_server import MISSING, server, temporal_program
 
 import dsa
 from dsa.errors import DocumentError
 
-DOCUMENT = """# order
-
-## States
-| state | kind |
-| --- | --- |
-| idle | initial |
-| looking | |
-| drafted | |
-| end.sent | final |
-
-## Events
-| event | from |
-| --- | --- |
-| question | outside |
-| found | look |
-| approved | outside |
-
-## Transitions
-| source | event | target | effects |
-| --- | --- | --- | --- |
-| idle | question | looking | look |
-| looking | found | drafted | |
-| drafted | question | looking | look |
-| drafted | approved | end.sent | |
-"""
+#: A person may ask again.
+DOCUMENT = f"{ORDER}| drafted | question | looking | look |\n"
 BINDINGS = """from pathlib import Path
 
 import dsa
@@ -134,13 +111,6 @@ def begun(shop: Path) -> list[str]:
     """Return the folders of the workers that have performed the effect, in order."""
     path = shop / "begun"
     return path.read_text().split() if path.exists() else []
-
-
-def until(is_so: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 async def looked(runs: dsa.Runs, run: dsa.RunHandle) -> None:

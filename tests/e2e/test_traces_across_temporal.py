@@ -9,39 +9,11 @@ from pathlib import Path
 
 import pytest
 from collecting import attributes, collector
+from temporal_commands import ORDER
 from temporal_server import MISSING, server, temporal_program
 
 from dsa.runtime.timeline import trace_id_of
 
-DOCUMENT = """# order
-
-## States
-| state | kind |
-| --- | --- |
-| idle | initial |
-| looking | |
-| drafted | |
-| sent | final |
-
-## Events
-| event | from |
-| --- | --- |
-| question | outside |
-| found | look |
-| approved | outside |
-
-## Effects
-| effect | retries |
-| --- | --- |
-| look | 1 |
-
-## Transitions
-| source | event | target | effects |
-| --- | --- | --- | --- |
-| idle | question | looking | look |
-| looking | found | drafted | |
-| drafted | approved | sent | |
-"""
 BINDINGS = """from pathlib import Path
 
 import dsa
@@ -64,7 +36,7 @@ effects = {"look": look}
 def test_spans_of_client_and_worker_are_one_trace(tmp_path: Path) -> None:
     if temporal_program() is None:
         pytest.skip(MISSING)
-    (tmp_path / "order.md").write_text(DOCUMENT)
+    (tmp_path / "order.md").write_text(ORDER.replace("| look | 60s | 0 |", "| look | 60s | 1 |"))
     (tmp_path / "bindings.py").write_text(BINDINGS)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     with server(1) as (where,), collector() as (of_client, client_address), collector() as (of_worker, worker_address):

@@ -1,50 +1,19 @@
 """The web page on runs of a Temporal namespace: `dsa web` and `dsa work` in processes of their own, over real HTTP and in Chromium."""
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from forked import DSA
 from pipe_browser import CHROMIUM, browser
+from temporal_commands import ORDER, worker_process
 from web_server import Outline, WebServer, events, web_server
 
-DOCUMENT = """# order
-
-## States
-| state       | kind    |
-| ----------- | ------- |
-| idle        | initial |
-| looking     |         |
-| drafted     |         |
-| end.sent    | final   |
-| end.dropped | final   |
-
-## Events
-| event    | from    |
-| -------- | ------- |
-| question | outside |
-| found    | look    |
-| again    | outside |
-| approved | outside |
-
-## Effects
-| effect | time limit |
-| ------ | ---------- |
-| look   | 60s        |
-
-## Transitions
-| source  | event     | target      | effects |
-| ------- | --------- | ----------- | ------- |
-| idle    | question  | looking     | look    |
-| looking | found     | drafted     |         |
-| drafted | again     | looking     | look    |
-| drafted | approved  | end.sent    |         |
-| drafted | after 24h | end.dropped |         |
-"""
+DOCUMENT = ORDER.replace("| end.sent | final |", "| end.sent | final |\n| end.dropped | final |").replace(
+    "| approved | outside |", "| again | outside |\n| approved | outside |"
+)
+DOCUMENT += "| drafted | again | looking | look |\n| drafted | after 24h | end.dropped | |\n"
 BINDINGS = """import asyncio
 from pathlib import Path
 
@@ -69,17 +38,6 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def worker(folder: Path, where: str) -> Iterator[None]:
-    command = [*DSA, "work", ".", "--runs", where, "--quiet"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 def run_of(page: WebServer, text: str) -> str:
     """Start a run, and return the address of its page."""
     answer = page.client.post("/runs/new", data={"machine": "0", "data": text, "form": "text"})
@@ -94,7 +52,7 @@ def asks(news: dict) -> bool:
 @pytest.mark.limit(100)
 def test_runs_are_listed_followed_answered_interrupted_and_resumed(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
-    with worker(desk, where), web_server(desk, "order.md", runs=where) as page:
+    with worker_process(desk, where), web_server(desk, "order.md", runs=where) as page:
         page.client.get(page.address)
         first, second = run_of(page, "where?"), run_of(page, "when?")
         page.until(f"{first}/live?have=&after=0", asks)
@@ -145,7 +103,7 @@ def test_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(desk: Pa
     where = next(namespaces)
     with web_server(desk, "order.md", runs=where) as page:
         page.client.get(page.address)
-        with worker(desk, where):
+        with worker_process(desk, where):
             run = run_of(page, "where?")
             page.until(f"{run}/live?have=&after=0", asks)
             stream = page.client.stream("GET", f"{run}/live?have=&after=0")
@@ -163,7 +121,7 @@ def test_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(desk: Pa
                     while wait([alert], timeout=0.25).not_done:  # other pages do not wait for a worker
                         assert other.get("/").status_code == 200
                 alert.result()
-            with worker(desk, where):
+            with worker_process(desk, where):
                 next(news for _, news in coming if "alert" not in news["replace"].get("status", "alert"))
         finally:
             stream.__exit__(None, None, None)
@@ -174,7 +132,11 @@ def test_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(desk: Pa
 def test_person_watches_and_answers_in_chromium(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "wait").touch()
-    with worker(desk, where), web_server(desk, "order.md", runs=where) as page, browser(desk / "profile") as tab:
+    with (
+        worker_process(desk, where),
+        web_server(desk, "order.md", runs=where) as page,
+        browser(desk / "profile") as tab,
+    ):
         tab.visit(page.address)
         tab.visit(f"{page.base}/runs/new?machine=0")
         tab.evaluate("document.querySelector('textarea').value = 'where?'")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dsa.runtime.run_store import STATUSES
 from dsa.web import markup
 from dsa.web.markup import EMPTY, badge, glossary, meaning_of, tag, words_explained
-from dsa.web.run_list_page import _STATUSES
 
 ROOT = Path(__file__).parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -60,7 +60,7 @@ def test_meanings_are_those_of_the_glossary():
 
 
 def test_every_status_has_a_meaning():
-    assert [status for status in _STATUSES if not meaning_of(status)] == []
+    assert [status for status in STATUSES if not meaning_of(status)] == []
     assert meaning_of("nothing of the kind") == ""
     assert f'title="{meaning_of("cut off")}"' in badge("cut off").html
 
