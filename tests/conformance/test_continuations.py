@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -21,6 +21,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.costs import counters
 from dsa.runtime.ledger import EffectEntry, EventEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import rederive
+from dsa.runtime.run_store import StoreError
 from dsa.runtime.status import next_due_ms
 
 #: What has to go along: effects side by side, in turns and alone, a sleep, a timer, variables, data that a guard uses, notes of people, a budget.
@@ -357,6 +358,22 @@ def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces
             await is_listed(new)
 
     within(60, test)
+
+
+def test_page_of_a_story_that_the_server_has_lost_is_named(namespaces: Iterator[str]) -> None:
+    pages_after = importlib.import_module("dsa.temporal.story_pages").pages_after
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            link = cast(Any, runs).link
+
+            async def read() -> list[Any]:
+                return [each async for each in pages_after(await link.client(), "gone", [(9, 0)], 0, 0)]
+
+            with pytest.raises(StoreError, match=r"does not have page gone\S+ of a story any more"):
+                await link.wait(read())
+
+    within(20, test)
 
 
 #: What a continuation must not lose, with a value that stands for its loss. Parts of the run's state have a dot in their names.
