@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -21,6 +21,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.costs import counters
 from dsa.runtime.ledger import EffectEntry, EventEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import rederive
+from dsa.runtime.run_store import StoreError
 from dsa.runtime.status import next_due_ms
 
 #: What has to go along: effects side by side, in turns and alone, a sleep, a timer, variables, data that a guard uses, notes of people, a budget.
@@ -102,9 +103,12 @@ class Tour:
     async def begin(self, folder: Path, **options: Any) -> None:
         document = folder / "tour.md"
         document.write_text(TOUR)
-        bindings = dsa.Bindings({"visit": dsa.answering("visited")(self.visit), "tell": self.tell}, {"fine": Fine()})
         how = dsa.Options(**options)
-        self.run = await self.runs.start(document, {"text": "go"}, bindings=bindings, options=how)
+        self.run = await self.runs.start(document, {"text": "go"}, bindings=self.bindings, options=how)
+
+    @property
+    def bindings(self) -> dsa.Bindings:
+        return dsa.Bindings({"visit": dsa.answering("visited")(self.visit), "tell": self.tell}, {"fine": Fine()})
 
     async def visit(self, action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
         self.performed[context.key] += 1
@@ -148,6 +152,38 @@ class Tour:
         found = await self.runs.link.wait(_count(client, self.run.id))
         return int(found)
 
+    async def begun_with(self, run_id: str) -> Any:
+        """Return the input of the last execution of a run."""
+        client = await self.runs.link.wait(self.runs.link.client())
+        history = await self.runs.link.wait(client.get_workflow_handle(run_id).fetch_history())
+        inputs = history.events[0].workflow_execution_started_event_attributes.input.payloads
+        return (await self.runs.link.wait(client.data_converter.decode(inputs)))[0]
+
+    async def closed_executions(self) -> set[str]:
+        """Return the executions of the run that have ended."""
+        client = await self.runs.link.wait(self.runs.link.client())
+
+        async def listed() -> set[str]:
+            query = f"WorkflowId = '{self.run.id}' AND ExecutionStatus != 'Running'"
+            return {each.run_id async for each in client.list_workflows(query)}
+
+        found: set[str] = await self.runs.link.wait(listed())
+        return found
+
+    async def deletions(self) -> list[str]:
+        """Return the list of the executions of the run that this process has the server delete from now on: it takes minutes to do so."""
+        client, deleted = await self.runs.link.wait(self.runs.link.client()), list[str]()
+        delete = client.workflow_service.delete_workflow_execution
+
+        async def delete_and_note(request: Any, *others: Any, **options: Any) -> Any:
+            answer = await delete(request, *others, **options)
+            if request.workflow_execution.workflow_id == self.run.id:
+                deleted.append(request.workflow_execution.run_id)
+            return answer
+
+        client.workflow_service.delete_workflow_execution = delete_and_note
+        return deleted
+
 
 async def _count(client: Any, run_id: str) -> int:
     handle, count = client.get_workflow_handle(run_id), 1
@@ -163,10 +199,12 @@ async def _count(client: Any, run_id: str) -> int:
 
 
 @asynccontextmanager
-async def a_tour(where: str, folder: Path, *, is_held: bool = False, **options: Any) -> AsyncIterator[Tour]:
+async def a_tour(
+    where: str, folder: Path, *, is_held: bool = False, most_events: int = 1, **options: Any
+) -> AsyncIterator[Tour]:
     async with dsa.open_runs(where) as runs:
         tour = Tour(runs, is_held=is_held)
-        tour.runs.most_events = 1
+        tour.runs.most_events = most_events
         await tour.begin(folder, **options)
         yield tour
 
@@ -290,6 +328,19 @@ def test_budget_counts_what_earlier_executions_spent(tmp_path: Path, namespaces:
     within(60, test)
 
 
+def test_budget_counts_each_try_of_one_execution_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    async def test() -> None:
+        async with a_tour(next(namespaces), tmp_path, most_events=9_999, budget=("tell.calls=2",)) as tour:
+            while (rest := await tour.run.rest()).kind != "stopped":
+                await tour.run.change()
+            assert "at most 2 calls of tell" in str(rest.failure)
+            tells = {f"{tour.run.id}/{key}/1" for key, effect in tour.effects() if effect == "tell"}
+            assert len(tells & tour.performed.keys()) == 2
+            assert await tour.executions() == 1
+
+    within(60, test)
+
+
 def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces: Iterator[str]) -> None:
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path) as tour:
@@ -303,11 +354,36 @@ def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces
             new = await asyncio.to_thread(tour.runs.branch, tour.run.id, len(ledger))
             assert tour.runs.entries(new)[1:] == ledger[1:]
             await is_listed(tour.run.id, new)
+            options = dsa.Options(tour.bindings)
+            branch = await tour.runs.resume(new, options=options)
+            while (begun := await tour.begun_with(new))["continuation"] is None:
+                assert isinstance(await branch.hand(dsa.Occurrence("noted", data={"number": 1})), dsa.Taken)
+            assert (begun["entries"], begun["artifacts"]) == ([], []), "only its first execution needs what it copied"
             await tour.run.interrupt()
+            while len(closed := await tour.closed_executions()) != await tour.executions() - 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            deleted = await tour.deletions()
             await tour.runs.remove(tour.run.id)
+            assert sorted(deleted) == sorted(closed)
             await is_listed(new)
 
     within(60, test)
+
+
+def test_page_of_a_story_that_the_server_has_lost_is_named(namespaces: Iterator[str]) -> None:
+    pages_after = importlib.import_module("dsa.temporal.story_pages").pages_after
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            link = cast(Any, runs).link
+
+            async def read() -> list[Any]:
+                return [each async for each in pages_after(await link.client(), "gone", [(9, 0)], 0, 0)]
+
+            with pytest.raises(StoreError, match=r"does not have page gone\S+ of a story any more"):
+                await link.wait(read())
+
+    within(20, test)
 
 
 #: What a continuation must not lose, with a value that stands for its loss. Parts of the run's state have a dot in their names.

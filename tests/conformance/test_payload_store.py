@@ -264,6 +264,25 @@ def test_git_store_that_cannot_be_reached_is_said_in_words(tmp_path: Path) -> No
         asyncio.run(store.put("a" * 64, b"content"))
 
 
+@pytest.mark.parametrize("is_pushed_by_another", [True, False])
+def test_refused_push_is_a_fault_unless_the_payload_is_there(*, is_pushed_by_another: bool, tmp_path: Path) -> None:
+    """The hook refuses the push: because another process has pushed the same payload meanwhile, or for a reason of its own."""
+    shelf = Shelf("git", tmp_path)
+    hook = shelf.folder / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    push_of_another = 'git update-ref "$1" "$3"' if is_pushed_by_another else ""
+    hook.write_text(f"#!/bin/sh\n{push_of_another}\nexit 1\n")
+    hook.chmod(0o755)
+    content = b"content" * 100
+    name = sha256(content).hexdigest()
+    if is_pushed_by_another:
+        asyncio.run(GitStore(str(shelf.folder)).put(name, content))
+        assert asyncio.run(GitStore(str(shelf.folder)).get(name)) == content
+    else:
+        with pytest.raises(StoreError, match="hook declined"):
+            asyncio.run(GitStore(str(shelf.folder)).put(name, content))
+
+
 def test_processes_that_push_at_once_lose_nothing(tmp_path: Path) -> None:
     shelf = Shelf("git", tmp_path)
     contents = [bytes([number]) * 1000 for number in range(6)]

@@ -91,3 +91,26 @@ def test_one_of_two_is_refused_with_no_history(
 
     (tmp_path / "bindings.py").write_text("effects = {}\n")
     asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+def test_sender_looks_at_once_at_what_its_event_did(
+    tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handle looks at its run from time to time, here once an hour. It does not wait for that after an event of its own."""
+    where, document = next(namespaces), tmp_path / "order.md"
+    document.write_text(ORDER)
+    (tmp_path / "bindings.py").write_text("effects = {}\n")
+
+    async def whole() -> None:
+        async with dsa.open_runs(where) as runs, worker(where):
+            run = await runs.start(document, "go", bindings=tmp_path / "bindings.py", run_id="order")
+            assert (await run.rest()).waits_for == {"approved": "1"}
+            for name in ("_FIRST_LOOK_S", "_LONGEST_LOOK_S"):
+                monkeypatch.setattr(f"dsa.temporal.temporal_handle.{name}", 3600)
+            await run.send("approved", at="1")
+            next_look = asyncio.create_task(run.change())
+            await run.send("approved", at="2")
+            await next_look
+            assert (await run.rest()).outcome == "sent"
+
+    asyncio.run(asyncio.wait_for(whole(), 20))

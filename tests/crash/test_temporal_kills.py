@@ -258,6 +258,75 @@ def test_run_stops_whose_effect_is_lost_with_every_worker(tmp_path: Path) -> Non
         asyncio.run(asyncio.wait_for(whole(where), 50))
 
 
+GUARDED = """# guarded
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| end.sent | final |
+| end.left | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+
+## Guards
+| guard | judges |
+| --- | --- |
+| careful | order |
+
+## Transitions
+| source | event | if | target |
+| --- | --- | --- | --- |
+| idle | order | careful.passed | end.sent |
+| idle | order | else | end.left |
+"""
+CAREFUL = """import asyncio
+from pathlib import Path
+
+from dsa.runtime.content import GuardInterface, GuardResult
+
+HERE = Path(__file__).parent
+
+
+class Careful(GuardInterface):
+    blocks = False
+
+    async def validate(self, artifact, **dependencies):
+        with (HERE / "begun").open("a") as file:
+            file.write("judging\\n")
+        if not (HERE / "calm").exists():
+            await asyncio.sleep(60)
+        return GuardResult(True, "")
+
+
+guards = {"careful": Careful()}
+"""
+
+
+def test_guard_is_asked_again_that_was_lost_with_two_workers(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """A verdict that nobody heard changes nothing: the third worker is asked as the first one was."""
+    (tmp_path / "guarded.md").write_text(GUARDED)
+    (tmp_path / "bindings.py").write_text(CAREFUL)
+    begun = tmp_path / "begun"
+
+    async def whole(where: str) -> None:
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(tmp_path / "guarded.md", "go", run_id="guarded")
+            for count in (1, 2):
+                async with worker(where):
+                    while not begun.exists() or len(begun.read_text().split()) < count:  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)
+            (tmp_path / "calm").touch()
+            async with worker(where):
+                assert (await run.rest()).outcome == "sent"
+        assert len(begun.read_text().split()) == 3
+
+    asyncio.run(asyncio.wait_for(whole(next(namespaces)), 50))
+
+
 #: A worker that notices after 2 s, and not after 15 s, that another one is gone.
 QUICK_WORKER = """import sys
 from datetime import timedelta

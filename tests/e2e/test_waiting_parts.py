@@ -120,6 +120,8 @@ class Model(GeneratorInterface):
     def generate(self, context, template=None):
         with (Path(__file__).parent / "called.txt").open("a") as file:
             file.write(context.key + "\\n")
+        if "KILLED" in os.environ:
+            os.kill(os.getpid(), signal.SIGKILL)
         return Artifact("a chapter", usage=Usage("pen", 0.5, 10, 20, 0.25))
 
 
@@ -325,6 +327,18 @@ def test_a_sleep_of_a_part_makes_its_whole_due(folder):
             return taken.rest.run.configuration.state, runs.summary(f"{run.id}+1.1").summary.state
 
     assert asyncio.run(story()) == ("failed", "failed")
+
+
+def test_part_that_nobody_knows_the_end_of_is_named_with_its_effect_and_what_to_do(folder):
+    effects = "## Effects\n| effect | in doubt |\n| - | - |\n| query_llm | ask |\n| execute_guard | retry |\n"
+    (folder / "chapter.md").write_text(f"{CHAPTER}\n{effects}")
+    unhandled = re.sub(r"^.*query_llm.failed.*\n", "", STORY, flags=re.MULTILINE)
+    (folder / "story.md").write_text(unhandled)
+    dsa_says(folder, "run", "story.md", "cats", code=-signal.SIGKILL, KILLED="1")
+    told = json.loads(dsa_says(folder, "resume", "last", "--json", code=1))
+    why = f"does not know whether query_llm happened: see `dsa show {told['run']}+1.1`"
+    assert why in told["failure"]["message"]
+    assert len(called(folder)) == 1, "nobody has said that it may be asked for again"
 
 
 KILLED = """

@@ -599,6 +599,7 @@ def test_attempts_are_shown_with_their_texts_and_differences(server, tmp_path):
     assert not {"img", "iframe", "object", "base", "style", "svg"} & {tag for tag, _ in page.elements}
     path = server.start("?")
     assert "has generated nothing" in server.page(f"{path}/attempts").text
+    assert "1 to 2 of 2 runs, the newest first" in server.page("/runs").text
     assert server.client.get("/runs/nothing/attempts").status_code == 404
 
 

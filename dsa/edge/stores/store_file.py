@@ -402,7 +402,6 @@ def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
     if is_new:
         numbers = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
         connection.executescript(f"BEGIN IMMEDIATE; {numbers} {_TABLES} COMMIT")
-        sync_folder(path.parent)
     connection.execute("PRAGMA synchronous = FULL")
 
 

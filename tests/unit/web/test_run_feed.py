@@ -47,6 +47,8 @@ def test_part_of_a_run_has_a_link_to_the_whole_run_and_the_whole_run_to_the_part
     assert f'href="/runs/{whole.id}%2B1.1"' in whole.moments(0, len(whole.entries)).html
     assert f'href="/runs/{whole.id}"' in part.fragments().parts["status"].html
     assert "part of" not in whole.fragments().parts["status"].html
+    assert ">1 attempt</a>" in whole.fragments().parts["status"].html
+    assert "attempt" not in part.fragments().parts["status"].html
 
 
 def test_step_that_a_run_is_at_is_marked():

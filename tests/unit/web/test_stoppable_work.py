@@ -1,11 +1,11 @@
-"""Work that a person can stop: a document that changes stops the work on the one before, for good."""
+"""Documents that pages show, and the work on them that a person can stop: a document that changes stops the work on the one before, for good."""
 
 import asyncio
 import math
 import time
 
 from dsa.edge.document_files import load
-from dsa.web.watched_document import StoppableWork
+from dsa.web.watched_document import StoppableWork, WatchedDocument
 
 
 async def until(is_so):
@@ -51,3 +51,20 @@ def test_fault_of_the_work_is_kept_in_words():
         return work.fault, work.result
 
     assert asyncio.run(scenario()) == ("it does not pass", None)
+
+
+def test_page_that_needs_the_machine_has_the_file_as_it_is_now(tmp_path):
+    path = tmp_path / "greeting.md"
+    text = "# greeting\n\n## Events\n| event | from |\n| - | - |\n| hello | outside |\n\n## States\n| state | kind |\n| - | - |\n| idle | initial |\n| done | final |\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| idle | hello | done |\n"  # fmt: skip
+
+    async def scenario():
+        document = WatchedDocument(0, str(path))
+        names = []
+        for name in ("greeting", "farewell"):  # nobody follows the file yet, and it was never read
+            path.write_text(text.replace("greeting", name))
+            names.append(document.required_machine().name)
+        document.stop()
+        await until(lambda: not document.check.activity)
+        return names
+
+    assert asyncio.run(scenario()) == ["greeting", "farewell"]
