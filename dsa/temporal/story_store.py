@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -54,6 +55,8 @@ _AT_ONCE = 20
 _NAMES = {WorkflowExecutionStatus.TERMINATED: "Terminated", WorkflowExecutionStatus.CONTINUED_AS_NEW: "ContinuedAsNew"}
 #: The query for the workflows of all runs.
 _ALL = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ({', '.join(map(repr, _NAMES.values()))})"
+#: What keeps of them those that go on, and those that have ended.
+_OPEN_RUNS, _PAST_RUNS = " AND ExecutionStatus = 'Running'", " AND ExecutionStatus != 'Running'"
 
 
 def unknown_run(run_id: str) -> UnknownRunError:
@@ -309,14 +312,17 @@ class TemporalStore:
         return self.link.run(self._ids())
 
     async def _ids(self) -> tuple[str, ...]:
-        pairs = [pair async for pair in self._starts(None)]
-        return tuple(run_id for _, run_id in sorted(pairs))
+        return tuple(run_id for _, run_id, _ in sorted([each async for each in self._starts(None)]))
 
-    async def _starts(self, most: int | None, condition: str = "") -> AsyncIterator[tuple[float, str]]:
-        """Yield when each run was begun, and its id, the newest executions first; the server is asked for `most` at a time."""
+    async def _starts(self, most: int | None, condition: str = "") -> AsyncIterator[tuple[float, str, float]]:
+        """Yield when each run was begun, its id, and when it ended, in seconds since 1970 (infinite: it has not); the server is asked for `most` at a time.
+
+        It lists those that have not ended by the beginning of their executions, and behind all of them the others by their end, the newest first.
+        """
         client = await self.link.client()
         async for each in client.list_workflows(f"{_ALL}{condition}", page_size=most or 1000):
-            yield await each.memo_value(payloads.START_TIME), each.id
+            end_s = inf if each.close_time is None else each.close_time.timestamp()
+            yield await each.memo_value(payloads.START_TIME), each.id, end_s
 
     async def count(self) -> int:
         """Return the number of all runs, in the link's loop."""
@@ -343,13 +349,16 @@ class TemporalStore:
                     matches.append((at_s, summary.at(selection.now_ms)))
             together.clear()
 
-        async for pair in self._starts(newest, condition):
-            together.append(pair)
-            if len(together) == _AT_ONCE:
-                await ask()
-                if newest is not None and len(matches) >= newest:
-                    break
-        await ask()
+        for part in (_OPEN_RUNS, _PAST_RUNS) if newest is not None else ("",):
+            async for at_s, run_id, end_s in self._starts(newest, f"{condition}{part}"):
+                if newest is not None and not together and len(matches) >= newest:
+                    oldest_s = sorted(at_s for at_s, _ in matches)[-newest]
+                    if part == _OPEN_RUNS or end_s < oldest_s:
+                        break
+                together.append((at_s, run_id))
+                if len(together) == _AT_ONCE:
+                    await ask()
+            await ask()
         matches.sort(key=lambda pair: (pair[0], pair[1].run))
         return tuple(each for _, each in matches)[-(newest or 0) :]
 
