@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 from dsa.edge.performer import EffectPlan, Performer
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import DecidedEntry, Intent, ResumedEntry, VerdictEntry, from_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step, error_step, question_step
@@ -102,6 +103,8 @@ def is_lost(error: ActivityError) -> bool:
 class ActivityCalls:
     """The calls of the activities of one run, on the task queue of its effects, for the document with this digest.
 
+    A request of more than `most_bytes` would fail the task of the workflow, again and again: it is not made. 0: it may have any length.
+
     A worker that cannot have the run's bindings turns a call down, before it calls anything of the run. Then `obstacle` says why, workers are asked until
     one can bind the run, and calls go to the queue of that one, as long as it answers: the server would give many to the others.
     """
@@ -109,20 +112,27 @@ class ActivityCalls:
     run: str
     digest: str
     queue: str
+    most_bytes: int
     obstacle: str = ""
     #: The queue of the worker that could bind the run, with the queue that it was found on.
     _worker_of_queue: tuple[str, str] = attrs.field(default=("", ""), init=False)
     #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
     _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
 
+    def is_too_long(self, value: Json) -> bool:
+        """Return whether a value is longer than the server takes."""
+        return self.most_bytes > 0 and len(text_of(value)) > self.most_bytes
+
     async def call(
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
     ) -> Json:
-        """Call an activity once. Raises what `call_activity` raises."""
+        """Call an activity once. Raises what `call_activity` raises, also for a request that is too long."""
         while activity_id in self._cancelled_ids:
             activity_id = f"{activity_id}:again"
         while True:
             about_run = {"run": self.run, "digest": self.digest, "queue": self.queue}
+            if self.is_too_long({**about_run, **request}):
+                raise _request_error(name) from ApplicationError("", type=payloads.REQUEST_TOO_LARGE)
             worker = self._worker_of_queue[1] if self._worker_of_queue[0] == self.queue else ""
             try:
                 return await call_activity(
@@ -248,6 +258,12 @@ def _take_ups(run: Run, key: str) -> int:
     return count
 
 
+def _request_error(name: str) -> ActivityError:
+    """Return the error of an activity that was not begun."""
+    about = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": "", "retry_state": None}
+    return ActivityError("the request is too long", activity_type=name, **cast(Any, about))
+
+
 def _step_of(effect: str, error: ActivityError) -> Step:
     """Return the error step of an activity that failed outside its policy."""
     return error_step(effect, *_name_and_message(error))
@@ -259,6 +275,8 @@ def _name_and_message(error: ActivityError) -> tuple[str, str]:
     name = cause.type if isinstance(cause, ApplicationError) else None
     if name == payloads.TOO_LARGE:
         return StoreError.__name__, f"its result is too long: {payloads.TOO_LONG}"
+    if name == payloads.REQUEST_TOO_LARGE:
+        return StoreError.__name__, f"the data for it are too long: {payloads.TOO_LONG}"
     return name or type(cause).__name__, getattr(cause, "message", str(cause))
 
 

@@ -59,8 +59,8 @@ PAGE_QUEUE = f"{PROCESS_QUEUE}pages"
 REFUSAL, NEXT_EXECUTION, UNBOUND = "Refusal", "NextExecution", "Unbound"
 
 
-#: The type of the error of an activity whose result is longer than the server takes, as the SDK calls it, and what to do about it.
-TOO_LARGE = "PayloadsTooLarge"
+#: The types of the errors of an activity whose result, as the SDK calls it, or whose request is longer than the server takes, and what to do about it.
+TOO_LARGE, REQUEST_TOO_LARGE = "PayloadsTooLarge", "RequestTooLarge"
 TOO_LONG = "the server takes some 2 MB at once; name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
 
 
@@ -114,7 +114,7 @@ class StartPayload:
 
     `settings` are those of the first entry. `reads` are the events whose data a policy's function reads first, `spenders` the effects that a
     budget stops (None: all). `queue` is the task queue of its effects, `first` the events that it begins with. A run that begins as another one did has its `entries`
-    and `artifacts`. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
+    and `artifacts`. `most_bytes` is the longest value that the server takes; 0: a store takes any. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
     `continuation`.
     """
 
@@ -130,6 +130,7 @@ class StartPayload:
     first: tuple[Json, ...] = ()
     entries: tuple[Json, ...] = ()
     artifacts: tuple[Json, ...] = ()
+    most_bytes: int = 0
     most_events: int | None = None
     continuation: Json | None = None
 

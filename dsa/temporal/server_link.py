@@ -279,15 +279,20 @@ class ServerLink:
             if error.status != RPCStatusCode.PERMISSION_DENIED:
                 raise
 
+    async def most_bytes(self) -> int:
+        """Return the length of the longest value that the server takes, in bytes, in the link's loop; 0 if a store takes any, or nobody knows."""
+        await self.client()
+        return max(0, self._most_bytes - _HEADER_BYTES) if self.address.store is None else 0
+
     async def require_short(self, *values: object) -> None:
         """Raise StoreError for values that are longer than the server takes, in the link's loop. A store takes any.
 
         The server itself would refuse them late, or never: an event that its run cannot accept is tried again and again.
         """
-        await self.client()
-        if self.address.store is None and self._most_bytes:
-            count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values)) + _HEADER_BYTES
-            if count > self._most_bytes:
+        most_bytes = await self.most_bytes()
+        if most_bytes:
+            count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values))
+            if count > most_bytes:
                 raise StoreError(
                     f"{count / 2**20:.1f} MB are too much for the Temporal server at {self.host}: {TOO_LONG}"
                 )

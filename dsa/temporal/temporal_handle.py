@@ -214,6 +214,7 @@ class TemporalHandle(RunHandle):
             self._start = None
         elif self._how is not None:
             how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
+            how["most_bytes"] = await runs.link.wait(runs.link.most_bytes())
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
         elif occurrences and not (
             whole_of(self.id) and (await self.look()).rest is None
@@ -355,6 +356,7 @@ def _empty_run(start: StartPayload) -> Run:
 
 async def _begin_workflow(runs: "TemporalRuns", start: StartPayload) -> None:
     """Begin a run, a part as a child of the run that it belongs to."""
+    start = attrs.evolve(start, most_bytes=await runs.link.wait(runs.link.most_bytes()))
     whole = whole_of(start.run)
     if whole:
         machine = recorded_machine(start.text, start.parameters)[0].name

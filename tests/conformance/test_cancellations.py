@@ -310,3 +310,27 @@ def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, nam
             assert (await run.rest()).run.configuration.state == "asked"
 
     asyncio.run(asyncio.wait_for(whole(), 40))
+
+
+def test_run_that_is_interrupted_before_anybody_drives_it_is_interrupted(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """Both wait at the server until a worker comes, which hears of the beginning and of the interruption in the same moment."""
+    from dsa.temporal import payloads
+
+    where = next(namespaces)
+    (tmp_path / "order.md").write_text(ORDER.format(handling="retry", limit="60s"))
+    (tmp_path / "bindings.py").write_text(PATIENT)
+
+    async def whole() -> None:
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(tmp_path / "order.md", "go", run_id="order")
+            await run.exists()
+            interruption = asyncio.create_task(runs.link.wait(runs.store.update("order", payloads.INTERRUPT)))
+            await asyncio.sleep(0.3)  # it is at the server
+            async with worker(where):
+                await interruption
+                news = await runs.look("order")
+                assert (news.summary.status, news.is_driven) == ("interrupted", False)
+
+    asyncio.run(asyncio.wait_for(whole(), 40))

@@ -413,3 +413,106 @@ def test_no_secret_leaves_the_process(
                 assert SECRET.encode() not in content
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+GATHERS = """# gathers
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| more | outside |
+| approved | outside |
+
+## Guards
+| guard | judges | uses |
+| --- | --- | --- |
+| fine | approved | texts = all more.text? |
+
+## Transitions
+| source | event | if | target |
+| --- | --- | --- | --- |
+| idle | order | | busy |
+| busy | more | | = |
+| busy | approved | fine.passed | end.done |
+| busy | approved | else | = |
+"""
+
+
+class Fine(GuardInterface):
+    """A guard that always passes."""
+
+    blocks = False
+
+    def validate(self, artifact: Any, **_dependencies: Any) -> GuardResult:
+        return GuardResult(passed=True)
+
+
+def test_run_that_needs_more_than_the_server_takes_at_once_stays_whole(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """It goes on in no new execution, whose beginning would be too long: the task of the workflow would fail for ever, and nobody could read the run."""
+    (tmp_path / "gathers.md").write_text(GATHERS)
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            runs.most_events = 1  # type: ignore[attr-defined]
+            bindings = dsa.Bindings({}, {"fine": Fine()})
+            run = await runs.start(tmp_path / "gathers.md", "go", bindings=bindings)
+            for number in range(4):
+                outcome = await runs.send(run.id, "more", {"text": str(number) * 600_000})
+                assert isinstance(outcome, dsa.Taken)
+            news = await runs.look(run.id)
+            assert [each.data["text"][0] for each in news.entries if getattr(each, "event", "") == "more"] == [*"0123"]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_guard_is_not_asked_about_more_than_the_server_takes(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Quotes are twice as long in a text of JSON in JSON. The server would refuse the request, and the task of the workflow fail for ever."""
+    (tmp_path / "gathers.md").write_text(GATHERS)
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            run = await runs.start(tmp_path / "gathers.md", "go", bindings=dsa.Bindings({}, {"fine": Fine()}))
+            with pytest.raises(OccurrenceError, match="too long: the server takes some 2 MB at once; name a store"):
+                await runs.send(run.id, "approved", {"text": '"' * 900_000})
+            assert isinstance(await runs.send(run.id, "approved"), dsa.Taken)
+            assert (await run.rest()).outcome == "done"
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+JUDGED = """# judged
+
+## Steps
+| step | guard | rmax | task |
+| --- | --- | --- | --- |
+| text | wary | 3 | Write. |
+"""
+
+
+@pytest.mark.parametrize("text", ["x" * 300_000, "\N{GRINNING FACE}" * 60_000], ids=["ASCII", "escaped in JSON"])
+def test_rejected_texts_that_fill_pages_are_read_whole(text: str, tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """A verdict is read with or after its artifact, and an answer is as long as its JSON is."""
+    (tmp_path / "judged.md").write_text(JUDGED)
+
+    async def test() -> None:
+        where = next(namespaces)
+        async with dsa.open_runs(where) as runs:
+            generators = {"llm": FunctionGenerator(lambda _prompt: text)}
+            bindings = dsa.Bindings({}, {"wary": Picky(fails=False)}, generators=generators)
+            run = await runs.start(tmp_path / "judged.md", "go", bindings=bindings)
+            assert (await run.rest()).outcome == "failed"
+            async with dsa.open_runs(where) as others:
+                artifacts: Any = others.store.reader(run.id).artifacts  # type: ignore[attr-defined]
+                assert [len(each.verdicts) for each in artifacts.attempts()] == [1, 1, 1, 1]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
