@@ -45,6 +45,8 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.3, maximum_interval=timedelta(seconds=15))
 #: How long a call waits for the one worker that has said that it can bind a run, before others are asked.
 _MOST_WAIT = timedelta(seconds=10)
+#: The most bytes that one task of a workflow sends to the server, unless it is a single value, and the time until the next task, in seconds.
+_MOST_OF_TASK, _NEXT_TASK_S = 2_000_000, 0.001
 
 
 class WorkflowClock:
@@ -116,6 +118,8 @@ class ActivityCalls:
     obstacle: str = ""
     #: The queue of the worker that could bind the run, with the queue that it was found on.
     _worker_of_queue: tuple[str, str] = attrs.field(default=("", ""), init=False)
+    #: The length of the history at the task of the workflow that sent something last, and the bytes of that.
+    _task_bytes: tuple[int, int] = attrs.field(default=(0, 0), init=False)
     #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
     _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
 
@@ -133,6 +137,7 @@ class ActivityCalls:
             about_run = {"run": self.run, "digest": self.digest, "queue": self.queue}
             if self.is_too_long({**about_run, **request}):
                 raise _request_error(name) from ApplicationError("", type=payloads.REQUEST_TOO_LARGE)
+            await self.room_for({**about_run, **request})
             worker = self._worker_of_queue[1] if self._worker_of_queue[0] == self.queue else ""
             try:
                 return await call_activity(
@@ -151,12 +156,30 @@ class ActivityCalls:
                 has_gone = isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START
                 if not has_gone and getattr(cause, "type", None) != payloads.UNBOUND:
                     raise
-                self.obstacle = "" if has_gone else str(cause)
+                self.obstacle = "" if has_gone else getattr(cause, "message", str(cause))
             try:
                 answer = await call_activity(payloads.BIND, about_run, queue=self.queue)
             finally:
                 self.obstacle = ""
             self._worker_of_queue = about_run["queue"], answer["queue"]
+
+    async def room_for(self, value: Json) -> None:
+        """Wait for a task of the workflow that may send a value to the server, which ends a workflow that sends more than 4 MB at once; count it."""
+        size = len(text_of(value)) if self.most_bytes else 0
+        while self._bytes_of_task + size > max(size, _MOST_OF_TASK):  # noqa: ASYNC110  (a timer makes the next task)
+            await asyncio.sleep(_NEXT_TASK_S)
+        self.count(value)
+
+    def count(self, value: Json) -> None:
+        """Count a value that this task of the workflow sends to the server."""
+        size = len(text_of(value)) if self.most_bytes else 0
+        self._task_bytes = workflow.info().get_current_history_length(), self._bytes_of_task + size
+
+    @property
+    def _bytes_of_task(self) -> int:
+        """The bytes that were counted in this task of the workflow."""
+        task, count = self._task_bytes
+        return count if task == workflow.info().get_current_history_length() else 0
 
     async def ask(self, name: str, request: Json) -> Json:
         """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""

@@ -284,18 +284,19 @@ class ServerLink:
         await self.client()
         return max(0, self._most_bytes - _HEADER_BYTES) if self.address.store is None else 0
 
-    async def require_short(self, *values: object) -> None:
-        """Raise StoreError for values that are longer than the server takes, in the link's loop. A store takes any.
+    async def require_short(self, *values: object) -> int:
+        """Return the bytes of values in the link's loop; 0 if they may be long. Raise StoreError for those that are longer than the server takes.
 
         The server itself would refuse them late, or never: an event that its run cannot accept is tried again and again.
         """
-        most_bytes = await self.most_bytes()
+        most_bytes, count = await self.most_bytes(), 0
         if most_bytes:
             count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values))
             if count > most_bytes:
                 raise StoreError(
                     f"{count / 2**20:.1f} MB are too much for the Temporal server at {self.host}: {TOO_LONG}"
                 )
+        return count
 
     async def is_indexed(self) -> bool:
         """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""

@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, NoReturn
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import attrs
 from temporalio.api.common.v1 import WorkflowExecution
@@ -47,6 +48,9 @@ from dsa.temporal.story_pages import page_id, pages_after
 _FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
 #: The time before an update that the server has dropped is sent again, in seconds.
 _AGAIN_S = 0.1
+#: The most bytes of an update that is sent beside others to the same run: a server gives a worker ten together, and ends the workflow if the worker sends
+#: more than 4 MB back.
+_MOST_AT_ONCE = 400_000
 #: The code of the error of a run that nobody answers for.
 _NO_ANSWER = "NoAnswerError"
 #: How many workflows are asked side by side.
@@ -250,6 +254,7 @@ class TemporalStore:
     def __init__(self, link: ServerLink) -> None:
         self.link = link
         self._readers: dict[str, StoryReader] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def look_at(self, run_id: str, *, is_patient: bool = False) -> StoryReader:
         """Read what is new of a run, in the link's loop; wait longer for a worker that is to be started if the caller `is_patient`. Raises UnknownRunError, StoreError."""
@@ -394,8 +399,13 @@ class TemporalStore:
 
     async def update(self, run_id: str, name: str, *arguments: object) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
+        if await self.link.require_short(*arguments) <= _MOST_AT_ONCE:
+            return await self._update(run_id, name, *arguments)
+        async with self._turns.setdefault(run_id, asyncio.Lock()):
+            return await self._update(run_id, name, *arguments)
+
+    async def _update(self, run_id: str, name: str, *arguments: object) -> Json:
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
-        await self.link.require_short(*arguments)
         attempt, until_s = 1, time.monotonic() + PATIENCE_S
         while True:
             try:

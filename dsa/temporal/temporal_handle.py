@@ -312,10 +312,11 @@ class TemporalHandle(RunHandle):
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks, and wait until they have ended."""
-    for task in filter(None, tasks):
-        task.cancel()
-        await asyncio.wait({task})
+    """Cancel tasks, and wait until they have ended. One that has ended may be of another thread's loop, which is closed."""
+    for task in tasks:
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 async def _send_aloud(runs: "TemporalRuns", run_id: str, message: Json) -> Json:

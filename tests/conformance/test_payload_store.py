@@ -516,3 +516,108 @@ def test_rejected_texts_that_fill_pages_are_read_whole(text: str, tmp_path: Path
                 assert [len(each.verdicts) for each in artifacts.attempts()] == [1, 1, 1, 1]
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+FANS = """# fans
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| made | make |
+
+## Effects
+| effect | at once |
+| --- | --- |
+| make | 4 |
+
+## Transitions
+| source | event | if | effects | target |
+| --- | --- | --- | --- | --- |
+| idle | order | | make, make, make, make | busy |
+| busy | made | pending make | | = |
+| busy | made | else | | end.done |
+"""
+
+
+def test_effects_that_begin_at_once_with_long_data_do_not_end_the_workflow(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """The server ends a workflow that asks for more than 4 MB in one task, and the run is gone."""
+    (tmp_path / "fans.md").write_text(FANS)
+    lengths = list[int]()
+
+    @dsa.answering("made")
+    async def count(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        lengths.append(len(action.payload["data"]["text"]))
+        return [dsa.event_step("make", "made")]
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            bindings = dsa.Bindings({"make": count})
+            run = await runs.start(tmp_path / "fans.md", {"text": "x" * LONG}, bindings=bindings)
+            assert (await run.rest()).outcome == "done"
+            assert lengths == 4 * [LONG]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+LISTENS = """# listens
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| more | outside |
+| approved | outside |
+| made | make |
+
+## Effects
+| effect | at once |
+| --- | --- |
+| make | 9 |
+
+## Transitions
+| source | event | effects | target |
+| --- | --- | --- | --- |
+| idle | order | | busy |
+| busy | made | | = |
+| busy | more | make | = |
+| busy | approved | | end.done |
+"""
+
+
+def test_long_events_that_a_program_sends_at_once_are_all_taken(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """A server gives them to the worker in one task, and ends the workflow if the worker sends them back in one message of more than 4 MB."""
+    (tmp_path / "listens.md").write_text(LISTENS)
+
+    @dsa.answering("made")
+    async def answer(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        return [dsa.event_step("make", "made")]
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            run = await runs.start(tmp_path / "listens.md", "go", bindings=dsa.Bindings({"make": answer}))
+            await run.rest()
+            texts = [each * LONG for each in "abcd"]
+            outcomes = await asyncio.gather(*(runs.send(run.id, "more", {"text": each}) for each in texts))
+            assert [type(each) for each in outcomes] == 4 * [dsa.Taken]
+            assert isinstance(await runs.send(run.id, "approved"), dsa.Taken)
+            events = [each for each in (await runs.look(run.id)).entries if getattr(each, "event", "") == "more"]
+            assert [len(each.data["text"]) for each in events if hasattr(each, "data")] == 4 * [LONG]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
