@@ -75,7 +75,7 @@ class Execution:
         self.costs: continuation.Costs = {}
         self.counts: continuation.Counts = {}
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
-        self.is_moving, self.reading_count, self.least_length = False, 0, 0
+        self.is_moving, self.is_cancelled, self.reading_count, self.least_length = False, False, 0, 0
         self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
         self.left_rest: int | None = None
         self._handed_in, self._handed_at = list[tuple[Occurrence, str | None]](), -1
@@ -169,12 +169,12 @@ class Execution:
 
     @contextmanager
     def rest_whatever_comes(self) -> Iterator[None]:
-        """Stay at rest if somebody cancels the workflow at the server: nothing is under way that could be interrupted."""
+        """Stay at rest if somebody cancels the workflow at the server: nothing is under way that could be interrupted, unless it just begins."""
         try:
             yield
         except asyncio.CancelledError:
-            self.is_moving = False
-            workflow.logger.info("run %s rests; it was cancelled, which changes nothing", self.start.run)
+            self.is_moving, self.is_cancelled = False, self.is_called
+            workflow.logger.info("run %s was cancelled; at rest that changes nothing", self.start.run)
 
     async def say_farewell(self) -> None:
         """End what stays open as long as the run does, and wait until its whole has its last signal."""
@@ -196,6 +196,9 @@ class Execution:
         """Drive the run to its next rest, in a task that `interrupt` can cancel."""
         self.rest = None
         self.task = task = asyncio.create_task(self.driver.drive(*occurrences))
+        if self.is_cancelled:  # behind the first step of the driver, which takes the events
+            self.is_cancelled = False
+            asyncio.get_running_loop().call_soon(task.cancel)
         try:
             while True:
                 await workflow.wait_condition(lambda: task.done() or self.gate.is_free or self.key_of_news is not None)

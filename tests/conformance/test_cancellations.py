@@ -312,8 +312,9 @@ def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, nam
     asyncio.run(asyncio.wait_for(whole(), 40))
 
 
+@pytest.mark.parametrize("by_server", [False, True])
 def test_run_that_is_interrupted_before_anybody_drives_it_is_interrupted(
-    tmp_path: Path, namespaces: Iterator[str]
+    *, by_server: bool, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
     """Both wait at the server until a worker comes, which hears of the beginning and of the interruption in the same moment."""
     from dsa.temporal import payloads
@@ -326,10 +327,16 @@ def test_run_that_is_interrupted_before_anybody_drives_it_is_interrupted(
         async with dsa.open_runs(where) as runs:
             run = await runs.start(tmp_path / "order.md", "go", run_id="order")
             await run.exists()
-            interruption = asyncio.create_task(runs.link.wait(runs.store.update("order", payloads.INTERRUPT)))
+            client = await runs.link.wait(runs.link.client())
+            work = runs.store.update("order", payloads.INTERRUPT)
+            if by_server:
+                work.close()
+                work = client.get_workflow_handle("order").cancel()
+            interruption = asyncio.create_task(runs.link.wait(work))
             await asyncio.sleep(0.3)  # it is at the server
             async with worker(where):
                 await interruption
+                assert (await run.rest()).run.configuration.state == "busy"  # its event is not lost
                 news = await runs.look("order")
                 assert (news.summary.status, news.is_driven) == ("interrupted", False)
 
