@@ -125,6 +125,7 @@ _FAULTS = {
     "tcp connect error": "nothing listens there now",
     "h2 protocol error": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
     "operation was canceled": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
+    "broken pipe": "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233",
     "dns error": "the name of that host is not known",
     "transport error": "the connection is broken",
 }
