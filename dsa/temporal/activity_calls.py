@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 from dsa.edge.performer import EffectPlan, Performer
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import DecidedEntry, Intent, ResumedEntry, VerdictEntry, from_json
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.runtime.policy.policies import Action, Step, error_step, question_step
@@ -45,6 +46,8 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.3, maximum_interval=timedelta(seconds=15))
 #: How long a call waits for the one worker that has said that it can bind a run, before others are asked.
 _MOST_WAIT = timedelta(seconds=10)
+#: The most bytes that one task of a workflow sends to the server, unless it is a single value, and the time until the next task, in seconds.
+_MOST_OF_TASK, _NEXT_TASK_S = 2_000_000, 0.001
 
 
 class WorkflowClock:
@@ -103,6 +106,8 @@ def is_lost(error: ActivityError) -> bool:
 class ActivityCalls:
     """The calls of the activities of one run, on the task queue of its effects, for the document with this digest.
 
+    A request of more than `most_bytes` would fail the task of the workflow, again and again: it is not made. 0: it may have any length.
+
     A worker that cannot have the run's bindings turns a call down, before it calls anything of the run. Then `obstacle` says why, workers are asked until
     one can bind the run, and calls go to the queue of that one, as long as it answers: the server would give many to the others.
     """
@@ -110,20 +115,30 @@ class ActivityCalls:
     run: str
     digest: str
     queue: str
+    most_bytes: int
     obstacle: str = ""
     #: The queue of the worker that could bind the run, with the queue that it was found on.
     _worker_of_queue: tuple[str, str] = attrs.field(default=("", ""), init=False)
+    #: The length of the history at the task of the workflow that sent something last, and the bytes of that.
+    _task_bytes: tuple[int, int] = attrs.field(default=(0, 0), init=False)
     #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
     _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
+
+    def is_too_long(self, value: Json) -> bool:
+        """Return whether a value is longer than the server takes."""
+        return self.most_bytes > 0 and len(text_of(value)) > self.most_bytes
 
     async def call(
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
     ) -> Json:
-        """Call an activity once. Raises what `call_activity` raises."""
+        """Call an activity once. Raises what `call_activity` raises, also for a request that is too long."""
         while activity_id in self._cancelled_ids:
             activity_id = f"{activity_id}:again"
         while True:
             about_run = {"run": self.run, "digest": self.digest, "queue": self.queue}
+            if self.is_too_long({**about_run, **request}):
+                raise _request_error(name) from ApplicationError("", type=payloads.REQUEST_TOO_LARGE)
+            await self.room_for({**about_run, **request})
             worker = self._worker_of_queue[1] if self._worker_of_queue[0] == self.queue else ""
             try:
                 return await call_activity(
@@ -142,12 +157,30 @@ class ActivityCalls:
                 has_gone = isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START
                 if not has_gone and getattr(cause, "type", None) != payloads.UNBOUND:
                     raise
-                self.obstacle = "" if has_gone else str(cause)
+                self.obstacle = "" if has_gone else getattr(cause, "message", str(cause))
             try:
                 answer = await call_activity(payloads.BIND, about_run, queue=self.queue)
             finally:
                 self.obstacle = ""
             self._worker_of_queue = about_run["queue"], answer["queue"]
+
+    async def room_for(self, value: Json) -> None:
+        """Wait for a task of the workflow that may send a value to the server, which ends a workflow that sends more than 4 MB at once; count it."""
+        size = len(text_of(value)) if self.most_bytes else 0
+        while self._bytes_of_task + size > max(size, _MOST_OF_TASK):  # noqa: ASYNC110  (a timer makes the next task)
+            await asyncio.sleep(_NEXT_TASK_S)
+        self.count(value)
+
+    def count(self, value: Json) -> None:
+        """Count a value that this task of the workflow sends to the server."""
+        size = len(text_of(value)) if self.most_bytes else 0
+        self._task_bytes = workflow.info().get_current_history_length(), self._bytes_of_task + size
+
+    @property
+    def _bytes_of_task(self) -> int:
+        """The bytes that were counted in this task of the workflow."""
+        task, count = self._task_bytes
+        return count if task == workflow.info().get_current_history_length() else 0
 
     async def ask(self, name: str, request: Json) -> Json:
         """Call an activity that only answers a question, and ask again if the answer is lost with its worker. Raises ActivityError."""
@@ -249,6 +282,12 @@ def _take_ups(run: Run, key: str) -> int:
     return count
 
 
+def _request_error(name: str) -> ActivityError:
+    """Return the error of an activity that was not begun."""
+    about = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": "", "retry_state": None}
+    return ActivityError("the request is too long", activity_type=name, **cast(Any, about))
+
+
 def _step_of(effect: str, error: ActivityError) -> Step:
     """Return the error step of an activity that failed outside its policy."""
     return error_step(effect, *_name_and_message(error))
@@ -260,6 +299,8 @@ def _name_and_message(error: ActivityError) -> tuple[str, str]:
     name = cause.type if isinstance(cause, ApplicationError) else None
     if name == payloads.TOO_LARGE:
         return StoreError.__name__, f"its result is too long: {payloads.TOO_LONG}"
+    if name == payloads.REQUEST_TOO_LARGE:
+        return StoreError.__name__, f"the data for it are too long: {payloads.TOO_LONG}"
     return name or type(cause).__name__, getattr(cause, "message", str(cause))
 
 

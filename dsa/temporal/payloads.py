@@ -51,9 +51,14 @@ PAGE_QUEUE = f"{PROCESS_QUEUE}pages"
 REFUSAL, NEXT_EXECUTION, UNBOUND = "Refusal", "NextExecution", "Unbound"
 
 
-#: The type of the error of an activity whose result is longer than the server takes, as the SDK calls it, and what to do about it.
-TOO_LARGE = "PayloadsTooLarge"
-TOO_LONG = "the server takes some 2 MB at once; name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
+#: The types of the errors of an activity whose result, as the SDK calls it, or whose request is longer than the server takes, and what to do about it.
+TOO_LARGE, REQUEST_TOO_LARGE = "PayloadsTooLarge", "RequestTooLarge"
+_STORE_HINT = "name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
+TOO_LONG = f"the server takes some 2 MB at once; {_STORE_HINT}"
+#: The most bytes of an event, or of the start of a part: a server gives a worker ten together, which the worker sends back when it accepts them, and it
+#: ends a workflow whose worker sends more than 4 MB at once.
+MOST_OF_EVENT = 400_000
+EVENT_TOO_LONG = f"an event may have 0.4 MB there; {_STORE_HINT}"
 
 
 class OrderedJsonConverter(JSONPlainPayloadConverter):
@@ -90,7 +95,7 @@ class StartPayload:
 
     `settings` are those of the first entry. `reads` are the events whose data a policy's function reads first, `spenders` the effects that a
     budget stops (None: all). `queue` is the task queue of its effects, `first` the events that it begins with. A run that begins as another one did has its `entries`
-    and `artifacts`. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
+    and `artifacts`. `most_bytes` is the longest value that the server takes; 0: a store takes any. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
     `continuation`.
     """
 
@@ -106,6 +111,7 @@ class StartPayload:
     first: tuple[Json, ...] = ()
     entries: tuple[Json, ...] = ()
     artifacts: tuple[Json, ...] = ()
+    most_bytes: int = 0
     most_events: int | None = None
     continuation: Json | None = None
 

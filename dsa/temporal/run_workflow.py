@@ -69,13 +69,13 @@ class Execution:
         self.start = start
         self.settings = self.start.settings
         machine, self.digest_as_read = machine_in(attrs.asdict(start))
-        self.calls = ActivityCalls(self.start.run, self.digest_as_read, self.start.queue)
+        self.calls = ActivityCalls(self.start.run, self.digest_as_read, start.queue, start.most_bytes)
         self.machines: list[Json] = []
         self.artifacts, self.story = StoredArtifacts(), StoryPages()
         self.costs: continuation.Costs = {}
         self.counts: continuation.Counts = {}
         self.answers: dict[str, asyncio.Future[Taken | Refusal]] = {}
-        self.is_moving, self.reading_count = False, 0
+        self.is_moving, self.is_cancelled, self.reading_count, self.least_length = False, False, 0, 0
         self.part_news, self.signal_tasks = PartNews(), list[asyncio.Task[None]]()
         self.left_rest: int | None = None
         self._handed_in, self._handed_at = list[tuple[Occurrence, str | None]](), -1
@@ -169,12 +169,12 @@ class Execution:
 
     @contextmanager
     def rest_whatever_comes(self) -> Iterator[None]:
-        """Stay at rest if somebody cancels the workflow at the server: nothing is under way that could be interrupted."""
+        """Stay at rest if somebody cancels the workflow at the server: nothing is under way that could be interrupted, unless it just begins."""
         try:
             yield
         except asyncio.CancelledError:
-            self.is_moving = False
-            workflow.logger.info("run %s rests; it was cancelled, which changes nothing", self.start.run)
+            self.is_moving, self.is_cancelled = False, self.is_called
+            workflow.logger.info("run %s was cancelled; at rest that changes nothing", self.start.run)
 
     async def say_farewell(self) -> None:
         """End what stays open as long as the run does, and wait until its whole has its last signal."""
@@ -196,6 +196,9 @@ class Execution:
         """Drive the run to its next rest, in a task that `interrupt` can cancel."""
         self.rest = None
         self.task = task = asyncio.create_task(self.driver.drive(*occurrences))
+        if self.is_cancelled:  # behind the first step of the driver, which takes the events
+            self.is_cancelled = False
+            asyncio.get_running_loop().call_soon(task.cancel)
         try:
             while True:
                 await workflow.wait_condition(lambda: task.done() or self.gate.is_free or self.key_of_news is not None)
@@ -215,12 +218,13 @@ class Execution:
     # -- going on in a new execution ----------------------------------------------------------------------------
 
     def _may_close(self) -> bool:
-        """Return whether the run may go on in a new execution: this one has added to the story, and no part waits.
+        """Return whether the run may go on in a new execution: this one has added to the story (enough, if it was too long), and no part waits.
 
         An answer that the driver has still to hear is not forgotten either: it may be a failure that stops the run.
         """
         has_answers = any(each.intent is not None and not each.is_wake_up for each in self.driver.news)
-        return len(self.run.ledger) > self.story.skips and not self.driver.parts and not has_answers
+        least_length = max(self.story.skips, self.least_length)
+        return len(self.run.ledger) > least_length and not self.driver.parts and not has_answers
 
     @property
     def can_move(self) -> bool:
@@ -242,11 +246,15 @@ class Execution:
             self.start,
             queue=self.calls.queue,
             settings=self.settings,
+            most_bytes=self.calls.most_bytes,
             first=(),
             entries=(),
             artifacts=(),
             continuation=attrs.asdict(continuation_of(self)),
         )
+        if self.calls.is_too_long(next_start.to_json()) and not self.gate.must_end:
+            self.is_moving, self.least_length = False, 2 * len(self.run.ledger)  # what it needs may be shorter then
+            return
         workflow.continue_as_new(
             next_start.to_json(), initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         )
@@ -276,19 +284,6 @@ class Execution:
             run = None if run is None else run_after(run, self.outside.read(run, occurrence, at), at)
         return run
 
-    def change_from(self, change: Json) -> tuple[Machine, ChangeEntry]:
-        """Return the machine under which the run goes on, and the entry. `change` has it, and the length of the story that was judged.
-
-        Raises OtherMachineError if the document reads otherwise here, and StoreError if something happened since the run was judged.
-        """
-        entry, now = from_json(change["entry"]), machine_in(change["start"])
-        assert isinstance(entry, ChangeEntry), "it is a change"
-        if now[1] != entry.digest:
-            raise OtherMachineError(self.start.run, entry.digest, now[1])
-        if change["length"] != self.story_length:
-            raise StoreError(f"run {self.start.run} went on while its change was judged: try again")
-        return spelled_like(now[0], self.run.machine), entry
-
     def change_to(self, start: Json) -> None:
         """Let the next execution begin with another machine, as soon as this one can end."""
         self.machines.append({name: attrs.asdict(self.start)[name] for name in ("text", "digest", "parameters")})
@@ -312,6 +307,23 @@ class Execution:
         self.is_moving = False
         task.cancel()
         await workflow.wait_condition(task.done)
+
+
+def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
+    """Return the machine under which the run goes on, and the entry. `change` has it, and the length of the story that was judged.
+
+    Raises OtherMachineError if the document reads otherwise here, and StoreError if something happened since the run was judged.
+    """
+    entry, now = from_json(change["entry"]), machine_in(change["start"])
+    assert isinstance(entry, ChangeEntry), "it is a change"
+    if now[1] != entry.digest:
+        raise OtherMachineError(here.start.run, entry.digest, now[1])
+    if change["length"] != here.story_length:
+        raise StoreError(f"run {here.start.run} went on while its change was judged: try again")
+    ahead = attrs.evolve(continuation_of(here), story={})
+    if here.calls.is_too_long({**change["start"], "continuation": attrs.asdict(ahead)}):
+        raise StoreError(f"run {here.start.run} needs too much of what came before: {payloads.TOO_LONG}")
+    return spelled_like(now[0], here.run.machine), entry
 
 
 def cannot_move(here: Execution, task: "asyncio.Task[Rest] | None") -> bool:
@@ -476,6 +488,7 @@ class RunWorkflow:
         """Take an event, and return its outcome. `message` has the occurrence, and the place of the question that it answers."""
         here = self._execution
         name, message_id = message["occurrence"]["event"], _message_id()
+        here.calls.count(message)  # the worker sends it back when it accepts it
         with typed_errors():
             answer = here.answers.get(message_id)
             if answer is None:
@@ -543,12 +556,13 @@ class RunWorkflow:
         here = self._execution
         with typed_errors():
             answers = {key: _answer_from(each) for key, each in how["answers"].items()}
-            change = None if how["change"] is None else here.change_from(how["change"])
+            change = None if how["change"] is None else change_from(here, how["change"])
             run = here.run if change is None else here.run.under(*change)
             require_decidable(run.machine, unfinished_work(run), how["decisions"], answers)
             await here.stop()
             run = here.run if change is None else here.run.under(*change)
             here.calls.queue, here.settings = how["queue"], {**here.settings, **how["settings"]}
+            here.calls.most_bytes = how.get("most_bytes", 0)
             if change is not None:
                 here.change_to(how["change"]["start"])
             run = record_decisions(run, how["decisions"], answers, WorkflowClock().wall_ms())
@@ -565,14 +579,19 @@ class RunWorkflow:
 
     @workflow.update(name=payloads.INTERRUPT)
     async def interrupt(self) -> None:
-        """Stop driving the run until somebody resumes it."""
-        await self._execution.stop()
+        """Stop driving the run until somebody resumes it. One that was just begun, resumed or sent something begins to be driven first."""
+        here = self._execution
+        await workflow.wait_condition(lambda: not here.is_called or here.is_moving)
+        if here.is_called:
+            raise _next_execution_takes(payloads.INTERRUPT)
+        await here.stop()
 
     # -- parts --------------------------------------------------------------------------------------------------
 
     @workflow.update(name=BEGIN_PART)
     async def begin_part(self, start: Json, machine: str) -> None:
         """Start a part of this run as a child workflow, because an effect wants it."""
+        await self._execution.calls.room_for(start)
         await begin_child(start, machine)
 
     @workflow.signal(name=PART_GOES_ON)
@@ -591,7 +610,8 @@ class RunWorkflow:
         story["driven"] = here.task is not None or here.is_called
         story["queue"], story["obstacle"] = here.calls.queue, here.calls.obstacle
         story["reads"] = here.reading_count > 0
-        first = attrs.evolve(here.start, continuation=None, **(here.machines or [{}])[0])
+        machine = (here.machines or [{}])[0]
+        first = attrs.evolve(here.start, continuation=None, first=(), entries=(), artifacts=(), **machine)
         return story if after else {**story, "start": first.to_json()}
 
     @workflow.query(name=payloads.STATE)

@@ -43,7 +43,7 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import CONVERTER, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG
+from dsa.temporal.payloads import CONVERTER, EVENT_TOO_LONG, MOST_OF_EVENT, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ _FAULTS = {
     "tcp connect error": "nothing listens there now",
     "h2 protocol error": _NO_SERVER,
     "operation was canceled": _NO_SERVER,
-    "stream closed because of a broken pipe": _NO_SERVER,
+    "broken pipe": _NO_SERVER,
     "dns error": "the name of that host is not known",
     "transport error": "the connection is broken",
 }
@@ -281,18 +281,22 @@ class ServerLink:
             if error.status != RPCStatusCode.PERMISSION_DENIED:
                 raise
 
-    async def require_short(self, *values: object) -> None:
+    async def most_bytes(self) -> int:
+        """Return the length of the longest value that the server takes, in bytes, in the link's loop; 0 if a store takes any, or nobody knows."""
+        await self.client()
+        return max(0, self._most_bytes - _HEADER_BYTES) if self.address.store is None else 0
+
+    async def require_short(self, *values: object, is_event: bool = False) -> None:
         """Raise StoreError for values that are longer than the server takes, in the link's loop. A store takes any.
 
-        The server itself would refuse them late, or never: an event that its run cannot accept is tried again and again.
+        The server itself would refuse them late, or never: an event that its run cannot accept is tried again and again, and may end the run.
         """
-        await self.client()
-        if self.address.store is None and self._most_bytes:
-            count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values)) + _HEADER_BYTES
-            if count > self._most_bytes:
-                raise StoreError(
-                    f"{count / 2**20:.1f} MB are too much for the Temporal server at {self.host}: {TOO_LONG}"
-                )
+        most_bytes = await self.most_bytes()
+        if most_bytes:
+            count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values))
+            if count > (min(most_bytes, MOST_OF_EVENT) if is_event else most_bytes):
+                hint = EVENT_TOO_LONG if is_event else TOO_LONG
+                raise StoreError(f"{count / 2**20:.1f} MB are too much for the Temporal server at {self.host}: {hint}")
 
     async def is_indexed(self) -> bool:
         """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""

@@ -4,10 +4,11 @@ A workflow holds the entries of its own execution. Before the run goes on in the
 `PageWorkflow`, which stays open as long as the run does: what a server keeps of closed workflows it forgets after a while, and a run may wait for
 longer. Readers take a page from the server; no worker is asked.
 
-Positions are counted from the beginning of the run. A page has at most `PAGE` characters of JSON, or one entry.
+Positions are counted from the beginning of the run. A page has at most `PAGE` characters of JSON, or one entry or artifact.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -16,6 +17,7 @@ from temporalio.client import Client
 from temporalio.common import RawValue, VersioningBehavior
 from temporalio.service import RPCError, RPCStatusCode
 
+from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import Entry, Ledger, to_json
 from dsa.runtime.run_store import StoreError
 from dsa.temporal import payloads
@@ -50,15 +52,16 @@ class PageWorkflow:
         self._is_over = True
 
 
-def first_objects(objects: Iterable[Json]) -> list[Json]:
-    """Return the first objects of a list, as many as fit a page, and at least one."""
-    page, size = list[Json](), 0
+def first_objects(objects: Iterable[Json], most: int) -> tuple[list[Json], int]:
+    """Return the first objects of a list, as many as `most` characters of JSON have room for, and how much room is left."""
+    page = list[Json]()
     for each in objects:
-        size += len(str(each))
-        if page and size > PAGE:
+        size = len(text_of(each))
+        if size > most:
             break
         page.append(each)
-    return page
+        most -= size
+    return page, most
 
 
 @attrs.define
@@ -99,17 +102,22 @@ class StoryPages:
         return {"ends": self.ends, "begin": self._end, "entries": entries, "artifacts": artifacts}
 
     def read(self, after: int, artifacts_after: int, ledger: Ledger[Entry], records: Sequence[Json]) -> Json:
-        """Return the entries and artifacts after the first ones, as many as one answer may have; `more` says whether there are others.
+        """Return the artifacts after the first ones, then the entries, as many as one answer may have; `more` says whether there are others.
+
+        No entry comes before an artifact that it may speak of.
 
         Where they are in pages, the answer has the `ends` of the pages instead.
         """
         if after < self._end[0] or artifacts_after < self._end[1]:
             return {"ends": self.ends, "entries": [], "artifacts": [], "more": True}
-        entries = first_objects(self._entries_after(after, ledger))
-        artifacts = first_objects(self._artifacts_after(artifacts_after, records))
+        artifacts, room = first_objects(self._artifacts_after(artifacts_after, records), PAGE)
+        lengths, artifact_end = self._lengths(ledger, records), artifacts_after + len(artifacts)
+        entries = first_objects(self._entries_after(after, ledger), room)[0] if artifact_end == lengths[1] else []
+        if not artifacts and not entries:  # the next one is longer than a page
+            artifacts = [*islice(self._artifacts_after(artifacts_after, records), 1)]
+            entries = [] if artifacts else [*islice(self._entries_after(after, ledger), 1)]
         end = after + len(entries), artifacts_after + len(artifacts)
-        is_whole = end == self._lengths(ledger, records)
-        return {"entries": entries, "artifacts": artifacts, "more": not is_whole}
+        return {"entries": entries, "artifacts": artifacts, "more": end != lengths}
 
     def _entries_after(self, after: int, ledger: Ledger[Entry]) -> Iterator[Json]:
         earlier = after - self.begin[0]

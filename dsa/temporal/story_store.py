@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -46,12 +47,16 @@ from dsa.temporal.story_pages import page_id, pages_after
 _FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
 #: The time before an update that the server has dropped is sent again, in seconds.
 _AGAIN_S = 0.1
+#: How a server calls the error of an update that no worker has seen.
+_UNPROCESSED = "UnprocessedUpdate"
 #: The code of the error of a run that nobody answers for.
 _NO_ANSWER = "NoAnswerError"
 #: How many workflows are asked side by side.
 _AT_ONCE = 20
 #: The query for the workflows of all runs. A removed run is terminated, and one that was continued has another execution.
 _ALL = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ('Terminated', 'ContinuedAsNew')"
+#: What keeps of them those that go on, and those that have ended.
+_OPEN_RUNS, _PAST_RUNS = " AND ExecutionStatus = 'Running'", " AND ExecutionStatus != 'Running'"
 
 
 def unknown_run(run_id: str) -> UnknownRunError:
@@ -303,14 +308,17 @@ class TemporalStore:
         return self.link.run(self._ids())
 
     async def _ids(self) -> tuple[str, ...]:
-        pairs = [pair async for pair in self._starts(None)]
-        return tuple(run_id for _, run_id in sorted(pairs))
+        return tuple(run_id for _, run_id, _ in sorted([each async for each in self._starts(None)]))
 
-    async def _starts(self, most: int | None, condition: str = "") -> AsyncIterator[tuple[float, str]]:
-        """Yield when each run was begun, and its id, the newest executions first; the server is asked for `most` at a time."""
+    async def _starts(self, most: int | None, condition: str = "") -> AsyncIterator[tuple[float, str, float]]:
+        """Yield when each run was begun, its id, and when it ended, in seconds since 1970 (infinite: it has not); the server is asked for `most` at a time.
+
+        It lists those that have not ended by the beginning of their executions, and behind all of them the others by their end, the newest first.
+        """
         client = await self.link.client()
         async for each in client.list_workflows(f"{_ALL}{condition}", page_size=most or 1000):
-            yield await each.memo_value(payloads.START_TIME), each.id
+            end_s = inf if each.close_time is None else each.close_time.timestamp()
+            yield await each.memo_value(payloads.START_TIME), each.id, end_s
 
     async def count(self) -> int:
         """Return the number of all runs, in the link's loop."""
@@ -337,13 +345,16 @@ class TemporalStore:
                     matches.append((at_s, summary.at(selection.now_ms)))
             together.clear()
 
-        async for pair in self._starts(newest, condition):
-            together.append(pair)
-            if len(together) == _AT_ONCE:
-                await ask()
-                if newest is not None and len(matches) >= newest:
-                    break
-        await ask()
+        for part in (_OPEN_RUNS, _PAST_RUNS) if newest is not None else ("",):
+            async for at_s, run_id, end_s in self._starts(newest, f"{condition}{part}"):
+                if newest is not None and not together and len(matches) >= newest:
+                    oldest_s = sorted(at_s for at_s, _ in matches)[-newest]
+                    if part == _OPEN_RUNS or end_s < oldest_s:
+                        break
+                together.append((at_s, run_id))
+                if len(together) == _AT_ONCE:
+                    await ask()
+            await ask()
         matches.sort(key=lambda pair: (pair[0], pair[1].run))
         return tuple(each for _, each in matches)[-(newest or 0) :]
 
@@ -380,7 +391,7 @@ class TemporalStore:
     async def update(self, run_id: str, name: str, *arguments: object) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
-        await self.link.require_short(*arguments)
+        await self.link.require_short(*arguments, is_event=name != payloads.RESUME)
         attempt, until_s = 1, time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -394,7 +405,8 @@ class TemporalStore:
                 answer: Json = await update.result()
             except WorkflowUpdateFailedError as error:
                 kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
-                if kind == payloads.NEXT_EXECUTION:  # the next execution of the workflow has it, or is to read it
+                # The next execution of the workflow has it, or is to read it; or the worker took its task without it.
+                if kind == payloads.NEXT_EXECUTION or (kind == _UNPROCESSED and time.monotonic() < until_s):
                     attempt += 1
                     continue
                 if kind == payloads.REFUSAL:

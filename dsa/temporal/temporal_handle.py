@@ -214,6 +214,7 @@ class TemporalHandle(RunHandle):
             self._start = None
         elif self._how is not None:
             how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
+            how["most_bytes"] = await runs.link.wait(runs.link.most_bytes())
             await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
         elif occurrences and not await self._is_part_under_way():  # else it has its first event
             for occurrence in occurrences:
@@ -312,10 +313,11 @@ class TemporalHandle(RunHandle):
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks, and wait until they have ended."""
-    for task in filter(None, tasks):
-        task.cancel()
-        await asyncio.wait({task})
+    """Cancel tasks, and wait until they have ended. One that has ended may be of another thread's loop, which is closed."""
+    for task in tasks:
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 async def _send_aloud(runs: "TemporalRuns", run_id: str, message: Json) -> Json:
@@ -354,6 +356,7 @@ def _empty_run(start: StartPayload) -> Run:
 
 async def _begin_workflow(runs: "TemporalRuns", start: StartPayload) -> None:
     """Begin a run, a part as a child of the run that it belongs to."""
+    start = attrs.evolve(start, most_bytes=await runs.link.wait(runs.link.most_bytes()))
     whole = whole_of(start.run)
     if whole:
         machine = recorded_machine(start.text, start.parameters)[0].name

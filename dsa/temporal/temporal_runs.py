@@ -492,7 +492,11 @@ class TemporalWorker(Worker):
         runs = self._temporal_runs
         try:
             if await runs.link.wait(runs.store.is_at_rest(run_id)):
-                return TakeUp(run_id, await runs.attach(run_id).rest())
+                handle = runs.attach(run_id)
+                reader = (
+                    await handle.look()
+                )  # it may have gone on meanwhile, for hours: the other runs do not wait for that
+                return None if reader.rest is None else TakeUp(run_id, handle.rest_of(reader))
         except UnknownRunError:
             return TakeUp(run_id, fault="it was removed")
         except StoreError as error:

@@ -352,3 +352,34 @@ def test_worker_that_imports_a_slow_module_is_alive(
     asyncio.run(asyncio.wait_for(whole(), 50))
     assert (slow / "slow").exists()
     assert [(each / "begun").read_text() for each in (slow, patient)] == ["x", "x"]
+
+
+@pytest.mark.parametrize("by_server", [False, True])
+def test_run_that_is_interrupted_before_anybody_drives_it_is_interrupted(
+    *, by_server: bool, tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """Both wait at the server until a worker comes, which hears of the beginning and of the interruption in the same moment."""
+    from dsa.temporal import payloads
+
+    where = next(namespaces)
+    (tmp_path / "order.md").write_text(ORDER.format(handling="retry", limit="60s"))
+    (tmp_path / "bindings.py").write_text(PATIENT)
+
+    async def whole() -> None:
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(tmp_path / "order.md", "go", run_id="order")
+            await run.exists()
+            client = await runs.link.wait(runs.link.client())
+            work = runs.store.update("order", payloads.INTERRUPT)
+            if by_server:
+                work.close()
+                work = client.get_workflow_handle("order").cancel()
+            interruption = asyncio.create_task(runs.link.wait(work))
+            await asyncio.sleep(0.3)  # it is at the server
+            async with worker(where):
+                await interruption
+                assert (await run.rest()).run.configuration.state == "busy"  # its event is not lost
+                news = await runs.look("order")
+                assert (news.summary.status, news.is_driven) == ("interrupted", False)
+
+    asyncio.run(asyncio.wait_for(whole(), 40))

@@ -51,6 +51,8 @@ MAKES = """# makes
 | asked | approved | | end.done |
 """
 LONG = 1_500_000
+#: The characters of an event that is nearly too long.
+LONG_EVENT = 390_000
 
 
 def makes(folder: Path) -> Path:
@@ -202,8 +204,8 @@ def test_value_that_is_too_long_for_the_server_is_refused_in_words(tmp_path: Pat
             failure = (await run.rest()).failure
             assert failure is not None
             assert re.search(rf"^its result is too long: .*{words}", failure.message), failure
-            with pytest.raises(StoreError, match=rf"^2\.9 MB are too much .*{words}"):
-                await runs.send(run.id, "order", {"text": "go" * LONG})
+            with pytest.raises(StoreError, match=rf"^0\.5 MB are too much .*: an event may have 0.4 MB there; {words}"):
+                await runs.send(run.id, "order", {"text": "x" * 500_000})
             assert isinstance(await runs.send(run.id, "order", {"text": "go"}), dsa.Taken)
 
     asyncio.run(asyncio.wait_for(test(), 30))
@@ -430,5 +432,223 @@ def test_no_secret_leaves_the_process(
             assert b"SHOP_API_KEY" in history + b"".join(files.values())  # the marker says what was there
             for content in (history, *files.values()):
                 assert SECRET.encode() not in content
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+GATHERS = """# gathers
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| more | outside |
+| approved | outside |
+
+## Guards
+| guard | judges | uses |
+| --- | --- | --- |
+| fine | approved | texts = all more.text? |
+
+## Transitions
+| source | event | if | target |
+| --- | --- | --- | --- |
+| idle | order | | busy |
+| busy | more | | = |
+| busy | approved | fine.passed | end.done |
+| busy | approved | else | = |
+"""
+
+
+class Fine(GuardInterface):
+    """A guard that always passes."""
+
+    blocks = False
+
+    def validate(self, artifact: Any, **_dependencies: Any) -> GuardResult:
+        return GuardResult(passed=True)
+
+
+def test_run_that_needs_more_than_the_server_takes_at_once_stays_whole(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """It goes on in no new execution, whose beginning would be too long: the task of the workflow would fail for ever, and nobody could read the run."""
+    (tmp_path / "gathers.md").write_text(GATHERS)
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            runs.most_events = 1  # type: ignore[attr-defined]
+            bindings = dsa.Bindings({}, {"fine": Fine()})
+            run = await runs.start(tmp_path / "gathers.md", "go", bindings=bindings)
+            for number in range(7):
+                outcome = await runs.send(run.id, "more", {"text": str(number) * LONG_EVENT})
+                assert isinstance(outcome, dsa.Taken)
+            events = [each for each in (await runs.look(run.id)).entries if getattr(each, "event", "") == "more"]
+            assert [each.data["text"][0] for each in events] == [*"0123456"]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+FANS = """# fans
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| made | make |
+
+## Effects
+| effect | at once |
+| --- | --- |
+| make | 4 |
+
+## Transitions
+| source | event | if | effects | target |
+| --- | --- | --- | --- | --- |
+| idle | order | | make, make, make, make | busy |
+| busy | made | pending make | | = |
+| busy | made | else | | end.done |
+"""
+
+
+def test_guard_is_not_asked_about_more_than_the_server_takes(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Quotes are twice as long in a text of JSON in JSON. The server would refuse the request, and the task of the workflow fail for ever."""
+    path = tmp_path / "judges.md"
+    path.write_text(FANS.replace("pending make", "fine.passed").replace("make, make, make, make", "make"))
+    path.write_text(
+        path.read_text().replace(
+            "## Effects", "## Guards\n| guard | judges |\n| --- | --- |\n| fine | made |\n\n## Effects"
+        )
+    )
+
+    @dsa.answering("made")
+    async def make(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        return [dsa.event_step("make", "made", data={"text": '"' * 900_000})]
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            run = await runs.start(path, "go", bindings=dsa.Bindings({"make": make}, {"fine": Fine()}))
+            failure = (await run.rest()).failure
+            assert failure is not None
+            assert "too long: the server takes some 2 MB at once; name a store" in failure.message
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+JUDGED = """# judged
+
+## Steps
+| step | guard | rmax | task |
+| --- | --- | --- | --- |
+| text | wary | 3 | Write. |
+"""
+
+
+@pytest.mark.parametrize("text", ["x" * 300_000, "\N{GRINNING FACE}" * 60_000], ids=["ASCII", "escaped in JSON"])
+def test_rejected_texts_that_fill_pages_are_read_whole(text: str, tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """A verdict is read with or after its artifact, and an answer is as long as its JSON is."""
+    (tmp_path / "judged.md").write_text(JUDGED)
+
+    async def test() -> None:
+        where = next(namespaces)
+        async with dsa.open_runs(where) as runs:
+            generators = {"llm": FunctionGenerator(lambda _prompt: text)}
+            bindings = dsa.Bindings({}, {"wary": Picky(fails=False)}, generators=generators)
+            run = await runs.start(tmp_path / "judged.md", "go", bindings=bindings)
+            assert (await run.rest()).outcome == "failed"
+            async with dsa.open_runs(where) as others:
+                artifacts: Any = others.store.reader(run.id).artifacts  # type: ignore[attr-defined]
+                assert [len(each.verdicts) for each in artifacts.attempts()] == [1, 1, 1, 1]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_effects_that_begin_at_once_with_long_data_do_not_end_the_workflow(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """The server ends a workflow that asks for more than 4 MB in one task, and the run is gone."""
+    (tmp_path / "fans.md").write_text(FANS)
+    lengths = list[int]()
+
+    @dsa.answering("made")
+    async def count(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        lengths.append(len(action.payload["data"]["text"]))
+        return [dsa.event_step("make", "made")]
+
+    async def test() -> None:
+        async with dsa.open_runs(next(namespaces)) as runs:
+            bindings = dsa.Bindings({"make": count})
+            run = await runs.start(tmp_path / "fans.md", {"text": "x" * LONG}, bindings=bindings)
+            assert (await run.rest()).outcome == "done"
+            assert lengths == 4 * [LONG]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+LISTENS = """# listens
+
+## States
+| state | kind |
+| --- | --- |
+| idle | initial |
+| busy | |
+| end.done | final |
+
+## Events
+| event | from |
+| --- | --- |
+| order | outside |
+| more | outside |
+| approved | outside |
+| made | make |
+
+## Effects
+| effect | at once |
+| --- | --- |
+| make | 20 |
+
+## Transitions
+| source | event | effects | target |
+| --- | --- | --- | --- |
+| idle | order | | busy |
+| busy | made | | = |
+| busy | more | make | = |
+| busy | approved | | end.done |
+"""
+
+
+def test_long_events_that_come_together_are_all_taken(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """A server gives ten of them to the worker in one task, and ends the workflow if the worker sends them back in one message of more than 4 MB."""
+    (tmp_path / "listens.md").write_text(LISTENS)
+
+    @dsa.answering("made")
+    async def answer(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        return [dsa.event_step("make", "made")]
+
+    async def test() -> None:
+        where = next(namespaces)
+        async with dsa.open_runs(where) as runs, dsa.open_runs(where) as others:
+            run = await runs.start(tmp_path / "listens.md", "go", bindings=dsa.Bindings({"make": answer}))
+            await run.rest()
+            data = {"text": "x" * LONG_EVENT}
+            sending = [each.send(run.id, "more", data) for each in (runs, others) for _ in range(9)]
+            assert [type(each) for each in await asyncio.gather(*sending)] == 18 * [dsa.Taken]
+            assert isinstance(await runs.send(run.id, "approved"), dsa.Taken)
+            events = [each for each in (await runs.look(run.id)).entries if getattr(each, "event", "") == "more"]
+            assert len(events) == 18
 
     asyncio.run(asyncio.wait_for(test(), 60))

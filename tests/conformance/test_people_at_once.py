@@ -11,6 +11,7 @@ from temporal_server import history, worker
 import dsa
 from dsa.lang import loads
 from dsa.runtime.ledger import EventEntry
+from dsa.runtime.run_store import StoreError
 
 ORDER = """# order
 
@@ -114,3 +115,24 @@ def test_sender_looks_at_once_at_what_its_event_did(
             assert (await run.rest()).outcome == "sent"
 
     asyncio.run(asyncio.wait_for(whole(), 20))
+
+
+def test_runs_begun_in_loops_of_other_threads_are_let_go_in_order(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Those loops are closed when the runs are left."""
+    where, document = next(namespaces), tmp_path / "order.md"
+    document.write_text(ORDER)
+    (tmp_path / "bindings.py").write_text("effects = {}\n")
+
+    async def whole() -> None:
+        async with worker(where), dsa.open_runs(where) as runs:
+
+            async def begin(run_id: str) -> str:
+                run = await runs.start(document, "go", bindings=tmp_path / "bindings.py", run_id=run_id)
+                return (await run.rest()).kind
+
+            kinds = [asyncio.to_thread(asyncio.run, begin(each)) for each in ("order1", "order2")]
+            assert await asyncio.gather(*kinds) == ["waiting", "waiting"]
+        with pytest.raises(StoreError, match="this handle is closed"):
+            await runs.list()
+
+    asyncio.run(asyncio.wait_for(whole(), 60))

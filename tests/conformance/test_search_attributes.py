@@ -119,3 +119,25 @@ def test_namespace_without_attributes_is_said_in_words(
         assert not asyncio.run(has_attributes(next(namespaces).removeprefix("temporal://").partition("/")[0]))
     assert "namespace nowhere has no search attributes for runs" in caplog.text
     assert "temporal operator search-attribute create --name DsaStatus --type Keyword" in caplog.text
+
+
+def test_newest_runs_are_listed_though_they_have_ended_and_others_wait(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """A server lists those that go on before all that have ended. The others are more than the server is asked for at once."""
+
+    async def test() -> None:
+        (tmp_path / "waits.md").write_text(WAITS)
+        async with dsa.open_runs(next(namespaces)) as runs:
+            bindings, ids = dsa.Bindings({"make": none}), [f"run{number}" for number in range(24)]
+            for each in ids:
+                run = await runs.start(tmp_path / "waits.md", "go", bindings=bindings, run_id=each)
+            assert (await run.rest()).waits_for
+            await runs.send(ids[0], "dropped")
+            await runs.send(ids[-1], "dropped")
+            await listed(runs, "DsaStatus = 'finished'", [ids[-1], ids[0]])
+            assert [each.run for each in await runs.list(newest=2)] == ids[-2:]
+            assert [each.run for each in await runs.list(newest=1, status="finished")] == ids[-1:]
+            assert [each.run for each in await runs.list(newest=99)] == ids
+
+    asyncio.run(asyncio.wait_for(test(), 60))
