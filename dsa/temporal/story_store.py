@@ -48,7 +48,7 @@ _FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
 #: The time before an update that the server has dropped is sent again, in seconds.
 _AGAIN_S = 0.1
 #: How a server calls the error of an update that no worker has seen.
-_UNPROCESSED = "UnprocessedUpdate"
+_UNSEEN_UPDATE = "UnprocessedUpdate"
 #: The code of the error of a run that nobody answers for.
 _NO_ANSWER = "NoAnswerError"
 #: How many workflows are asked side by side.
@@ -388,6 +388,10 @@ class TemporalStore:
         except WorkflowAlreadyStartedError:
             raise StoreError(f"there was a run of that id already: {start.run}") from None
 
+    async def resume(self, run_id: str, how: Json) -> Json:
+        """Go on with a run, and return what the update returns. Raises what it raises."""
+        return await self.update(run_id, payloads.RESUME, {**how, "most_bytes": await self.link.most_bytes()})
+
     async def update(self, run_id: str, name: str, *arguments: object) -> Json:
         """Update a workflow, and return its answer. Raises ApplicationError for a refused event, and what `raise_for` does."""
         handle, message = (await self.link.client()).get_workflow_handle(run_id), uuid4().hex
@@ -406,7 +410,7 @@ class TemporalStore:
             except WorkflowUpdateFailedError as error:
                 kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
                 # The next execution of the workflow has it, or is to read it; or the worker took its task without it.
-                if kind == payloads.NEXT_EXECUTION or (kind == _UNPROCESSED and time.monotonic() < until_s):
+                if kind == payloads.NEXT_EXECUTION or (kind == _UNSEEN_UPDATE and time.monotonic() < until_s):
                     attempt += 1
                     continue
                 if kind == payloads.REFUSAL:

@@ -214,8 +214,7 @@ class TemporalHandle(RunHandle):
             self._start = None
         elif self._how is not None:
             how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
-            how["most_bytes"] = await runs.link.wait(runs.link.most_bytes())
-            await runs.link.wait(runs.store.update(self.id, payloads.RESUME, how))
+            await runs.link.wait(runs.store.resume(self.id, how))
         elif occurrences and not await self._is_part_under_way():  # else it has its first event
             for occurrence in occurrences:
                 await self._send(occurrence, None)
