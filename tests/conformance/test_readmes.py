@@ -24,11 +24,18 @@ def _commands() -> list[tuple[Path, str, str]]:
     return found
 
 
+#: Takes as long as all the others.
+LARGEST = "check specs/coding"
+COMMANDS = [
+    pytest.param(*each, id=each[1], marks=[pytest.mark.full] if each[1] == LARGEST else []) for each in _commands()
+]
+
+
 def _pattern(shown: str) -> re.Pattern[str]:
     return re.compile(re.escape(shown).replace(r"\.\.\.", ".*"), re.DOTALL)
 
 
-@pytest.mark.parametrize(("readme", "command", "shown"), _commands(), ids=[command for _, command, _ in _commands()])
+@pytest.mark.parametrize(("readme", "command", "shown"), COMMANDS)
 def test_a_readme_shows_what_is_printed(readme: Path, command: str, shown: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, _, text in EXAMPLE.findall(readme.read_text(encoding="utf-8")):

@@ -14,6 +14,14 @@ def forking() -> None:
     forked.start()
 
 
+@pytest.fixture(autouse=True)
+def forking_for_temporal(request, monkeypatch):
+    """Have the commands of tests that have a Temporal server forked from a process that has imported what these commands do."""
+    if "namespaces" in request.fixturenames:
+        for name, value in forked.variables(forked.TEMPORAL).items():
+            monkeypatch.setenv(name, value)
+
+
 @pytest.fixture
 def dsa(tmp_path):
     """Run the program in an empty folder, with more variables in its environment. Nothing it says may be a traceback; `code` is how it has to end."""

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _LIMIT_S, _LOOK_S = 30, 0.05
@@ -19,6 +19,10 @@ _FLAGS = [
     "--no-first-run",
     "--remote-debugging-pipe",
 ]
+
+
+class PageLeftError(Exception):
+    """The page was left while it was asked."""
 
 
 class Browser:
@@ -42,6 +46,8 @@ class Browser:
             if answer.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}:
                 self.complaints.append(json.dumps(answer["params"]))
             if answer.get("id") == self._number:
+                if "navigated" in str(answer.get("error")):
+                    raise PageLeftError(answer)
                 assert "error" not in answer, answer
                 return answer["result"]
         raise AssertionError("the browser has ended")
@@ -66,10 +72,12 @@ class Browser:
     def until(self, code: str):
         """Wait until JavaScript in the page gives something true, and return it; an element is true, though it has no value here."""
         end, code = time.monotonic() + _LIMIT_S, f"((it) => it instanceof Node || it)({code})"
-        while not (value := self.evaluate(code)):
+        while True:
+            with suppress(PageLeftError):  # the next page is asked
+                if value := self.evaluate(code):
+                    return value
             assert time.monotonic() < end, f"{code}\n{self.text}"
             time.sleep(_LOOK_S)
-        return value
 
     def until_it_reads(self, *words: str) -> None:
         """Wait until a person reads all of these words in the page, and its script listens to keys."""

@@ -17,7 +17,7 @@ TOLD = {"chat": chat_stories, "coding": coding_stories}
 STORIES = [(machine, name) for machine, told in TOLD.items() for name in told.STORIES]
 #: A sample of the rows, and all of them where everything is tested.
 ROWS = [
-    pytest.param(machine, number, marks=() if number % 6 == 0 else pytest.mark.full)
+    pytest.param(machine, number, marks=() if number % 10 == 0 else pytest.mark.full)
     for machine, told in TOLD.items()
     for number in range(len(told.shipped().transitions))
 ]

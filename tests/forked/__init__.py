@@ -18,8 +18,9 @@ SOCKET = "DSA_TESTS_FORKED_FROM"
 DSA = [sys.executable, "-I", "-S", str(_HERE / "client.py")]
 #: Before the path of a program in Python, in place of `dsa`: it is run as `python PATH ..` would.
 SCRIPT = [*DSA, "--script"]
-#: What the processes that fork have imported: the program; LiteLLM as well, which takes seconds; only the package mcp, for servers of tools. See `variables`.
-MODULES = (PROGRAM, LITELLM, MCP) = ("", "litellm", "mcp.server.mcpserver")
+#: What the processes that fork have imported: the program; LiteLLM as well, which takes seconds; what runs on Temporal need as well; only the package
+#: mcp, for servers of tools. See `variables`.
+MODULES = (PROGRAM, LITELLM, TEMPORAL, MCP) = ("", "litellm", "dsa.temporal.temporal_runs", "mcp.server.mcpserver")
 #: What Python reads as it begins that may be another one for each call.
 WITHOUT_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 

@@ -1,6 +1,6 @@
 """Imports the program `dsa`, and forks a process for each client that asks: `server.py SOCKET`. Ends with its standard input.
 
-`server.py SOCKET litellm` imports LiteLLM as well, `server.py SOCKET MODULE` only that module. It imports when the first client asks.
+`server.py SOCKET litellm` imports LiteLLM as well, and so for a module of `dsa`; `server.py SOCKET MODULE` imports only that module. It imports when the first client asks.
 A process whose client is gone is killed, as it would have been in the client's place.
 """
 
@@ -29,7 +29,7 @@ LATER = (
 @functools.cache
 def import_once(module: str) -> None:
     """Import what the processes need that are forked here."""
-    if module in {"", "litellm"}:
+    if module in {"", "litellm"} or module.startswith("dsa."):
         import_program()
     if module == "litellm":
         importlib.import_module("dsa.generators.provider")._import_litellm()  # noqa: SLF001  (it imports it quietly)

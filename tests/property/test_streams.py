@@ -18,8 +18,8 @@ from dsa.runtime.speech import split_speech
 from dsa.text import is_unicode
 
 NAMES = ("get_weather", "search", "now")
-BRIEF = settings(deadline=None, max_examples=sample_size(25, full=40))
-LONG = settings(deadline=None, max_examples=sample_size(80, full=500), suppress_health_check=list(HealthCheck))
+BRIEF = settings(deadline=None, max_examples=sample_size(18, full=40))
+LONG = settings(deadline=None, max_examples=sample_size(50, full=500), suppress_health_check=list(HealthCheck))
 
 TEXTS = strategies.text(strategies.sampled_from("ab{}[]\"'\\:, \n\té\U0001f600</>`"), max_size=12)
 VALUES = strategies.recursive(
