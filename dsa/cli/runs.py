@@ -28,6 +28,14 @@ from dsa.text import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
+#: Where the runs are of which all these commands speak.
+_ROOT = click.option(
+    "--runs",
+    "root",
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
+)
 
 
 @attrs.frozen
@@ -67,13 +75,7 @@ class RunsCommand(JsonCommand, click.Group):
 
 
 @click.group("runs", cls=RunsCommand, invoke_without_command=True)
-@click.option(
-    "--runs",
-    "root",
-    default=DEFAULT_RUNS,
-    show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
-)
+@_ROOT
 @click.option(
     "--status",
     type=Word(STATUSES),
@@ -144,13 +146,7 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 
 @command.command("rm", cls=JsonCommand)
 @click.argument("names", metavar="RUN...", nargs=-1, required=True)
-@click.option(
-    "--runs",
-    "root",
-    default=DEFAULT_RUNS,
-    show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE.",
-)
+@_ROOT
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
     """Remove runs and all that belongs to them: their child runs, artifacts and folders. Each is named by its id or a part of it. A run that a process holds is refused."""

@@ -124,9 +124,13 @@ class ActivityCalls:
     #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
     _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
 
+    def bytes_of(self, value: Json) -> int:
+        """Return the bytes of a value as the server gets it; 0 if values may have any length."""
+        return len(text_of(value)) if self.most_bytes else 0
+
     def is_too_long(self, value: Json) -> bool:
         """Return whether a value is longer than the server takes."""
-        return self.most_bytes > 0 and len(text_of(value)) > self.most_bytes
+        return self.bytes_of(value) > self.most_bytes
 
     async def call(
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
@@ -136,9 +140,10 @@ class ActivityCalls:
             activity_id = f"{activity_id}:again"
         while True:
             about_run = {"run": self.run, "digest": self.digest, "queue": self.queue}
-            if self.is_too_long({**about_run, **request}):
+            size = self.bytes_of({**about_run, **request})
+            if size > self.most_bytes:
                 raise _request_error(name) from ApplicationError("", type=payloads.REQUEST_TOO_LARGE)
-            await self.room_for({**about_run, **request})
+            await self.room_for(size)
             worker = self._worker_of_queue[1] if self._worker_of_queue[0] == self.queue else ""
             try:
                 return await call_activity(
@@ -164,16 +169,14 @@ class ActivityCalls:
                 self.obstacle = ""
             self._worker_of_queue = about_run["queue"], answer["queue"]
 
-    async def room_for(self, value: Json) -> None:
-        """Wait for a task of the workflow that may send a value to the server, which ends a workflow that sends more than 4 MB at once; count it."""
-        size = len(text_of(value)) if self.most_bytes else 0
+    async def room_for(self, size: int) -> None:
+        """Wait for a task of the workflow that may send `size` bytes to the server, and count them. The server ends a workflow that sends more than 4 MB at once."""
         while self._bytes_of_task + size > max(size, _MOST_OF_TASK):  # noqa: ASYNC110  (a timer makes the next task)
             await asyncio.sleep(_NEXT_TASK_S)
-        self.count(value)
+        self.count(size)
 
-    def count(self, value: Json) -> None:
-        """Count a value that this task of the workflow sends to the server."""
-        size = len(text_of(value)) if self.most_bytes else 0
+    def count(self, size: int) -> None:
+        """Count bytes that this task of the workflow sends to the server."""
         self._task_bytes = workflow.info().get_current_history_length(), self._bytes_of_task + size
 
     @property

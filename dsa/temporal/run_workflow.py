@@ -488,7 +488,7 @@ class RunWorkflow:
         """Take an event, and return its outcome. `message` has the occurrence, and the place of the question that it answers."""
         here = self._execution
         name, message_id = message["occurrence"]["event"], _message_id()
-        here.calls.count(message)  # the worker sends it back when it accepts it
+        here.calls.count(here.calls.bytes_of(message))  # the worker sends it back when it accepts it
         with typed_errors():
             answer = here.answers.get(message_id)
             if answer is None:
@@ -591,7 +591,8 @@ class RunWorkflow:
     @workflow.update(name=BEGIN_PART)
     async def begin_part(self, start: Json, machine: str) -> None:
         """Start a part of this run as a child workflow, because an effect wants it."""
-        await self._execution.calls.room_for(start)
+        calls = self._execution.calls
+        await calls.room_for(calls.bytes_of(start))
         await begin_child(start, machine)
 
     @workflow.signal(name=PART_GOES_ON)

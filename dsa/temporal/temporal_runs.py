@@ -493,9 +493,7 @@ class TemporalWorker(Worker):
         try:
             if await runs.link.wait(runs.store.is_at_rest(run_id)):
                 handle = runs.attach(run_id)
-                reader = (
-                    await handle.look()
-                )  # it may have gone on meanwhile, for hours: the other runs do not wait for that
+                reader = await handle.look()  # not `rest`: the run may have gone on for hours, and others would wait
                 return None if reader.rest is None else TakeUp(run_id, handle.rest_of(reader))
         except UnknownRunError:
             return TakeUp(run_id, fault="it was removed")
