@@ -1,13 +1,18 @@
 """State machines for LLM agents: one Markdown table that is checked, drawn, tested and run."""
 
 import importlib
+import time
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsa.checks.odds.run_odds import odds
+    from dsa.checks.proof.prover import prove
+    from dsa.checks.report import check
+    from dsa.checks.search.exploration import explore
     from dsa.edge.binding import Bindings
     from dsa.edge.document_files import load
-    from dsa.edge.timed_checks import check, explore, prove
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
     from dsa.runs.door import Runs
@@ -33,8 +38,10 @@ if TYPE_CHECKING:
 #: The public names of each module; it is imported when one is first used, so that `import dsa` and `dsa --help` are quick.
 _NAMES = {
     "dsa.checks.odds.run_odds": ("odds",),
+    "dsa.checks.proof.prover": ("prove",),
+    "dsa.checks.report": ("check",),
+    "dsa.checks.search.exploration": ("explore",),
     "dsa.edge.binding": ("Bindings",),
-    "dsa.edge.timed_checks": ("check", "explore", "prove"),
     "dsa.edge.document_files": ("load",),
     "dsa.lang": ("dumps", "loads"),
     "dsa.machine": ("Machine",),
@@ -59,6 +66,8 @@ _NAMES = {
     "dsa.targets": ("emit",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
+#: The functions that have this machine's clock where the caller passes none: `dsa.checks` itself knows no time.
+_NEEDS_CLOCK = frozenset({"check", "explore", "prove"})
 
 __all__ = [
     "Action", "Bindings", "Configuration", "Machine", "Moment", "Occurrence", "Options", "Piece", "PolicyContext",
@@ -71,7 +80,19 @@ __all__ = [
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)
     if name not in _HOME:
         raise AttributeError(f"module 'dsa' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    return _with_clock(value) if name in _NEEDS_CLOCK else value
+
+
+@cache
+def _with_clock(judge: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(judge)
+    def wrapper(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  (those of the function)
+        if options.get("clock") is None:
+            options["clock"] = time.perf_counter
+        return judge(*arguments, **options)
+
+    return wrapper
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 

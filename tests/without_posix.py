@@ -29,10 +29,7 @@ def main() -> None:
     import subprocess
     import tempfile
 
-    import machines.coding.tools.search_child as limited_on_linux
-
     kept = (
-        limited_on_linux,
         asyncio.unix_events,
         multiprocessing.util,
         shutil,

@@ -28,9 +28,8 @@ from dsa.runtime.ledger import EventEntry, Intents, MachineEntry, RefusalEntry, 
 from dsa.runtime.ledger_story import entry_text, outcome_text
 from dsa.semantics import Occurrence
 from dsa.testing.explored_graph import row_label
-from dsa.testing.simulation.faults import FAULTS, Triple
 from dsa.testing.simulation.oracles import ORACLES
-from dsa.testing.simulation.seed_plan import RUN_ID, Subject, monitored_properties
+from dsa.testing.simulation.seed_plan import FAULTS, RUN_ID, Subject, Triple, monitored_properties
 from dsa.testing.simulation.story import CampaignResult, SeedResult, Story, enough, simulate
 from dsa.trace import show_occurrence, show_values
 

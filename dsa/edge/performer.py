@@ -22,7 +22,7 @@ from dsa.data_use import read_before
 from dsa.declarations import Effect, Reference, index_in, of_index
 from dsa.edge.binding import Bindings
 from dsa.edge.event_loop import Clock, StartedCoroutine, Throttle
-from dsa.errors import OccurrenceError
+from dsa.errors import OccurrenceError, code_of
 from dsa.machine import Machine, step_of
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.costs import BUDGET, BudgetLimit, BudgetSpentError, Meter
@@ -43,12 +43,12 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.policy.call_tree import CALL, ReplayMismatchError, number_steps, open_calls, outcome_step
 from dsa.runtime.policy.policies import (
+    BAD_ANSWER,
     EVENT,
     QUESTION,
     Action,
     AnsweringPolicy,
     LazyPayload,
-    NoStepsError,
     PayloadText,
     Policy,
     RedactingArtifacts,
@@ -75,7 +75,7 @@ def traceback_of(error: BaseException) -> str:
 
     It is empty for a model that did not answer and for a policy that returned nothing: these are not faults in anybody's code.
     """
-    if isinstance(error, GenerationError | NoStepsError):
+    if isinstance(error, GenerationError) or code_of(error) == BAD_ANSWER:
         return ""
     exception = traceback.TracebackException(type(error), error, _from_users_code(error.__traceback__))
     text = "".join(exception.format())
@@ -90,8 +90,6 @@ def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
         frame = frame.tb_next
     return trace
 
-
-BAD_ANSWER = "BAD_ANSWER"
 
 T = TypeVar("T")
 
@@ -145,8 +143,6 @@ def failure_of(effect: str, error: BaseException) -> list[Step]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise error
-    if isinstance(error, NoStepsError):
-        return [error_step(effect, BAD_ANSWER, str(error))]
     return [error_of(effect, error)]
 
 

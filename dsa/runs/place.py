@@ -87,7 +87,7 @@ class RunPlace:
     def forget(self, run_id: str) -> None:
         """Delete the files of a removed run: its folder, and the branch of its artifacts."""
         if self.root is not None:
-            importlib.import_module("dsa.edge.git").remove_branch(self.root / ARTIFACTS, run_id)
+            importlib.import_module("dsa.edge.git_artifacts").remove_branch(self.root / ARTIFACTS, run_id)
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
@@ -160,7 +160,7 @@ def _keep_from_git(root: Path) -> None:
 
 def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
     """Open or make the store of a run's artifacts. Raises StoreError."""
-    artifacts: ArtifactStore = importlib.import_module("dsa.edge.git").GitArtifacts(root / ARTIFACTS, run_id)
+    artifacts: ArtifactStore = importlib.import_module("dsa.edge.git_artifacts").GitArtifacts(root / ARTIFACTS, run_id)
     return artifacts
 
 

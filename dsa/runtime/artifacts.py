@@ -1,6 +1,6 @@
 """The artifact repository, R of Definition 2: every version ever generated, immutable, linked by artifact id, with its verdicts.
 
-`ArtifactStore` is the protocol, `MemoryArtifacts` the store in memory; `dsa.edge.git` has the one on disk. The cost of storing does not grow with
+`ArtifactStore` is the protocol, `MemoryArtifacts` the store in memory; `dsa.edge.git_artifacts` has the one on disk. The cost of storing does not grow with
 the number of artifacts. An artifact is stored before its guards run, so it is there even if a guard crashes; its verdict is a second record.
 """
 

@@ -17,8 +17,8 @@ from dsa.machine import Machine
 from dsa.text import plural
 from dsa.trace import show_values
 from dsa.web.document_markup import TraceView, line_link, own_path
+from dsa.web.machine_page import NO_LIMIT_S, StoppableWork, WorkFindings
 from dsa.web.markup import EMPTY, Markup, badge, join, tag
-from dsa.web.watched_document import NO_LIMIT_S, StoppableWork, WorkFindings
 
 #: The most lemmas of one proof that a page shows.
 _MOST_LEMMAS = 50

@@ -21,12 +21,11 @@ from dsa.semantics import Taken, is_over, start, step
 from dsa.text import plural
 from dsa.trace import show_occurrence, show_values
 from dsa.web.document_markup import diagram, own_path, picture_marks
-from dsa.web.machine_page import with_document
+from dsa.web.machine_page import WatchedDocument, with_document
 from dsa.web.machine_walk import MachineWalk, WalkPlace, occurrences, walk
 from dsa.web.markup import Markup, alert, badge, hidden_field, join, message, message_page, page, tag, words_explained
 from dsa.web.run_feed import RunFeed, run_address
 from dsa.web.run_pages import whole_number
-from dsa.web.watched_document import WatchedDocument
 
 #: The most steps that are listed.
 _MOST_LISTED = 200

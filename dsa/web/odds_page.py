@@ -24,8 +24,8 @@ from dsa.checks.odds.run_odds import SUCCESS_STATE, RunOdds
 from dsa.errors import DsaError
 from dsa.expr import Interval, concrete, read_value, show_value
 from dsa.machine import Machine
+from dsa.web.machine_page import WatchedDocument
 from dsa.web.markup import Markup, alert, badge, join, long_text, message, page, prose, tag, words_explained
-from dsa.web.watched_document import WatchedDocument
 
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 440, 150, 60, 20, 24

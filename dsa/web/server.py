@@ -32,7 +32,7 @@ from dsa.errors import DsaError
 from dsa.runs.door import Runs
 from dsa.runtime.run_store import DamageError, UnknownRunError
 from dsa.web.explorer_page import explorer_routes
-from dsa.web.machine_page import machine_routes
+from dsa.web.machine_page import WatchedDocument, machine_routes
 from dsa.web.markup import (
     Markup,
     hidden_field,
@@ -46,9 +46,7 @@ from dsa.web.markup import (
     tag,
     words_explained,
 )
-from dsa.web.run_list_page import run_list_routes
-from dsa.web.run_pages import run_routes
-from dsa.web.watched_document import WatchedDocument
+from dsa.web.run_pages import run_list_routes, run_routes
 
 HOST = "127.0.0.1"
 #: The seconds that open streams get when the server ends.

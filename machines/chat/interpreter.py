@@ -477,9 +477,7 @@ def _bounds(timeout_s: float) -> Bounds:
 def _payload(code: str, table: FrameSource | None) -> str:
     table_data = table and {"columns": table.columns, "types": table.types, "csv": table.csv.decode("utf-8")}
     limits = {"most_files": MOST_FILES, "most_bytes": MOST_BYTES}
-    return json.dumps(
-        {"code": code, "table": table_data, "prepare": f"{_child_text('python_preparation')}\nprepare()\n", **limits}
-    )
+    return json.dumps({"code": code, "table": table_data, **limits})
 
 
 @functools.cache
@@ -490,10 +488,5 @@ def _program() -> SandboxProgram:
         why = f"{', '.join(missing)} is not installed: {install_hint('chat')}"
         raise ToolError(f"Nothing was run: {why}", code="not_installed")
     folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in specs.values() if spec}
-    text = f"{_child_text('python_preparation')}\nprepare()\nrehearse()\n"
-    return SandboxProgram(_child_text("python_child"), (), tuple(folders), text, hash_seed=0)
-
-
-@functools.cache
-def _child_text(name: str) -> str:
-    return Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("python_child.py").read_text(encoding="utf-8")
+    return SandboxProgram(text, (), tuple(folders), f"{text}\nprepare()\nrehearse()\n", hash_seed=0)

@@ -1,6 +1,7 @@
 """The sandbox's side of a call: one process runs the code, and another, which the code cannot reach, collects the files.
 
-`dsa.edge.sandbox` runs the text of this module; it must not import anything of this package. `run` forks. The child makes the table, runs the
+`dsa.edge.sandbox` runs the text of this module; it must not import anything of this package. The process that forks each call runs `prepare` and
+`rehearse` first, so that no call pays for the libraries; `prepare` fixes everything that would make equal calls differ. `run` forks. The child makes the table, runs the
 code, and writes its report into an unnamed file. The parent waits, kills everything that still runs, and only then reads the
 working folder. It writes a line of JSON and then the bytes of all files: `{"status": .., "said": .., "files": [[path, what, size], ..]}`.
 """
@@ -10,6 +11,7 @@ import contextlib
 import csv
 import functools
 import gc
+import importlib.util
 import io
 import json
 import linecache
@@ -20,6 +22,7 @@ import signal
 import stat
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
@@ -44,11 +47,10 @@ class _Table(NamedTuple):
 
 
 class _CodeJob(NamedTuple):
-    """A job: code on a table, after `prepare` when no warm process has run it; and the limits of the files."""
+    """A job: code on a table, and the limits of the files."""
 
     code: str
     table: _Table | None
-    prepare: str
     most_files: int
     most_bytes: int
 
@@ -59,10 +61,10 @@ def _job(payload: str) -> _CodeJob:
 
 
 def run(payload: str, result_fd: int) -> None:
-    """Do the job: `payload` is JSON with `code`, `table` (columns, types, csv; or null), `prepare`, `most_files` and `most_bytes`."""
+    """Do the job: `payload` is JSON with `code`, `table` (columns, types, csv; or null), `most_files` and `most_bytes`."""
     job = _job(payload)
     if "matplotlib.pyplot" not in sys.modules:  # there is no warm process
-        exec(job.prepare, {"__name__": "prepare"})  # noqa: S102  # the package's own text
+        prepare()
     os.mkdir("work")  # noqa: PTH102  # pathlib follows links
     os.mkdir("tmp")  # noqa: PTH102
     folder = os.open("work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -419,3 +421,54 @@ def _integers(values: list[int | None]) -> Any:  # noqa: ANN401  # a Series
         with contextlib.suppress(OverflowError):
             return pd.Series(values, dtype=dtype)
     return pd.Series(values, dtype=object)
+
+
+# --- preparation, in the process that forks each call ---
+
+#: One thread for linear algebra (sums in one order, no memory for each processor), no window, one date for all files.
+_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "agg", "SOURCE_DATE_EPOCH": "0",
+}  # fmt: skip
+_NOWHERE = "/dev/null/none"  # for matplotlib's caches: there is no home folder
+
+
+def prepare() -> None:
+    """Import the libraries of all code."""
+    os.environ.update(_ENVIRONMENT)
+    spec = importlib.util.find_spec("matplotlib")
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise ImportError("matplotlib is not installed")
+    os.environ["MATPLOTLIBRC"] = f"{folders[0]}/mpl-data/matplotlibrc"  # otherwise it looks in the home folder
+    import matplotlib as mpl
+
+    mpl.get_configdir = mpl.get_cachedir = lambda: _NOWHERE
+    import matplotlib.pyplot as plt
+    import pandas as pd
+
+    for settings in (mpl.rcParams, mpl.rcParamsDefault):
+        settings["svg.hashsalt"] = "one"  # otherwise names in an SVG are random
+    plt.show = lambda *_, **__: None
+    for name, value in {"max_rows": 20, "max_columns": 30, "width": 160, "max_colwidth": 80}.items():
+        pd.set_option(f"display.{name}", value)
+
+
+def rehearse() -> None:
+    """Draw and compute a little of everything once, so that lazy imports and caches are ready."""
+    import matplotlib.pyplot as plt
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        days = pd.date_range("2024-01-01", periods=8)
+        frame = pd.DataFrame({"day": days, "name": list("aabbccdd"), "x": range(8), "y": [n / 3 for n in range(8)]})
+        frame.groupby("name")["y"].agg(["sum", "mean"]).merge(frame.pivot_table(index="name", values="x"), on="name")
+        repr(frame.describe()), frame.to_csv(io.StringIO())
+        pd.read_csv(io.StringIO("a,b\n1,2\n"))
+        _, axes = plt.subplots(1, 2)
+        frame.plot(x="day", y="y", ax=axes[0], title="Title")
+        frame.plot.bar(x="name", y="x", ax=axes[1])
+        axes[0].legend()
+        for kind in ("png", "pdf", "svg"):
+            plt.savefig(io.BytesIO(), format=kind)
+        plt.close("all")

@@ -17,6 +17,7 @@ import attrs
 from dsa.errors import BindingError
 from dsa.runs.door import Runs
 from dsa.runtime.ledger import MachineEntry
+from dsa.runtime.policy.policies import PolicyContext
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.timeline import OnMoment
@@ -302,3 +303,9 @@ class CodingResources:
 
 RESOURCES = RunResources(CodingResources)
 resources_in = RESOURCES.of
+
+
+def resources_and_work(context: PolicyContext) -> tuple[CodingResources, Work]:
+    """Return the resources of the run, and the work."""
+    agent = resources_in(context.config, context.run.run_id)
+    return agent, agent.work(context.run)

@@ -26,10 +26,9 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.run_store import UnknownRunError
 from dsa.runtime.speech import as_unicode
 from dsa.semantics import Occurrence
-from machines.coding.coding_resources import RESOURCES, CodingResources
+from machines.coding.coding_resources import RESOURCES, CodingResources, resources_and_work
 from machines.coding.coding_tools import CallAction, in_order
 from machines.coding.coding_work import Work
-from machines.coding.policies import resources_and_work
 from machines.coding.task_plan import Goal, PartDone, PartsDone, Task
 from machines.coding.work_session import NAME, PAUSED_STATES, WorkRun
 from machines.coding.workspace_view import existing_parts, name_of, note_of, summary_of, sums

@@ -23,7 +23,7 @@ import attrs
 from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.guards.feedback import verdict_of

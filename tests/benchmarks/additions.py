@@ -14,8 +14,8 @@ from pathlib import Path
 import families
 from timing import in_plain_python, verdict
 
+from dsa import check
 from dsa.edge.document_files import load
-from dsa.edge.timed_checks import check
 from dsa.lang import dumps, loads, spell_out
 from dsa.machine import Machine
 

@@ -16,7 +16,7 @@ from artifact_runs import attempt, filled, memory_folder, open_files, said_of
 from os_calls import handled
 from timing import verdict
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
 
 MANY, SOME, EDGE, ATTEMPTS, RUNS = 10_000, 500, 500, 1_000, 2_000

@@ -20,7 +20,7 @@ from fault_shim import preloaded
 from outside import MissingError
 from timing import verdict
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 
 HERE = Path(__file__).parent
 PEERS = Path(sys.prefix) / "peers"

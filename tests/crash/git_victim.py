@@ -7,7 +7,7 @@ from artifact_runs import RUN, attempt, said_of
 from fault_shim import mark
 from nursery import answer_orders
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 from dsa.errors import DsaError
 
 

@@ -14,7 +14,7 @@ from artifact_runs import RUN, attempt, memory_folder, require_clean, said_of
 from fault_shim import Fault
 from nursery import FOLDER, Nursery
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 
 NAME = "a.git"
 #: What goes wrong, and how many faults have to fire when it goes wrong at every call.
@@ -120,7 +120,7 @@ def test_many_faults_one_after_the_other_lose_nothing(nursery, fired):
 ENDLESS = """
 import sys
 from artifact_runs import RUN, attempt
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 store, made = GitArtifacts(sys.argv[1], RUN), None
 for number in range(1, 100_000):
     made = store.store(attempt(number, made))

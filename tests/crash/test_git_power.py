@@ -11,7 +11,7 @@ from fault_shim import Fault, logged
 from nursery import Nursery
 from power_cuts import Disk, all_kept, kept_up_to, nothing_kept, some_kept
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 
 NAME = "there/a.git"
 

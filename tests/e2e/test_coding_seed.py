@@ -27,7 +27,7 @@ from coders import (
 )
 
 from dsa.runs.runs import open_runs
-from machines.coding import policies
+from machines.coding import bindings
 from machines.coding.task_plan import template
 from machines.coding.undo import diff, undo_run
 
@@ -86,7 +86,7 @@ def test_what_the_seed_keeps_beside_the_work_is_there(tmp_path):
 @pytest.mark.parametrize("blind_to", ["results", "subtask", "probe"])
 def test_a_model_that_is_not_shown_something_says_so(tmp_path, blind_to, monkeypatch):
     """The player itself is tested: without results, subtask line or probe it does not cooperate, and the goal is not achieved."""
-    real = policies.messages_for
+    real = bindings.messages_for
 
     def blinded(work, **more):
         system, where, *rest = real(work, **more)
@@ -96,7 +96,7 @@ def test_a_model_that_is_not_shown_something_says_so(tmp_path, blind_to, monkeyp
         lines = [line for line in where.content.splitlines() if not line.startswith(name)]
         return [system, attrs.evolve(where, content="\n".join(lines)), *rest]
 
-    monkeypatch.setattr(policies, "messages_for", blinded)
+    monkeypatch.setattr(bindings, "messages_for", blinded)
     with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, hello)) as (agent, _):
         work = worked(agent)
         assert agent.state == "answered"

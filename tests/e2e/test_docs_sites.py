@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from packages import Shelf
 
+from dsa import check
 from dsa.docs.blocks import CheckedDocument, Grid, parts_of
 from dsa.edge.document_files import load, locate
-from dsa.edge.timed_checks import check
 
 ROOT = Path(__file__).parents[2]
 MACHINE = locate("dual_state").read_text(encoding="utf-8")

@@ -20,8 +20,8 @@ from pathlib import Path
 
 #: What commands import as they begin, or in the middle.
 LATER = (
-    "anyio._backends._asyncio", "dsa.web.server", "encodings.ascii", "encodings.utf_8_sig", "idna", "machines.chat.chat_notices", "machines.chat.policies",
-    "machines.coding.policies", "machines.coding.subtask_runs", "machines.coding.work_session", "machines.search.bindings", "machines.workflow.bindings",
+    "anyio._backends._asyncio", "dsa.web.server", "encodings.ascii", "encodings.utf_8_sig", "idna", "machines.chat.chat_notices", "machines.chat.bindings",
+    "machines.coding.bindings", "machines.coding.subtask_runs", "machines.coding.work_session", "machines.search.bindings",
     "pkgutil", "pwd", "rich._emoji_codes", "z3",
 )  # fmt: skip
 

@@ -159,7 +159,7 @@ def targets() -> Iterator[dict[str, Any]]:
         yield target_data
 
 
-_MODULES = ("system_calls", "seccomp", "process_tree", "relay", "command_process")
+_MODULES = ("system_calls", "seccomp", "relay", "command_process")
 _PROXY = "/run/proxy"
 _TMP_BYTES, _SHARED_BYTES = 512 << 20, 64 << 20
 _TMP, _SHARED_MEMORY = "/tmp", "/dev/shm"  # noqa: S108  # of its own

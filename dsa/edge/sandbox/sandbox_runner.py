@@ -42,7 +42,7 @@ from dsa.edge.sandbox.rungs import (
     visible,
 )
 
-_MODULES = ("system_calls", "seccomp", "process_tree", "confinement", "warm_process")
+_MODULES = ("system_calls", "seccomp", "confinement", "warm_process")
 _HELLO_S = 30.0
 _MOST_HELLO = 65_536
 

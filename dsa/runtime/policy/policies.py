@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 import attrs
 
 from dsa.declarations import Reference, index_in
-from dsa.errors import code_of
+from dsa.errors import DsaError, code_of
 from dsa.expr import Outcome
 from dsa.immutable import immutable
 from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
@@ -417,11 +417,8 @@ def answering(
     return lambda policy: AnsweringPolicy(policy, frozenset(events), is_eager, reads or {})
 
 
-TOO_LARGE = "TOO_LARGE"
-
-
-class NoStepsError(TypeError):
-    """Raised when a policy returns anything other than a list of steps."""
+#: The codes of an answer that is too large, and of one that cannot be read.
+TOO_LARGE, BAD_ANSWER = "TOO_LARGE", "BAD_ANSWER"
 
 
 @attrs.frozen
@@ -456,19 +453,19 @@ class RunFault:
 
 
 def require_awaitable(policy: str, result: object) -> None:
-    """Raise NoStepsError if a policy's call did not return an awaitable."""
+    """Raise DsaError if a policy's call did not return an awaitable."""
     if not isinstance(result, Awaitable):
-        raise NoStepsError(f"the policy {policy} is not an async function")
+        raise DsaError(f"the policy {policy} is not an async function", code=BAD_ANSWER)
 
 
 def steps_in(policy: str, result: object) -> list[Step]:
-    """Return the steps in a policy's result. Raises NoStepsError if it is not a list of steps."""
+    """Return the steps in a policy's result. Raises DsaError if it is not a list of steps."""
     if not isinstance(result, list | tuple):
-        raise NoStepsError(f"the policy {policy} gave {_type_name(result)}, not a list of Steps")
+        raise DsaError(f"the policy {policy} gave {_type_name(result)}, not a list of Steps", code=BAD_ANSWER)
     for item in result:
         if not isinstance(item, Step):
             inside = f"{_type_name(result)} with {_type_name(item)} in it"
-            raise NoStepsError(f"the policy {policy} gave {inside}, not a list of Steps")
+            raise DsaError(f"the policy {policy} gave {inside}, not a list of Steps", code=BAD_ANSWER)
     return list(result)
 
 

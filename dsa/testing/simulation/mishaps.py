@@ -24,9 +24,17 @@ from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.testing.simulation.disk_store import Stage, frames
 from dsa.testing.simulation.facts import RunFacts
-from dsa.testing.simulation.faults import FAULTS_AT, Boundary, Fault, Triple, outside_events
 from dsa.testing.simulation.process import Boundaries, KilledError, PersonInput, Process
-from dsa.testing.simulation.seed_plan import RUN_ID, Chance, SeedPlan
+from dsa.testing.simulation.seed_plan import (
+    FAULTS_AT,
+    RUN_ID,
+    Boundary,
+    Chance,
+    Fault,
+    SeedPlan,
+    Triple,
+    outside_events,
+)
 from dsa.testing.simulation.world import Fate, WorldCall
 
 if TYPE_CHECKING:

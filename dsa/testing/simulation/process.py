@@ -23,8 +23,7 @@ from dsa.runtime.status import Rest
 from dsa.runtime.timeline import Moment
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.testing.simulation.disk_store import DiskStore, File, Stage
-from dsa.testing.simulation.faults import Boundary
-from dsa.testing.simulation.seed_plan import RUN_ID, Subject
+from dsa.testing.simulation.seed_plan import RUN_ID, Boundary, Subject
 from dsa.testing.simulation.virtual_loop import Time, VirtualClock, VirtualLoop
 
 #: The boundary of a row at each stage of an append.

@@ -25,11 +25,10 @@ from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence
 from dsa.testing.simulation.disk_store import File
 from dsa.testing.simulation.facts import RunFacts
-from dsa.testing.simulation.faults import Fault, Triple
 from dsa.testing.simulation.mishaps import Acts, Mishaps, Strikes
 from dsa.testing.simulation.oracles import Court, Violation
 from dsa.testing.simulation.process import KilledError, PersonInput, Process, StorySurroundings
-from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan, Subject, plan_of
+from dsa.testing.simulation.seed_plan import RUN_ID, Fault, SeedPlan, Subject, Triple, plan_of
 from dsa.testing.simulation.virtual_loop import SpinningError, Time
 from dsa.testing.simulation.world import World, data_of
 

@@ -16,10 +16,9 @@ import attrs
 
 from dsa.data_use import SPECIFICATION, uses
 from dsa.edge.binding import Bindings
-from dsa.edge.performer import BAD_ANSWER
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.policy.policies import Action, PolicyContext, Step, error_step, event_step
+from dsa.runtime.policy.policies import BAD_ANSWER, Action, PolicyContext, Step, error_step, event_step
 from dsa.runtime.secrets import Secrets
 from dsa.semantics import Occurrence
 from dsa.testing.simulation.facts import RunFacts

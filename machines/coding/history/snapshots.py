@@ -23,8 +23,8 @@ from pathlib import Path
 import attrs
 
 from dsa.edge.files import try_lock
-from dsa.edge.git.git_branch import Branch, make_ready
-from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
+from dsa.edge.git_artifacts import Branch, make_ready
+from dsa.edge.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
 from dsa.errors import DsaError, ToolError
 from dsa.runtime.artifacts import artifact_store_error
 from dsa.runtime.run_store import StoreError

@@ -3,19 +3,15 @@
 They take an open workspace (`beneath`) and the names of a path, and return records whose `result` is a sentence for the model. Every amount is limited; the
 result says what is missing.
 
-A regular expression runs in a process of its own, which is ended when it takes too long: Python's `re` can take forever even with short expressions and
-lines, and a thread cannot be ended.
+Regular expressions are RE2's, whose time is proportional to the text: Python's `re` can take forever even with short expressions and lines.
 """
 
 import codecs
 import difflib
 import hashlib
-import inspect
-import json
 import os
 import re
-import subprocess
-import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +19,8 @@ from contextlib import suppress
 import attrs
 
 from dsa.errors import ToolError
+from dsa.runtime.secrets import compile_pattern
 from dsa.text import plural
-from machines.coding.tools import search_child
 from machines.coding.tools.workspace_boundary import (
     DEEPEST,
     Beneath,
@@ -36,7 +32,6 @@ from machines.coding.tools.workspace_boundary import (
     path_text,
     shown_path,
 )
-from machines.tool_use.records import read_record
 
 #: The limits of `max_bytes`. No character has more than 4 bytes.
 LEAST_READ, MOST_READ = 4, 1_000_000
@@ -433,43 +428,24 @@ def _text_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     return hits
 
 
-_CRASH = "it crashes the matcher"
-
-
-@attrs.frozen
-class _ChildAnswer:
-    """The answer of the search process: hits, or the fault of the expression."""
-
-    hits: tuple[_Hit, ...] = ()
-    error: str = ""
-
-
 def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
-    request = json.dumps({"pattern": pattern, "most": most, "texts": texts}).encode()
     try:
-        process = subprocess.run(  # noqa: S603  # our own interpreter and text
-            [sys.executable, "-I", "-S", "-c", inspect.getsource(search_child)],
-            input=request,
-            capture_output=True,
-            timeout=_TIME_LIMIT_S,
-            cwd="/",
-            env={},
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        text = f"the expression took more than {_TIME_LIMIT_S:g} s: write one without nested repetition, or narrow path or glob"
-        raise ToolError(text, code="too_slow") from error
-    if process.returncode > 0:
-        raise RuntimeError(f"the process that searches failed: {process.stderr.decode(errors='replace')[-2_000:]}")
-    answer = (
-        read_record(_ChildAnswer, json.loads(process.stdout)) if process.returncode == 0 else _ChildAnswer(error=_CRASH)
-    )
-    if answer.error:
-        text = (
-            f"the expression cannot be used: {shown_path(answer.error)[:200]}. To find it as a text, set is_regex=false"
-        )
-        raise ToolError(text, code="bad_pattern")
-    return list(answer.hits)
+        expression = compile_pattern(pattern)
+    except ValueError as error:
+        text = f"{shown_path(str(error))[:300]}. To find it as a text, set is_regex=false"
+        raise ToolError(text, code="bad_pattern") from error
+    hits: list[_Hit] = []
+    ends_s = time.monotonic() + _TIME_LIMIT_S
+    for number, text in enumerate(texts):
+        if time.monotonic() > ends_s:
+            raise ToolError(f"the search took more than {_TIME_LIMIT_S:g} s: narrow path or glob", code="too_slow")
+        for at, line in enumerate(text.encode().split(b"\n")):
+            match = expression.search(line.removesuffix(b"\r"))
+            if match is not None:
+                hits.append((number, at, len(line[: match.start()].decode())))
+                if len(hits) >= most:
+                    return hits
+    return hits
 
 
 def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dsa import check
 from dsa.docs.blocks import Caption, CheckedDocument, Grid, Sentence, markdown, parts_of
 from dsa.edge.document_files import locate, read_document
-from dsa.edge.timed_checks import check
 from dsa.lang import loads, read_machine
 from dsa.targets import mermaid, table
 

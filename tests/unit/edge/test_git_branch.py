@@ -5,8 +5,8 @@ import pytest
 from artifact_runs import git, open_files
 from os_calls import before, handled
 
-from dsa.edge.git.git_branch import Branch, make_ready
-from dsa.edge.git.git_objects import DurableObjects
+from dsa.edge.git_artifacts import Branch, make_ready
+from dsa.edge.git_objects import DurableObjects
 from dsa.runtime.run_store import StoreError
 
 REF = "refs/heads/runs/r"

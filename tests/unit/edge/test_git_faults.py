@@ -7,7 +7,7 @@ import pytest
 from artifact_runs import RUN, attempt, by_hand, filled, git, loose_files, memory_folder, require_clean
 from os_calls import handled
 
-from dsa.edge.git import GitArtifacts, run_ids
+from dsa.edge.git_artifacts import GitArtifacts, run_ids
 from dsa.runtime.run_store import StoreError
 
 BRANCH = f"runs/{RUN}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.edge.git.git_objects import message_of, record_in
+from dsa.edge.git_objects import message_of, record_in
 from dsa.runtime.artifacts import AttemptRecord
 from dsa.runtime.content import Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dsa.edge.git.git_objects import file_name, name_of, path_parts
+from dsa.edge.git_objects import file_name, name_of, path_parts
 
 NAMES = st.text(st.characters(exclude_categories=()), max_size=700)
 NASTY = [

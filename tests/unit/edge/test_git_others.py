@@ -23,7 +23,7 @@ from artifact_runs import (
 )
 from os_calls import before, handled
 
-from dsa.edge.git import GitArtifacts, run_ids
+from dsa.edge.git_artifacts import GitArtifacts, run_ids
 from dsa.runtime.run_store import StoreError
 
 TESTS = Path(__file__).parents[2]
@@ -184,7 +184,7 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from artifact_runs import attempt, said_of
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 sys.stdin.readline()
 store, made = GitArtifacts(sys.argv[2], sys.argv[3]), None
 for number in range(1, int(sys.argv[5]) + 1):

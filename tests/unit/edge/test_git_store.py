@@ -1,7 +1,7 @@
 import pytest
 from artifact_runs import RUN, attempt, filled, git, memory_folder, require_clean, said_of
 
-from dsa.edge.git import GitArtifacts, run_ids
+from dsa.edge.git_artifacts import GitArtifacts, run_ids
 from dsa.runtime.content import Artifact, Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 from dsa.runtime.run_store import StoreError

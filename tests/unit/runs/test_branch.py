@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 from dsa.errors import DsaError
 from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads

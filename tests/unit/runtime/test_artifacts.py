@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git_artifacts import GitArtifacts
 from dsa.runtime.artifacts import MemoryArtifacts, identify_artifact, tree_of_attempts
 from dsa.runtime.content import Artifact, Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from calling import World, said
 
-from dsa.errors import BindingError
+from dsa.errors import BindingError, DsaError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policy.policies import Action, text_step
 from dsa.runtime.policy.policy_registry import Registry
@@ -198,9 +198,9 @@ def test_a_policy_that_gives_no_steps_is_a_mistake_of_the_program(world, given):
     async def main(action, context):
         return given
 
-    with pytest.raises(TypeError, match=r"the policy main gave .*, not a list of Steps"):
+    with pytest.raises(DsaError, match=r"the policy main gave .*, not a list of Steps"):
         world.run(main)
-    with pytest.raises(TypeError, match="the policy main is not an async function"):
+    with pytest.raises(DsaError, match="the policy main is not an async function"):
         world.run(lambda action, context: [])
 
 

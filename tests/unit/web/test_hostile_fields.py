@@ -16,8 +16,7 @@ from dsa.runtime.run_store import RunSummary, Summary
 from dsa.web.document_markup import DocumentVerdicts, document_markup, overview
 from dsa.web.markup import join, message_page, tag
 from dsa.web.run_feed import RunFeed
-from dsa.web.run_list_page import _run_table
-from dsa.web.run_pages import _attempt, _run_page
+from dsa.web.run_pages import _attempt, _run_page, _run_table
 
 MACHINE = """# pay
 

@@ -5,7 +5,7 @@ import math
 import time
 
 from dsa.edge.document_files import load
-from dsa.web.watched_document import StoppableWork, WatchedDocument
+from dsa.web.machine_page import StoppableWork, WatchedDocument
 
 
 async def until(is_so):

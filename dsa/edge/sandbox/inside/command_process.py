@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from dsa.edge.sandbox.inside import process_tree, relay, seccomp, system_calls
+from dsa.edge.sandbox.inside import relay, seccomp, system_calls
 
 TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def main(setup: "Setup") -> "NoReturn":
     if _LINUX:
         system_calls.control(system_calls.DUMPABLE, 0)  # no other process may open its pipes
         system_calls.control(system_calls.SUBREAPER, 1)
-    wakeup = process_tree.wakeup_file()
+    wakeup = system_calls.wakeup_file()
     carrier = _relay(setup) if setup["relay"] else 0
     worker, listener, fault = _start_command(setup)
     for name in ("stdin_fd", "output_fd"):
@@ -169,7 +169,7 @@ def main(setup: "Setup") -> "NoReturn":
         {"ended": "refused", "status": 0} if fault else _CommandWatch(setup, worker, carrier, listener).wait(wakeup)
     )
     if not setup["confined"]:
-        process_tree.sweep()
+        system_calls.sweep()
     status = "" if report["status"] is None else report["status"]
     os.write(setup["status_fd"], f"{report['ended']}\n{status}\n{fault}".encode())
     os._exit(0)
@@ -263,7 +263,7 @@ class _CommandWatch:
         self._worker, self._carrier = worker, carrier
         self._bounds: dict[str, Any] = setup["bounds"]
         self._lifeline: int = setup["lifeline_fd"]
-        processes = (lambda: process_tree.descendants(os.getpid())) if setup["confined"] else None
+        processes = (lambda: system_calls.descendants(os.getpid())) if setup["confined"] else None
         self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], processes)
         self._forks = Forks(listener, self._bounds["processes"]) if listener >= 0 else None
         self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel bounds everybody else
@@ -307,7 +307,7 @@ class _CommandWatch:
         """Send SIGTERM to all processes, and give them a little time."""
         self._end = self._end or why
         self._deadline = time.monotonic() + self._bounds["grace_s"]
-        for process in process_tree.descendants(os.getpid()) - {self._carrier}:
+        for process in system_calls.descendants(os.getpid()) - {self._carrier}:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGTERM)
 
@@ -318,6 +318,6 @@ class _CommandWatch:
         self._look = time.monotonic() + _LOOK_S
         if self._disk.is_full():
             return "disk"
-        if self._counts and len(process_tree.descendants(os.getpid())) > self._bounds["processes"]:
+        if self._counts and len(system_calls.descendants(os.getpid())) > self._bounds["processes"]:
             return "processes"
         return ""

@@ -1,15 +1,20 @@
-"""System calls of Linux that Python's library does not have, by ctypes; Landlock; and limits of a process.
+"""System calls of Linux that Python's library does not have, by ctypes; Landlock; limits of a process, and the tree of processes below it.
 
 What fails raises OSError with the call's name. With Landlock a process gives up access to files, TCP and other processes, for good (landlock(7)). It
 bounds what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner, changeable; UDP and Unix
 sockets are not covered. Limits pass to all processes that this one starts (setrlimit(2)).
+
+Without `/proc` no descendants are found. In a process namespace of its own this does not matter: the end of the first process ends all others.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
+import signal
 import stat
 import sys
+import time
 from collections.abc import Iterable
 
 TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
@@ -165,3 +170,64 @@ def _set(name: str, kind: int, limit: int) -> None:
     except (OSError, ValueError, OverflowError) as error:
         if _LINUX:  # macOS refuses some
             raise OSError(f"the limit {name} = {limit} cannot be set: {error}; ask for another one") from error
+
+
+# --- the tree of processes below this one ---
+
+_SWEEP_S = 1.5
+
+
+def wakeup_file() -> int:
+    """Return a file that is readable whenever a child has ended. SIGINT is ignored from here on: children could send it."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return reader
+
+
+def sweep() -> None:
+    """Kill all processes that this one has started; it has adopted children of dead parents (subreaper).
+
+    All are stopped before any is killed: otherwise a process that goes on forking could stay ahead for ever.
+    """
+    stopped_ids: set[int] = set()
+    give_up = time.monotonic() + _SWEEP_S
+    while (running_ids := descendants(os.getpid()) - stopped_ids) and time.monotonic() < give_up:
+        for child in running_ids:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGSTOP)
+        stopped_ids |= running_ids
+    while time.monotonic() < give_up:
+        for child in descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def descendants(process: int) -> set[int]:
+    """Return the children of a process, and all their descendants."""
+    ids: set[int] = set()
+    unvisited_ids = children(process)
+    while unvisited_ids:
+        child = unvisited_ids.pop()
+        if child not in ids:
+            ids.add(child)
+            unvisited_ids += children(child)
+    return ids
+
+
+def children(process: int) -> list[int]:
+    """Return the children of all threads of a process."""
+    ids: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # pathlib is slow to import
+            with open(f"/proc/{process}/task/{task}/children", "rb") as file:  # noqa: PTH123
+                ids += [int(pid) for pid in file.read().split()]
+    return ids

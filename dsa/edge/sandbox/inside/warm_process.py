@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from dsa.edge.sandbox.inside import confinement, process_tree, system_calls
+from dsa.edge.sandbox.inside import confinement, system_calls
 
 _LINUX = sys.platform == "linux"
 
@@ -39,7 +39,7 @@ def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
     """
     if _LINUX:
         system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
-    wakeup = process_tree.wakeup_file()
+    wakeup = system_calls.wakeup_file()
     fault = ""
     report: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
     try:
@@ -129,14 +129,14 @@ def _wait(worker: int, lifeline: int, wakeup: int, timeout_s: float) -> dict[str
             _, wait_status, usage = os.wait4(worker, 0)
         else:
             _reap_others(worker)
-    process_tree.sweep()
+    system_calls.sweep()
     code = os.waitstatus_to_exitcode(wait_status)
     return {"ended": end, "code": abs(code), "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
 def _reap_others(worker: int) -> None:
     """Collect the ended processes that the worker left behind, but not the worker itself."""
-    for child in set(process_tree.of(os.getpid())) - {worker}:
+    for child in set(system_calls.children(os.getpid())) - {worker}:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)
 

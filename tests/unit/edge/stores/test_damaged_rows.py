@@ -12,7 +12,7 @@ import attrs
 import pytest
 from damaged_stores import RUNS, add, bits, drop, flipped, put, rows, swap
 
-from dsa.edge.stores.store_rows import END, SPAN, EndRow, RunRow, address
+from dsa.edge.stores.sqlite_store import END, SPAN, EndRow, RunRow, address
 
 ENTRY = ("epoch", "short", "line", "link")
 BOOKKEEPING = ("run", "machine", "epoch", "holder", "seal")

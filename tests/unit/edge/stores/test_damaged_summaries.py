@@ -7,8 +7,7 @@ from contextlib import closing
 import pytest
 from damaged_stores import add, bits, flipped, place, put, rows
 
-from dsa.edge.stores.sqlite_store import SqliteStore
-from dsa.edge.stores.store_rows import END, SPAN
+from dsa.edge.stores.sqlite_store import END, SPAN, SqliteStore
 from dsa.runtime.run_store import DamageError, InboxMessage, Summary
 
 SUMMARY = Summary(

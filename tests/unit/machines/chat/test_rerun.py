@@ -3,7 +3,7 @@
 import pytest
 from each_row import each_row
 
-from machines.chat.policies import asks_again, read_message
+from machines.chat.bindings import asks_again, read_message
 
 
 @each_row(

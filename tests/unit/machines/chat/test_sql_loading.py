@@ -8,7 +8,7 @@ import pytest
 
 from dsa.errors import DocumentError
 from machines.chat.sql import SqlDatabase, TableInfo, data_files
-from machines.chat.sql.table_builder import identifier, unique
+from machines.chat.sql.data_files import identifier, unique
 
 
 def rows(database, sql):
@@ -269,7 +269,7 @@ def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
         SqlDatabase([], tmp_path)
 
 
-@pytest.mark.parametrize("module", ["query_process", "table_builder"])
+@pytest.mark.parametrize("module", ["query_process", "data_files"])
 def test_process_that_reads_data_imports_little(module):
     """It starts while the user waits, with every conversation."""
     code = f"import sys, machines.chat.sql.{module}; print(*sys.modules)"
@@ -330,7 +330,7 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
 
 #: Starts the process that loads data with another limit of memory: to fill 2 GB takes seconds.
 LESS_MEMORY = (
-    "from machines.chat.sql import table_builder; table_builder._ADDRESSES_BYTES = 1_300_000_000; table_builder.serve()"
+    "from machines.chat.sql import data_files; data_files._ADDRESSES_BYTES = 1_300_000_000; data_files.serve()"
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 import simulations
 from simulations import written
 
-from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FAULTS_AT, Triple, outside_events, started_effects
+from dsa.testing.simulation.seed_plan import BOUNDARIES, FAULTS, FAULTS_AT, Triple, outside_events, started_effects
 
 LETTER = written(simulations.LETTER)
 WRITE, WRITTEN, STOP = range(3)  # its rows

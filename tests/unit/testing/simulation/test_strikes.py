@@ -5,9 +5,8 @@ import pytest
 import simulations
 from simulations import written
 
-from dsa.testing.simulation.faults import FAULTS_AT, Triple
 from dsa.testing.simulation.mishaps import Strikes
-from dsa.testing.simulation.seed_plan import plan_of
+from dsa.testing.simulation.seed_plan import FAULTS_AT, Triple, plan_of
 
 LETTER = written(simulations.LETTER)
 

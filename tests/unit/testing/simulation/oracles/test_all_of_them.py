@@ -5,8 +5,8 @@ import re
 from repository import ROOT
 
 from dsa.testing.simulation import effect_oracles, oracles
-from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FAULTS_AT
 from dsa.testing.simulation.oracles import ORACLES, Oracle
+from dsa.testing.simulation.seed_plan import BOUNDARIES, FAULTS, FAULTS_AT
 
 
 def test_each_is_asked():

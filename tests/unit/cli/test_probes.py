@@ -1,13 +1,14 @@
 import http.server
 import sys
+from pathlib import Path
 
 import pytest
 
-from dsa.edge import probes
+from dsa.cli import doctor
 
 
 def test_a_folder_is_written_to_synced_locked_and_left_as_it_was(tmp_path):
-    found = probes.folder(tmp_path / "not" / "there" / "yet")
+    found = doctor.probe_folder(tmp_path / "not" / "there" / "yet")
     assert (found.fault, found.locks) == ("", True)
     assert found.sync_ms > 0
     assert list(tmp_path.iterdir()) == []
@@ -15,9 +16,9 @@ def test_a_folder_is_written_to_synced_locked_and_left_as_it_was(tmp_path):
 
 def test_what_is_no_folder_and_what_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "is not a folder" in probes.folder(tmp_path / "file" / "x").fault
+    assert "is not a folder" in doctor.probe_folder(tmp_path / "file" / "x").fault
     if sys.platform == "linux":
-        assert "nothing can be written" in probes.folder(probes.Path("/proc/x")).fault
+        assert "nothing can be written" in doctor.probe_folder(Path("/proc/x")).fault
 
 
 MOUNTS = """\
@@ -35,35 +36,35 @@ MOUNTS = """\
 ])  # fmt: skip
 def test_a_path_is_on_the_file_system_that_is_mounted_nearest_above_it(tmp_path, path, kind):
     (tmp_path / "mountinfo").write_text(MOUNTS)
-    assert probes.file_system(probes.Path(path), tmp_path / "mountinfo") == kind
-    assert probes.file_system(probes.Path(path), tmp_path / "gone") == ""
+    assert doctor.file_system(Path(path), tmp_path / "mountinfo") == kind
+    assert doctor.file_system(Path(path), tmp_path / "gone") == ""
 
 
 @pytest.mark.parametrize(("kind", "network", "memory"), [
     ("ext4", False, False), ("nfs4", True, False), ("cifs", True, False), ("fuse.sshfs", True, False), ("tmpfs", False, True),
 ])  # fmt: skip
 def test_kinds_that_runs_should_not_be_kept_on(kind, network, memory):
-    found = probes.Folder(probes.Path("x"), kind)
+    found = doctor.ProbedFolder(Path("x"), kind)
     assert (found.is_network, found.is_in_memory) == (network, memory)
 
 
 def test_a_program_is_asked_for_its_version(tmp_path, monkeypatch):
-    said = probes.program((sys.executable,), "--version")
+    said = doctor.probe_program((sys.executable,), "--version")
     assert said.version.startswith("Python 3")
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho it fell apart\nexit 3\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert probes.program(("gone", "broken"), "--version").fault == "it does not run (exit 3): it fell apart"
-    assert probes.program(("gone",), "--version") is None
+    assert doctor.probe_program(("gone", "broken"), "--version").fault == "it does not run (exit 3): it fell apart"
+    assert doctor.probe_program(("gone",), "--version") is None
     broken.write_text("no program")
-    assert probes.program(("broken",), "--version").fault.startswith("it does not run")
+    assert doctor.probe_program(("broken",), "--version").fault.startswith("it does not run")
 
 
 def test_somebody_listens_or_not():
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     address = f"http://127.0.0.1:{server.server_port}/v1"
-    assert probes.listens(address)
+    assert doctor.listens(address)
     server.server_close()
-    assert not probes.listens(address)
-    assert not probes.listens("http://127.0.0.1:notaport")
+    assert not doctor.listens(address)
+    assert not doctor.listens("http://127.0.0.1:notaport")
