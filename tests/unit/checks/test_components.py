@@ -60,10 +60,10 @@ def test_arrays_and_lists_agree(name, monkeypatch):
         assert same == [cyclic, stuck]
 
 
-def test_marked_positions():
+def test_marked_positions_are_listed():
     assert marked_positions(bytearray([0, 1, 1, 0])) == [1, 2]
 
 
-def test_a_step_to_itself_is_a_cycle():
+def test_step_to_itself_is_a_cycle():
     _, found, stuck = parts(loop(), TRUE)
     assert ([len(part) for part in found], stuck) == ([1], [])
