@@ -149,7 +149,7 @@ def test_rows_of_the_innermost_source_replace_the_outer_ones():
     assert act(Configuration("a.two", (), frozenset()), Occurrence("e")).transition is machine.transitions[1]
 
 
-def test_effect_is_pending_on_its_answer_while_another_emission_is_outstanding():
+def test_answered_effect_is_pending_while_another_emission_is_outstanding():
     machine = loads("""# several
 ## Events
 | event | from |

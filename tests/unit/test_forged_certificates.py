@@ -33,7 +33,7 @@ class Forged:
 
 BARE = "this claim is about every row at all values, so it takes no evidence"
 FORGED = {
-    # multipliers of fractions show any path impossible
+    # fractions as multipliers could show that any path is impossible
     "dual_state": {
         "proved_at_most_0_effects": Forged(REFUSED, "query_llm is asked for", "this is not an expression: :flag <= 1"),
         "proved_at_most_0_retries": Forged(REFUSED, "retries rise", "this is not an expression: retries > 0"),

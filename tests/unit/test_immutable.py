@@ -97,7 +97,7 @@ LOOSE = {
 
 
 def public_and_frozen():
-    """Name the classes."""
+    """Yield the names of the public frozen classes."""
     for package in ("dsa", "machines", "dsa.generators", "dsa.guards", "dsa.testing"):
         module = importlib.import_module(package)
         for name in module.__all__:
@@ -124,7 +124,7 @@ def test_every_class_has_an_example():
 
 
 @each_row("name", NAMES)
-def test_no_attribute_can_be_set(name):
+def test_attributes_cannot_be_set(name):
     example = EXAMPLES[name]
     for field in attrs.fields(type(example)):
         with pytest.raises(attrs.exceptions.FrozenInstanceError):

@@ -171,7 +171,7 @@ JUDGED += table("States", "state; kind", "a; initial", "b; ")
         (["a; said; g.passed and y > p; x = true; ; b"], True),
         (["a; said; g.passed or y > p; x = true; ; b"], False),  # values count as free, also outside their domain
         (["a; said; y <= p; ; ; a", "a; said; else and y == 7; x = true; ; b"], False),
-        (["a; said; g.passed; y = p + 1; ; b", "b; said; g.failed; x = true; ; a"], False),  # nor does a fault hide anything
+        (["a; said; g.passed; y = p + 1; ; b", "b; said; g.failed; x = true; ; a"], False),  # a fault does not hide anything either
         (["a; said; g.passed; x = true; ; b", "a; said; h.failed; ; ; a"], True),  # a guard of another row
         (["a; said; g.passed; x = true; ; b", "a; said; h.failed or g.fatal; ; ; a", "a; said; else; x = false; ; a"], False),
     ],

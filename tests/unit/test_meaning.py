@@ -113,7 +113,7 @@ def test_s3_star_encloses_every_state_except_final_ones():
     assert reason(step(made, at("done"), Occurrence("go"))) == "finished"
 
 
-def test_s3_else_is_true_if_no_other_row_is_and_can_be_joined_with_a_condition():
+def test_s3_else_is_true_if_no_other_row_is_and_may_have_a_condition():
     made = machine(
         "idle | go | n == 0 | | | done", "idle | go | else and n == 1 | | | busy", "idle | go | else and n == 2 | | | ="
     )

@@ -147,13 +147,13 @@ def limit_mutants(machine, **options):
     return {result.mutant.what: (result.kind, result.by) for result in found}
 
 
-def test_mutant_with_a_higher_limit_is_equal_if_the_machine_passes():
+def test_higher_limit_is_an_equal_mutant_if_the_machine_passes():
     machine = crew()
     proved = ("equal", "the same steps, proved for all parameter values")
     assert limit_mutants(machine, prove=prover(machine)) == {"at once side + 2 instead of side + 1": proved}
 
 
-def test_mutant_with_a_lower_limit_is_equal_only_if_the_limit_is_never_needed():
+def test_lower_limit_is_an_equal_mutant_only_if_nothing_needs_the_limit():
     roomy = crew("side + 2")
     found = limit_mutants(roomy, prove=prover(roomy))
     assert {what: kind for what, (kind, _) in found.items()} == {

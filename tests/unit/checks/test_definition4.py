@@ -1,4 +1,4 @@
-"""S9: two accepted and two refused forms of each kind of row."""
+"""S9 (Definition 4): rows that may set workflow state, and rows that may not."""
 
 from each_row import each_row
 from example_machines import FALSE, assign, compare, failed, fatal, passed, placed, ranged, states, var

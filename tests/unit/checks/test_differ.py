@@ -1,4 +1,4 @@
-"""Two machines side by side: every kind of difference is found, at its nearest place; what is none is none."""
+"""Comparison of two machines: every kind of difference is found with a shortest trace, and equal machines have none."""
 
 import pytest
 from each_row import each_row
@@ -205,7 +205,7 @@ def test_extra_variable_of_one_machine_hides_no_other_difference():
     assert (ended.old.ends, ended.new.ends) == (True, False)
 
 
-def test_event_accepted_by_one_machine_and_unknown_to_the_other_is_a_difference():
+def test_event_accepted_by_one_machine_and_unknown_to_the_other_differs():
     found = compared(
         ("| stop  | outside |", "| stop  | outside |\n| never | outside |"),
         after(BAD, "| busy | never | n == most | | | over |"),

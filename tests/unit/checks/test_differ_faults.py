@@ -1,4 +1,4 @@
-"""Faults that lie ahead: each kind is found by a shortest way, and is none when the other machine comes to it too."""
+"""Faults ahead of a run: each kind is found with a shortest trace, unless the old machine reaches it too."""
 
 import pytest
 

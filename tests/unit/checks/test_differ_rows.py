@@ -1,4 +1,4 @@
-"""What two documents have otherwise: rows and declarations by what they mean, each change with its lines."""
+"""Changes between two documents: rows and declarations compared by meaning, each change with its lines."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The faults that are made are small, said in words, and each a difference where they are one."""
+"""Mutants: small faults, described in words, that change the behaviour unless they are equal."""
 
 from collections import Counter
 from pathlib import Path
@@ -32,7 +32,7 @@ def differ(one: Machine, other: Machine) -> bool:
     return bool(differences(closed_system(one), closed_system(other)))
 
 
-def what(machine: Machine, row: int) -> set[str]:
+def mutant_texts(machine: Machine, row: int) -> set[str]:
     return {mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[row]}
 
 
@@ -44,7 +44,7 @@ def test_every_row_of_the_shipped_machines_has_at_least_five_mutants() -> None:
 
 def test_faults_of_a_row_are_described_in_its_words() -> None:
     machine = loads(RETRY)
-    assert what(machine, 0) == {
+    assert mutant_texts(machine, 0) == {
         "row deleted",
         "'n < top' dropped",
         "'n <= top' instead of 'n < top'",
@@ -61,8 +61,8 @@ def test_faults_of_a_row_are_described_in_its_words() -> None:
         "effect ring instead of beep",
         "effect beep duplicated",
         "target b instead of =",
-    } | {text for text in what(machine, 0) if text.startswith("target")}
-    assert "'else' dropped" in what(machine, 1)
+    } | {text for text in mutant_texts(machine, 0) if text.startswith("target")}
+    assert "'else' dropped" in mutant_texts(machine, 1)
 
 
 RETRY = """# m
@@ -158,7 +158,7 @@ FOR_EACH = """# m
 
 def test_quantified_text_is_mutated_once_for_all_indices() -> None:
     machine = loads(FOR_EACH)
-    assert {each for each in what(machine, 0) if not each.startswith("target")} == {
+    assert {each for each in mutant_texts(machine, 0) if not each.startswith("target")} == {
         "row deleted",
         "'count(y[1], y[2], y[3]) <= 2' instead of 'count(y[1], y[2], y[3]) < 2'",
         "'count(y[1], y[2], y[3]) < 3' instead of 'count(y[1], y[2], y[3]) < 2'",
@@ -199,7 +199,7 @@ def test_fault_in_a_quantified_text_is_in_each_of_its_bodies() -> None:
 
 def test_index_is_shifted_within_its_family_unless_a_quantifier_binds_it() -> None:
     machine = loads(FOR_EACH)
-    shifted = {each for each in what(machine, 1) if "y[2]" in each or "x[2]" in each}
+    shifted = {each for each in mutant_texts(machine, 1) if "y[2]" in each or "x[2]" in each}
     assert shifted == {
         "'x[2]' instead of 'x[1]'",
         "update of y[2] instead of y[1]",

@@ -1,4 +1,4 @@
-"""Which faults are noticed, by what, and what the share is of."""
+"""Mutation testing: mutants that are noticed, the checks that notice them, and their share."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_check_that_notices_a_mutant_is_named() -> None:
     strength = mutate(loads(COUNTER))
     assert (
         found(strength, "update of n dropped").kind == "survived"
-    )  # b is reached at top = 0, and nothing says it must be
+    )  # b is reached at top = 0, and nothing requires it at other values
     assert found(strength, "'n < top - 1' instead of 'n < top'").by == "DSA308"  # a deadlock at top - 1
     assert found(strength, "'n < top + 1' instead of 'n < top'").by == "DSA306"
 
@@ -67,7 +67,7 @@ def test_fault_survives_without_its_property_and_checks() -> None:
 
 def test_mutant_counts_as_equal_for_all_parameters_only_if_that_is_proved() -> None:
     machine = loads(COUNTER)
-    what = "'n == top' dropped"  # what is left says n >= top, and the domain the rest
+    what = "'n == top' dropped"  # the rest of the condition says n >= top, and the domain says n <= top
     explored = found(mutate(machine), what)
     assert explored.kind == "survived"
     assert "none is excluded" in explored.by

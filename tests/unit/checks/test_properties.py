@@ -110,7 +110,7 @@ def test_odds_are_left_to_the_function_that_computes_them():
 
 
 def asking(*rows, events):
-    """Return a machine that begins in `start`, asks, and goes on in `a` with the answers given."""
+    """Return a machine that begins in `start`, asks, and goes on in `a` with the rows for the answers."""
     first = Transition("start", "go", "a", effects=emits("ask", *(["tell"] if "told" in events else [])))
     answers = [Event(name, "tell" if name == "told" else "ask") for name in events]
     return Machine("m", (first, *rows), states("start", ["a", "b", "goal"]), "start", events=(Event("go"), *answers))

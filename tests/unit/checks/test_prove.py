@@ -134,7 +134,7 @@ b | less | else       |        | | a
 
 @pytest.mark.usefixtures("little_effort")
 def test_hint_does_not_name_the_hidden_memory_of_a_property() -> None:
-    """Here only the open scope is out of reach, and no property can name it."""
+    """Only the open scope is unreachable here, and a property cannot name it."""
     gap = one(HEAD, PARITY, "at most 0 go between x == 1 and back").gap
     assert gap is not None
     assert dict(gap.values) == {"x": 0, "y": 0, "scope open": True, "count": 0}
@@ -331,7 +331,7 @@ def test_properties_are_unknown_if_a_variable_starts_outside_its_domain(initial)
     assert {p.verdict for p in report.properties} == {"UNKNOWN"}
 
 
-#: Only Spacer shows that b is never reached, and it speaks of the values of x in their order.
+#: Only Spacer shows that b is never reached, and its formulas compare the values of x by order.
 HUES = """# m
 ## Parameters
 | parameter | domain | default |

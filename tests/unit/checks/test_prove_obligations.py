@@ -1,4 +1,4 @@
-"""What a table owes before anything of it is proved: each fault is violated, with a trace."""
+"""Obligations of a table, which come before its properties: each fault is VIOLATED, with a trace."""
 
 import pytest
 from proving import HEAD, machine, one

@@ -65,7 +65,7 @@ def test_proved_properties_of_the_workflow_hold_at_rmax_0_to_5(workflow: ProofRe
 
 
 def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
-    """Return the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
+    """Return the properties that are neither VIOLATED nor NOT INDUCTIVE in any of the machines."""
     for mutant in machines:
         texts = texts - {p.text for p in prove(mutant).properties if p.verdict in {"VIOLATED", "NOT INDUCTIVE"}}
         if not texts:

@@ -305,7 +305,7 @@ def test_deadlock_is_reported(plant):
 
 
 def test_start_outside_its_domain_is_reported_and_not_explored():
-    # dsa.lang asks this at the defaults and minima; other values come from --param
+    # dsa.lang checks this at the defaults and minima; other values come from --param
     text = "# m\n\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| p | 0..9 | 0 |\n\n## Variables\n"
     text += "| variable | domain | initial |\n| - | - | - |\n| x | p..5 | p |\n\n## Transitions\n"
     text += "| source | event | update | target |\n| - | - | - | - |\n| a | e | x = x | = |\n"

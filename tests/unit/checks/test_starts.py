@@ -1,4 +1,4 @@
-"""Several starts: a parameter says which, and a check at each of its values covers all."""
+"""Several starts: a parameter selects one, and a check at each of its values covers all."""
 
 import pytest
 from click.testing import CliRunner

@@ -45,7 +45,7 @@ def test_enabled_row_that_cannot_be_taken_is_refused():
     assert "refused: out_of_domain (retries = 4 lies outside 0..3)" in found.show()
 
 
-def test_refusals_are_named():
+def test_refusals_are_named_by_their_reason():
     shown = why(dual_state(exhaust=None), "verdict", "validating", {"retries": 3}, {"g": "failed"}).show()
     assert "refused: invalid_state (no row for verdict is enabled)" in shown
     assert why(two_phase_commit(), "commit", "deciding").cases[0].outcome == "invalid_state"

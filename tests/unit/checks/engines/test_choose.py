@@ -45,7 +45,7 @@ def test_large_search_goes_to_numpy():
 
 def test_each_rule_tried_on_a_configuration_counts(monkeypatch):
     machine = families.any_order(5, 3)
-    for trials, engine in ((50_000, "numpy"), (100_000, "python")):  # of 43,751 configurations, some take several
+    for trials, engine in ((50_000, "numpy"), (100_000, "python")):  # 43,751 configurations, several rules on some
         monkeypatch.setattr(exploration, "TRIALS", trials)
         assert searched(machine).engine == engine
 
@@ -89,7 +89,7 @@ def test_search_too_large_for_memory_goes_to_decision_diagrams():
         machine = families.any_order(12, 3)
         found = searched(machine, SearchLimits(10**10))
         assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
-        assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
+        assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # the limit is too low to need diagrams
 
 
 def test_machine_too_large_for_python_is_not_tried_there_again():

@@ -108,13 +108,13 @@ def test_too_little_memory_to_begin_is_an_error():
 @pytest.mark.parametrize(
     "grounded",
     [
-        pytest.param(lambda: counters(10**10, 10**10), id="numbers of configurations"),
-        pytest.param(lambda: counters(10**7, condition="x{i} * x{i} * x{i} < 300"), id="a product"),
-        pytest.param(lambda: counters(10**17, condition="x{i} + x{i} + 999999999999999999 * 10 < 3"), id="a constant"),
-        pytest.param(lambda: counters(10**17, condition="-(x{i} * 100) < 3"), id="a negation"),
+        pytest.param(lambda: counters(10**10, 10**10), id="configuration numbers"),
+        pytest.param(lambda: counters(10**7, condition="x{i} * x{i} * x{i} < 300"), id="product"),
+        pytest.param(lambda: counters(10**17, condition="x{i} + x{i} + 999999999999999999 * 10 < 3"), id="constant"),
+        pytest.param(lambda: counters(10**17, condition="-(x{i} * 100) < 3"), id="negation"),
         pytest.param(
             lambda: counters(10, condition="count(x{i} > 0, x{i} > 1, x{i} > 2) * 10 * 500000000000000000 < 3"),
-            id="a count",
+            id="count",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from dsa.checks.odds.chain_solver import LARGEST, Averages, OddsRange
 
 
 def test_rounding_does_not_make_a_run_that_surely_ends_go_on():
-    """Ten times the float 0.1 is not 1, so neither is the sum of the odds of the ends."""
+    """The sum of ten floats 0.1 is not 1, so neither is the sum of the odds of the ends."""
     tenths = [(0.1, 1 + n % 2, 0) for n in range(10)]
     assert Averages(chain_with([[tenths, [(1.0, 1, 0)]], [], []], {1, 2})).never_ends == OddsRange(0, 0)
 

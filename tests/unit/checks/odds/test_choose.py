@@ -71,7 +71,7 @@ def test_least_is_infinite_if_no_choice_is_sure_to_end():
     assert both(chain_with(choices, {2})) == (inf, inf)
     assert both(chain_with(choices, {2}), {2: 1}, gains=False) == (0, 0.5)
     quiet = [*choices[:1], [[(1.0, 1, 0)]], []]
-    assert both(chain_with(quiet, {2})) == (0, 9)  # half of the time 9, else once more: 9 / 2 + 9 / 4 + ..
+    assert both(chain_with(quiet, {2})) == (0, 9)  # 9 half of the time, otherwise another round: 9 / 2 + 9 / 4 + ..
 
 
 def test_choice_that_leads_to_an_endless_gain_is_left_out_of_the_least():
@@ -101,7 +101,7 @@ def test_large_cycle_is_solved():
             choices.append([[(1 - again, node, 1.0), (again, 0, 0.0)] for node in ahead])
     chain = chain_with([*choices, []], {size**2})
     starts = {steps: (1 - again) ** -steps for steps in (size, 2 * size - 1)}
-    # The shortest way out takes 30 steps, the longest 59, each from the beginning until it goes through.
+    # The shortest path out takes 30 steps, the longest 59; a run starts again until it gets through.
     expected = [(count - 1) * (1 - again) / again for count in starts.values()]
     assert both(chain) == pytest.approx(expected, rel=1e-12)
     assert both(chain, {size**2: 1}, gains=False) == (1, 1)

@@ -120,7 +120,7 @@ def test_limit_makes_both_forms_unknown():
 
 @pytest.mark.parametrize(("text", "looks"), [(steps(2, 2), 16), (TOOLS, 5)])
 def test_time_limit_reached_while_solving_makes_the_form_unknown(text, looks):
-    asked = iter([False] * looks)  # time is left when the chain is laid out, and none when it is solved
+    asked = iter([False] * looks)  # the time runs out after the chain is built and before it is solved
     machine, form = form_of(text, "succeeded with probability >= 0.5")
     found = judge(machine, form, SearchLimits(1_000, is_expired=lambda: next(asked, True)))
     assert found == ("UNKNOWN", "the time limit was met before the odds were worked out", ())

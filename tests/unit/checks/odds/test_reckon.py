@@ -147,7 +147,7 @@ def test_unlimited_retries_are_named_and_have_no_bound():
     assert sentence.startswith("retries are unlimited (line 30)")
     found = odds(loads(UNLIMITED))
     assert found.effect("query_llm").worst == inf
-    assert found.success.low == pytest.approx(6 / 7)  # a circle is solved exactly
+    assert found.success.low == pytest.approx(6 / 7)  # a cycle is solved exactly
     assert found.effect("query_llm").average.low == pytest.approx(1 / 0.7)
 
 
@@ -177,7 +177,7 @@ def test_answers_failures_and_people_may_have_odds():
     assert ends_of(found)["failed"] == pytest.approx(0.1 * asked)
     assert ends_of(found)["waiting"] == pytest.approx(0.5**4)
     helped = odds(loads(TOOLS), events={**world, "allowed": 0.8})
-    again = 0.5**4 * 0.8  # a circle: as often as one is allowed to go on
+    again = 0.5**4 * 0.8  # the odds of one more round: allowed to go on after three tools
     assert helped.success.low == pytest.approx(0.4 * asked / (1 - again), abs=CLOSE)
     assert ends_of(helped)["waiting"] == pytest.approx(0.5**4 * 0.2 / (1 - again), abs=CLOSE)
 

@@ -42,7 +42,7 @@ def test_long_cycle_is_solved_exactly(size, p):
         _long_circle(size), events={f"on_{i}": p for i in range(size)} | {f"back_{i}": 1 - p for i in range(size)}
     )
     assert found.success.low == pytest.approx(1, abs=1e-9)
-    starts = 1 / p**size  # as often from the beginning until it goes through
+    starts = 1 / p**size  # the expected number of starts until a run gets through
     assert found.effect("step_0").average.low == pytest.approx(starts, rel=1e-9)
 
 

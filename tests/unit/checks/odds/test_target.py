@@ -124,7 +124,7 @@ def test_varied_parameter_must_be_a_number():
 def test_least_success_counts_if_choices_are_free():
     machine = any_order(2, 1)
     with pytest.raises(ParameterError):
-        varied_parameter(machine)  # its bound is no parameter
+        varied_parameter(machine)  # its bound is not a parameter
     asked = question(machine, passes={"g": [0.5]}, outside=True)
     assert asked.success_at() == pytest.approx(0.75**2)
     assert attrs.evolve(asked, world=attrs.evolve(asked.world, outside=False)).success_at() == 0

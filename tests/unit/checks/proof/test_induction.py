@@ -11,7 +11,7 @@ def places(session: ProofSession) -> dict[str, int]:
     return {location.state: place for place, location in enumerate(session.system.locations)}
 
 
-def kept(session: ProofSession, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
+def inductive_conditions(session: ProofSession, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
     found = Induction(whole(session.system), session.logic, {}).largest(guessed)
     assert found is not None
     return {place: set(map(unparse, here)) for place, here in found.items()}
@@ -25,18 +25,18 @@ def test_condition_that_a_command_breaks_is_dropped_with_its_dependents(session:
         at["validating"]: [comparison(RETRIES, "<=", Integer(2)), negation(SATISFIED)],
     }
     # A retry exceeds 2; and nothing says here that satisfied is false at the start, so that is dropped too.
-    assert kept(session, guessed) == {at["idle"]: {"retries == 0"}}
+    assert inductive_conditions(session, guessed) == {at["idle"]: {"retries == 0"}}
 
 
 def test_unsatisfied_holds_only_if_known_at_the_start(session: ProofSession) -> None:
     at = places(session)
     working = {at[state]: [negation(SATISFIED)] for state in ("idle", "generating", "validating")}
-    assert set(kept(session, working)) == set(working)
-    assert kept(session, {at["generating"]: [negation(SATISFIED)]}) == {}
+    assert set(inductive_conditions(session, working)) == set(working)
+    assert inductive_conditions(session, {at["generating"]: [negation(SATISFIED)]}) == {}
 
 
 def test_condition_false_at_the_start_is_dropped(session: ProofSession) -> None:
-    assert kept(session, {0: [comparison(RETRIES, ">", Integer(0))]}) == {}
+    assert inductive_conditions(session, {0: [comparison(RETRIES, ">", Integer(0))]}) == {}
 
 
 def test_no_time_gives_no_result(session: ProofSession) -> None:
