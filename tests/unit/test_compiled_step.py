@@ -18,7 +18,7 @@ def verdict(outcome):
     return Occurrence("verdict", {"g": outcome})
 
 
-def test_a_whole_run_gives_what_the_reference_gives():
+def test_whole_run_matches_the_reference():
     machine = dual_state(rmax=1)
     act, configuration = compiled_step(machine).step, start(machine)
     run = ["specification", "artifact", "failed", "artifact", "failed"]
@@ -37,7 +37,7 @@ def _no_reference(monkeypatch):
 
 
 @pytest.mark.usefixtures("_no_reference")
-def test_a_taken_row_is_decided_without_the_reference():
+def test_taken_row_is_decided_without_the_reference():
     here = Configuration("validating", (False, 2), frozenset({"execute_guard"}))
     result = compiled_step(dual_state()).step(here, verdict("failed"))
     assert result.configuration == Configuration("generating", (False, 3), ("query_llm",))
@@ -46,14 +46,14 @@ def test_a_taken_row_is_decided_without_the_reference():
     assert (move.target, values, move.outstanding) == ("generating", (False, 3), ("query_llm",))
 
 
-def test_a_row_that_the_reference_takes_must_be_taken(monkeypatch):
-    """The reference is asked why nothing is taken, and not what to take instead."""
+def test_compiled_step_must_take_a_row_that_the_reference_takes(monkeypatch):
+    """The reference may explain why no row is taken, but not choose another one."""
     monkeypatch.setattr(module._StepWriter, "source", lambda *_: ("def group(c, o): return None",))  # noqa: SLF001
     with pytest.raises(AssertionError, match="the compiled step of dual_state takes no row in"):
         compiled_step(dual_state()).move(start(dual_state()), Occurrence("specification"))
 
 
-def test_refusals_and_malformed_occurrences_are_those_of_the_reference():
+def test_refusals_and_malformed_occurrences_match_the_reference():
     machine = dual_state()
     act, idle = compiled_step(machine).step, start(machine)
     late = act(idle, Occurrence("artifact"))
@@ -70,13 +70,13 @@ def test_refusals_and_malformed_occurrences_are_those_of_the_reference():
         act(Configuration("validating", (False, 0), frozenset({"execute_guard"})), Occurrence("verdict"))
 
 
-def test_parameters_are_those_of_the_machine_given():
+def test_compiled_step_uses_the_parameters_of_its_machine():
     at = Configuration("validating", (False, 3), frozenset({"execute_guard"}))
     assert compiled_step(dual_state(rmax=3)).step(at, verdict("failed")).configuration.state == "failed"
     assert compiled_step(dual_state(rmax=4)).step(at, verdict("failed")).configuration.state == "generating"
 
 
-def test_names_of_the_user_never_get_into_the_source():
+def test_hostile_names_do_not_change_the_compiled_step():
     hostile = "__import__('os')"
     rows = (
         Transition("class", "def", "=", compare("lambda", "==", hostile), updates=(assign("v0", 1), assign("k", 2))),
@@ -99,7 +99,7 @@ def test_names_of_the_user_never_get_into_the_source():
     assert result.configuration.values == (hostile, 1, 2, False)
 
 
-def test_a_negative_parameter_keeps_its_sign_in_arithmetic():
+def test_negative_parameter_keeps_its_sign_in_arithmetic():
     machine = Machine(
         "negative",
         (Transition("a", "e", "=", compare(Negate(var("p")), "==", 3), updates=(assign("x", Negate(var("p"))),)),),
@@ -120,7 +120,7 @@ def test_a_negative_parameter_keeps_its_sign_in_arithmetic():
     (Transition("a", "e", "=", compare("x", ">", 0)), "invalid_state"),
     (Transition("a", "e", "=", updates=(Revoke("w"),)), None),
 ])  # fmt: skip
-def test_each_reason_of_refusal(row, reason):
+def test_each_refusal_reason_matches_the_reference(row, reason):
     machine = Machine(
         "m",
         (row,),
@@ -149,7 +149,7 @@ def test_rows_of_the_innermost_source_replace_the_outer_ones():
     assert act(Configuration("a.two", (), frozenset()), Occurrence("e")).transition is machine.transitions[1]
 
 
-def test_an_effect_is_pending_on_its_own_answer_while_another_emission_of_it_is_outstanding():
+def test_answered_effect_is_pending_while_another_emission_is_outstanding():
     machine = loads("""# several
 ## Events
 | event | from |
@@ -182,7 +182,7 @@ def test_an_effect_is_pending_on_its_own_answer_while_another_emission_of_it_is_
     assert states == ["working", "working", "working", "done"]
 
 
-def test_a_timer_is_found_by_its_source():
+def test_timer_is_found_by_its_source():
     rows = [Transition("a", "after 30s", "b"), Transition("a.one", "after 30s", "=")]
     tree = (State("a", "initial"), State("a.one", "initial"), State("b", "final"))
     machine = Machine("timed", placed(rows), tree, "a")
@@ -191,7 +191,7 @@ def test_a_timer_is_found_by_its_source():
     assert act(start(machine), Occurrence("after 30s", source="a.one")).configuration.state == "a.one"
 
 
-def test_results_are_remembered_and_no_more_than_the_limit(monkeypatch):
+def test_results_are_remembered_up_to_the_limit(monkeypatch):
     monkeypatch.setattr(module, "MAX_REMEMBERED", 1)
     machine = dual_state()
     act = compiled_step(machine).step
@@ -202,7 +202,7 @@ def test_results_are_remembered_and_no_more_than_the_limit(monkeypatch):
     assert act(first.configuration, Occurrence("artifact")) == second
 
 
-def test_a_guard_that_says_less_is_not_believed_when_it_says_more():
+def test_verdict_that_a_guard_cannot_give_is_refused():
     machine = attrs.evolve(dual_state(), guards=(Guard("g", ("verdict",), outcomes=("passed", "failed")),))
     at = Configuration("validating", (False, 0), frozenset({"execute_guard"}))
     with pytest.raises(OccurrenceError, match="cannot say"):
@@ -210,7 +210,7 @@ def test_a_guard_that_says_less_is_not_believed_when_it_says_more():
     assert compiled_step(machine).step(at, verdict("passed")).transition.condition == passed()
 
 
-def test_a_thousand_rows_compile_and_run():
+def test_machine_with_a_thousand_rows_compiles_and_runs():
     machine = chain(1001)
     assert len(machine.transitions) == 1001
     act, configuration = compiled_step(machine).step, start(machine)
@@ -219,7 +219,7 @@ def test_a_thousand_rows_compile_and_run():
     assert configuration.state == "done"
 
 
-def test_a_machine_has_one_that_compiles_what_it_is_asked(monkeypatch):
+def test_machine_has_one_compiled_step_that_compiles_rows_on_demand(monkeypatch):
     machine, written = attrs.evolve(dual_state()), []
     real = module._StepWriter.source  # noqa: SLF001
     monkeypatch.setattr(module._StepWriter, "source", lambda writer, rows: written.append(rows) or real(writer, rows))  # noqa: SLF001
@@ -232,7 +232,7 @@ def test_a_machine_has_one_that_compiles_what_it_is_asked(monkeypatch):
     assert [[row.event for row in rows] for rows in written] == [["specification"], ["artifact"]]
 
 
-def test_a_variable_that_starts_outside_its_domain_refuses_every_row_that_leaves_it_there():
+def test_variable_that_starts_outside_its_domain_must_be_set_by_the_row():
     machine = Machine(
         "outside",
         (Transition("a", "e", "="), Transition("a", "f", "=", updates=(assign("x", 1),))),

@@ -1,4 +1,4 @@
-"""Many effects side by side: their numbers are variables, and everything that is said of them stays the same."""
+"""Many effects side by side: the numbers outstanding become variables, and all results stay the same."""
 
 import pytest
 from each_row import each_row
@@ -16,7 +16,7 @@ from dsa.targets import emit
 
 
 @each_row("count", [9, 12])
-def test_each_set_of_outstanding_effects_is_met_once(count):
+def test_each_set_of_outstanding_effects_is_visited_once(count):
     report = check(
         side_by_side(count, "work leads to not (EVERYTHING)", "possible work and not (EVERYTHING)", "at most 1 d3")
     )
@@ -28,7 +28,7 @@ def test_each_set_of_outstanding_effects_is_met_once(count):
     assert report.properties[0].relies_on == tuple(f"e{n}" for n in range(count))
 
 
-def test_an_effect_that_never_answers_is_named():
+def test_effect_that_never_answers_is_named():
     machine = side_by_side(9, "work leads to not (EVERYTHING) even if e4 never answers")
     (claim,) = check(machine).properties
     assert claim.verdict == "VIOLATED"
@@ -50,7 +50,7 @@ SHIPPED = {name: machine for name, machine in all_machines().items() if machine.
 
 
 @each_row("machine", SHIPPED.values(), ids=SHIPPED)
-def test_a_machine_is_judged_the_same_however_its_effects_are_held(machine, monkeypatch):
+def test_machine_is_judged_the_same_with_counted_effects(machine, monkeypatch):
     expected = outcome(machine)
     monkeypatch.setattr(systems, "MOST_SETS", 0)
     assert closed_system(machine).counted_effects == machine.effects_with_answers
@@ -58,7 +58,7 @@ def test_a_machine_is_judged_the_same_however_its_effects_are_held(machine, monk
 
 
 @each_row("machine", [SHIPPED["dual_state"], SHIPPED["examples/polling"]], ids=["dual_state", "polling"])
-def test_a_machine_is_proved_the_same_however_its_effects_are_held(machine, monkeypatch):
+def test_machine_is_proved_the_same_with_counted_effects(machine, monkeypatch):
     pytest.importorskip("z3")
     expected = [proof.verdict for proof in prove(machine).properties]
     monkeypatch.setattr(systems, "MOST_SETS", 0)
@@ -68,12 +68,12 @@ def test_a_machine_is_proved_the_same_however_its_effects_are_held(machine, monk
 
 
 @each_row("target", ["promela", "tla", "prism"])
-def test_exports_have_the_numbers_outstanding_as_variables(target):
+def test_exports_have_variables_for_outstanding_effects(target):
     text = emit(side_by_side(9), target)
     assert text.count("pending_e4") > 3
 
 
-def test_what_is_laid_out_like_another_system_counts_what_that_counts():
+def test_system_built_like_another_counts_the_same_effects():
     machine = side_by_side(3)
     counted = closed_system(machine, counted_effects=["e1"])
     alike = closed_system(machine, like=counted)
@@ -118,7 +118,7 @@ LOOPS = """# loops
         ("quick, cancel slow", "over", "VIOLATED"),
     ],
 )
-def test_a_loop_is_possible_where_no_promise_lasts(again, done, verdict, monkeypatch):
+def test_loop_is_possible_unless_a_promise_lasts(again, done, verdict, monkeypatch):
     machine = loads(LOOPS.replace("AGAIN", again).replace("DONE", done))
     for most in (256, 0):
         monkeypatch.setattr(systems, "MOST_SETS", most)

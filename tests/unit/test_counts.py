@@ -1,4 +1,4 @@
-"""Counts of conditions: what they are read as, what they fold to, and what the checks say of them."""
+"""Counts of conditions: parsing, simplification, and the results of checks."""
 
 import json
 import random
@@ -123,7 +123,7 @@ def test_counts_are_spelled_out_and_read_again(text, spelled_out):
     assert loads(dumps(spell_out(machine))) == machine
 
 
-def test_a_family_named_count_is_free_only_where_it_is_an_index_or_a_value():
+def test_family_named_count_expands_a_row_only_as_an_index_or_a_value():
     text = DOCUMENT.format(condition="", update="n = (count count: on[count])", judged="")
     row = "| idle | say[count] | count(x[1], x[2]) > 0 and on[count] | n = count(x[1]) | | idle |\n"
     machine = loads(text + row)
@@ -133,7 +133,7 @@ def test_a_family_named_count_is_free_only_where_it_is_an_index_or_a_value():
     assert len(loads(text + row.replace("say[count]", "go").replace("on[count]", "x[1]")).transitions) == 6
 
 
-def test_count_is_a_name_like_others_elsewhere():
+def test_count_is_an_ordinary_name_elsewhere():
     machine = loads("""# m
 ## Parameters
 | parameter | domain | default |
@@ -158,8 +158,8 @@ def test_count_is_a_name_like_others_elsewhere():
     assert loads(dumps(machine)) == machine
 
 
-def test_what_a_quantified_text_stands_for():
-    """Random texts with `all`, `any` and `count` mean at random values what they say: for each index one body."""
+def test_quantified_text_means_one_body_for_each_index():
+    """Random texts with `all`, `any` and `count` have the right value at random values of the variables."""
     source, indices = random.Random(7), (1, 2, 3)
     for _ in range(150):
         text, meaning = quantified(source, (), 3)
@@ -172,7 +172,7 @@ def test_what_a_quantified_text_stands_for():
 
 
 def quantified(source, families, depth):
-    """Return a random condition as a text, and what it means by the values of x, of level and of the families."""
+    """Return a random condition as text, and a function of the values of x, level and the families that gives its meaning."""
     forms = ["flag", "level", "same"] if depth == 0 else ["all", "any", "count", "not", "and", "or"]
     form, family = source.choice(forms), source.choice("fe")
     inner = lambda bound=families: quantified(source, bound, depth - 1)  # noqa: E731
@@ -203,7 +203,7 @@ def quantified(source, families, depth):
     return f"f != {fixed}", lambda _x, _level, at: at["f"] != fixed
 
 
-def test_a_count_has_at_most_64_conditions():
+def test_count_has_at_most_64_conditions():
     most = ", ".join(["x[1]"] * 64)
     assert len(condition_of(f"count({most}) > 2").first.operands) == 64
     with pytest.raises(MachineError, match="a count has at most 64 conditions"):
@@ -223,7 +223,7 @@ VALUES = [dict(zip("abc", values, strict=True)) for values in product((False, Tr
 
 
 @each_row("parts", [(A,), (A, B), (A, B, C), (A, A, B), (A, Not(A)), (TRUE, A, FALSE, B), (TRUE, TRUE), (FALSE,)])
-def test_comparisons_of_counts_fold_to_what_they_mean(parts):
+def test_folded_comparisons_of_counts_mean_the_same(parts):
     for sign, number in product(COMPARISONS, range(-1, 5)):
         for whole in (
             Compare(Count(parts), ((sign, Integer(number)),)),
@@ -249,11 +249,11 @@ def test_comparisons_of_counts_fold_to_what_they_mean(parts):
         ("!=", 2, Compare(Count((A, B, C)), (("!=", Integer(2)),))),
     ],
 )
-def test_thresholds_that_need_no_count(sign, number, small):
+def test_trivial_thresholds_of_counts_become_plain_conditions(sign, number, small):
     assert simplify(Compare(Count((A, B, C)), ((sign, Integer(number)),))) == small
 
 
-def test_a_tree_is_made_again_of_its_parts():
+def test_tree_can_be_rebuilt_from_its_parts():
     whole = condition_of("not (count f: level[f] + 1 in {2, n}) - 1 < -n < 3 or x[1]")
     assert with_children(whole, children(whole)) == whole
     assert unparse(with_children(Count((A, B)), (B, C))) == "count(b, c)"
@@ -274,13 +274,13 @@ def test_counts_are_formatted(cell, formatted):
     assert f"| {formatted} " in text
 
 
-def test_a_guard_in_a_count_must_judge_the_event():
+def test_guard_in_a_count_must_judge_the_event():
     with pytest.raises(MachineError, match="guard g does not judge go"):
         read("count(g.passed, x[1]) > 1")
     assert read(judged="count(g.passed, h.passed) == 1").transitions[-1].condition
 
 
-def test_a_counted_verdict_gives_a_row_no_outcome():
+def test_counted_verdict_gives_a_row_no_outcome():
     machine = read(judged="count(g.passed, h.passed) == 0")
     assert outcome_of(machine.transitions[-1]) is None
 
@@ -318,16 +318,18 @@ QUORUM = """# quorum
 """
 
 
-def test_why_says_which_conditions_are_true():
+def test_why_lists_the_true_conditions_of_a_count():
     machine = loads(QUORUM)
     shown = why(machine, "stop", "idle", {"x[1]": False, "x[2]": True, "x[3]": False}).show()
     assert "not taken: count(x[1], x[2], x[3]) >= 2 (1 of 3: x[2]) is false" in shown
     refused = [case for case in why(machine, "stop", "idle").cases if case.outcome != "taken"]
-    assert [case.count for case in refused] == [4]  # the same reason, and the conditions of the first of them
+    assert [case.count for case in refused] == [
+        4
+    ]  # all for the same reason; the conditions shown are those of the first case
     assert refused[0].rows[0].false_conjuncts == ("count(x[1], x[2], x[3]) >= 2 (0 of 3)",)
 
 
-def test_mutants_leave_out_a_condition_of_a_count():
+def test_mutants_drop_a_condition_of_a_count():
     listed = "count(x[1], x[2], x[3])"
     machine = loads(QUORUM.replace("(count f: x[f])", listed))
     what = [mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[-1]]
@@ -340,14 +342,14 @@ def test_mutants_leave_out_a_condition_of_a_count():
     assert "n = count(x[1], x[2], x[3]) + 1 instead of count(x[1], x[2], x[3]) + 0" in what
 
 
-def test_mutants_leave_the_one_condition_of_a_count_over_a_family():
+def test_mutants_do_not_drop_a_condition_of_a_count_over_a_family():
     machine = loads(QUORUM)
     what = [mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[-1]]
     assert not [each for each in what if each.startswith("'count(x[1], x[2])")]
     assert "'count(x[1], x[2], x[3]) >= 3' instead of 'count(x[1], x[2], x[3]) >= 2'" in what
 
 
-def test_the_order_of_conditions_is_no_difference():
+def test_order_of_conditions_in_a_count_makes_no_difference():
     assert canonical(Count((A, Or((B, C)), B))) == canonical(Count((B, A, Or((C, B)))))
     assert canonical(Count((A, A, B))) != canonical(Count((A, B, B)))
 
@@ -365,7 +367,7 @@ def test_the_order_of_conditions_is_no_difference():
         (SCXML, "((0 + (a)) + (0 + (b == false)) + (0 + (b || c))) > 2 * (0 + (c)) + 1"),
     ],
 )
-def test_other_tools_add_up_what_is_true(syntax, text):
+def test_exports_add_up_the_true_conditions(syntax, text):
     more = Arithmetic("+", Arithmetic("*", Integer(2), Count((C,))), Integer(1))
     whole = Compare(Count((A, Not(B), Or((B, C)))), ((">", more),))
     assert syntax.write(whole, lambda node: node.name) == text
@@ -403,7 +405,7 @@ LENIENT = """# lenient
         (LENIENT, "always {}", "n <= 1 + count(not lenient)", False),
     ],
 )
-def test_the_kernel_counts(text, form, part, is_true):
+def test_kernel_counts_true_conditions(text, form, part, is_true):
     machine = spell_out(loads(text))
     for lenient in ("true", "false") if machine.parameters and is_true else ("true",):
         claim = {"form": form, "parts": [part], "proofs": [], "at": {"lenient": lenient} if machine.parameters else {}}
@@ -414,7 +416,7 @@ def test_the_kernel_counts(text, form, part, is_true):
                 verify_claim(dumps(machine), claim)
 
 
-def test_what_is_proved_of_counts_is_accepted_by_the_kernel():
+def test_kernel_accepts_proofs_about_counts():
     machine = loads(LENIENT + "\n## Properties\n- always n <= 1 + count(lenient)\n")
     certifier = Certifier(behaviour(machine), dumps(behaviour(machine)))
     certify_proofs(certifier, prove(machine))
@@ -442,7 +444,7 @@ Goal: report and count(one, two, three) in {2, 3}
 """
 
 
-def test_steps_may_require_some_of_others():
+def test_steps_may_require_a_number_of_other_steps():
     machine = loads(STEPS)
     conditions = [unparse(row.condition) for row in machine.transitions if row.source == "choosing"]
     sums = "count(sigma.one, sigma.two, sigma.three)"
@@ -503,7 +505,7 @@ CHANCE = """# chance
 """
 
 
-def test_counts_have_their_odds():
+def test_odds_of_counts_are_exact():
     assert [claim.verdict for claim in check(loads(CHANCE)).properties] == ["HOLDS"] * 4
 
 
@@ -559,7 +561,7 @@ BOUND = """# bound
         ("2 <= count(retries < rmax, not x)", True),
     ],
 )
-def test_a_bound_in_a_count_may_be_infinite(condition, is_ceiling):
+def test_bound_in_a_count_may_be_infinite(condition, is_ceiling):
     machine = loads(BOUND.replace("CONDITION", condition))
     found = limit(closed_system(machine), ["rmax"], ["succeeded"])
     assert [variable.name for variable in found.system.variables] in ([], ["x"])
@@ -577,7 +579,7 @@ def test_a_bound_in_a_count_may_be_infinite(condition, is_ceiling):
         "count(retries < rmax, x) >= 1",
     ],
 )
-def test_success_after_a_bound_in_a_count_is_no_ceiling(condition):
+def test_success_after_a_bound_in_a_count_makes_the_limit_no_ceiling(condition):
     text = BOUND.replace("CONDITION", condition).replace("| failed    | final   |", "| failed    |         |")
     machine = loads(text + "| failed | after 1s | | | | succeeded |\n")
     assert not limit(closed_system(machine), ["rmax"], ["succeeded"]).is_ceiling
@@ -591,7 +593,7 @@ def test_success_after_a_bound_in_a_count_is_no_ceiling(condition):
         ("count(x, true) < rmax - retries and count(x, retries != rmax) > 1", "rmax is compared for equality"),
     ],
 )
-def test_a_count_that_the_bound_decides_otherwise_is_refused(condition, reason):
+def test_count_with_an_unsupported_use_of_the_bound_is_refused(condition, reason):
     machine = loads(BOUND.replace("CONDITION", condition))
     with pytest.raises(UndecidedError, match=reason):
         limit(closed_system(machine), ["rmax"], ["succeeded"])

@@ -12,7 +12,7 @@ from dsa.runtime.secrets import secret_error
 from machines.chat.sql.query import load_error
 
 
-def test_a_finding_shows_its_line_with_a_caret_below_the_place():
+def test_finding_shows_its_line_with_a_caret_below_the_place():
     finding = Diagnostic(
         "DSA201", "error", "'x' is not declared", Span("m.md", 12, 5, 7, "ab \txy z"), "did you mean 'y'?"
     )
@@ -25,16 +25,16 @@ def test_a_finding_shows_its_line_with_a_caret_below_the_place():
 
 
 @pytest.mark.parametrize("span", [Span("m.md", 1, 1, 1, ""), Span("m.md", 3, 1, 2, "  ")])
-def test_an_empty_line_is_not_shown(span):
+def test_empty_line_is_not_shown(span):
     assert "\n" not in Diagnostic("DSA101", "error", "nothing", span).render()
 
 
-def test_a_place_behind_the_line_still_has_a_caret():
+def test_place_after_the_end_of_the_line_still_has_a_caret():
     assert Diagnostic("DSA108", "error", "m", Span("m.md", 1, 5, 6, "abcd")).render().endswith("    ^")
 
 
 @pytest.mark.parametrize("column", [1, 50, 390, 25_000, 49_990])
-def test_of_a_very_long_line_only_the_place_is_shown(column):
+def test_very_long_line_is_shown_only_around_the_place(column):
     text = "".join(f"{n % 10}" for n in range(50_000))
     shown, carets = (
         Diagnostic("DSA201", "error", "m", Span("m.md", 1, column, column + 5, text)).render().split("\n")[1:3]
@@ -53,19 +53,19 @@ def test_many_faults_in_one_long_line_stay_readable():
     assert len(str(caught.value)) < 2_000 * 1_200
 
 
-def test_every_code_has_a_meaning_and_a_place_in_the_list():
+def test_codes_are_sorted_and_each_meaning_is_a_sentence():
     assert list(CODES) == sorted(CODES)
     assert all(meaning.endswith(".") for meaning in CODES.values())
 
 
-def test_a_machine_error_is_a_value_error_that_carries_its_findings():
+def test_machine_error_is_a_value_error_that_carries_its_findings():
     with pytest.raises(DsaError) as caught:
         loads("")
     assert isinstance(caught.value, ValueError)
     assert {finding.code for finding in caught.value.diagnostics} == {"DSA101", "DSA102"}
 
 
-def test_the_code_of_an_error_is_the_one_it_was_raised_with_or_its_class():
+def test_error_code_is_the_one_it_was_raised_with_or_its_class():
     assert [code_of(DsaError("no", code="NoLocksError")), code_of(DocumentError("m.md", "no")), code_of(OSError())] == [
         "NoLocksError",
         "DocumentError",
@@ -77,7 +77,7 @@ def test_json_of_a_failed_command_has_the_code_of_the_error():
     assert fault_as_json(DsaError("no", code="CompileError"))["failure"]["code"] == "CompileError"
 
 
-def test_a_failed_effect_has_the_code_of_its_error():
+def test_failed_effect_has_the_code_of_its_error():
     step = error_of("draft", DsaError("no", code="CompileError"))
     assert step.payload["code"] == "CompileError"
 
@@ -95,7 +95,7 @@ CODED = {
 
 
 @each_row("code", list(CODED))
-def test_errors_of_one_class_are_told_apart_by_their_codes(code):
+def test_errors_of_one_class_are_distinguished_by_their_codes(code):
     assert code_of(CODED[code]()) == code
 
 

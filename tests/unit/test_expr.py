@@ -56,7 +56,7 @@ PASSED = Verdict("g", "passed")
         (Symbol("red"), "red"),
     ],
 )
-def test_an_expression_has_a_value(expr, value):
+def test_expression_evaluates_to_its_value(expr, value):
     assert evaluate(expr, {"x": 3, "y": True, "g": "passed", "pending ask": True, "ask": False}) == value
 
 
@@ -67,7 +67,7 @@ def test_and_and_or_stop_early():
         evaluate(X, {})
 
 
-def test_a_condition_holds_only_when_it_is_true_itself():
+def test_condition_holds_only_if_it_is_true_itself():
     assert holds(TRUE, {})
     assert not holds(Integer(1), {})
 
@@ -103,7 +103,7 @@ def test_parentheses_are_written_where_the_structure_needs_them(expr, text):
         (PASSED, "g.passed", "g.passed"),
     ],
 )
-def test_what_stands_among_other_words_is_closed(expr, closed, alone):
+def test_expression_among_other_words_gets_parentheses(expr, closed, alone):
     assert unparse(expr, is_closed=True) == closed
     assert unparse(expr, alone=True) == alone
 
@@ -130,7 +130,7 @@ def test_domains_are_written_as_they_are_read():
     assert unparse_domain(RangeDomain(Integer(-1), Arithmetic("+", X, Integer(1)))) == "-1..x + 1"
 
 
-def test_a_domain_has_values_at_given_parameters():
+def test_domain_has_values_at_each_valuation_of_the_parameters():
     assert concrete(RangeDomain(Integer(0), X), {"x": 4}) == Interval(0, 4)
     assert concrete(BooleanDomain(), {}) == Choices((False, True))
 
@@ -144,7 +144,7 @@ def test_a_domain_has_values_at_given_parameters():
         (Choices(("a",)), ("a",), ("b", 0)),
     ],
 )
-def test_a_value_is_inside_only_with_its_type(values, inside, outside):
+def test_value_is_inside_only_with_its_type(values, inside, outside):
     assert all(values.contains(value) for value in inside)
     assert not any(values.contains(value) for value in outside)
 

@@ -1,4 +1,4 @@
-"""Forged certificates as files, and what `dsa verify` says of each.
+"""Forged certificates as files, and the answer of `dsa verify` to each.
 
 `tests/golden/forged/` has one claim a file, and the documents they are about. Most were made by a program that answers each question of the kernel
 with a lemma that is true on one path alone and with multipliers of fractions (`:flag * 2 ** -1`); the others by hand.
@@ -24,7 +24,7 @@ REFUSED, ACCEPTED = "refused", "accepted"
 
 @attrs.frozen
 class Forged:
-    """A certificate: what is said of it, why that is right or wrong, and the sentence that is printed or a part of the refusal."""
+    """A certificate: the verdict, the reason for it, and the sentence that is printed or a part of the refusal."""
 
     verdict: str
     why: str
@@ -33,7 +33,7 @@ class Forged:
 
 BARE = "this claim is about every row at all values, so it takes no evidence"
 FORGED = {
-    # multipliers of fractions show any path impossible
+    # fractions as multipliers could show that any path is impossible
     "dual_state": {
         "proved_at_most_0_effects": Forged(REFUSED, "query_llm is asked for", "this is not an expression: :flag <= 1"),
         "proved_at_most_0_retries": Forged(REFUSED, "retries rise", "this is not an expression: retries > 0"),
@@ -43,7 +43,7 @@ FORGED = {
             "true, but the evidence shows nothing",
             "this is not an expression: :flag <= 1",
         ),
-        # what is no expression of the language, and not false in Python
+        # not expressions of the language, but not false in Python
         "braces_always": Forged(
             REFUSED, "not a property", "'{' in '{retries < 0}' is not a name that is allowed there"
         ),
@@ -127,7 +127,7 @@ EACH = [pytest.param(document, name, id=name) for document, forged in FORGED.ite
 
 
 @each_row(("document", "name"), EACH)
-def test_what_is_said_of_a_forged_certificate(document, name):
+def test_forged_certificate_gets_the_expected_verdict_and_sentence(document, name):
     forged = FORGED[document][name]
     arguments = ["verify", str(FOLDER / f"{name}.json"), str(FOLDER / f"{document}.md"), "--allow-missing"]
     said = CliRunner().invoke(program, arguments)
@@ -136,7 +136,7 @@ def test_what_is_said_of_a_forged_certificate(document, name):
     assert ("\ncertified " in said.stdout) == (forged.verdict == ACCEPTED)
 
 
-def test_every_file_is_in_the_table_and_is_about_one_claim():
+def test_every_file_is_in_the_table_and_has_one_claim():
     assert {path.stem for path in FOLDER.glob("*.json")} == {name for forged in FORGED.values() for name in forged}
     assert {path.stem for path in FOLDER.glob("*.md")} == set(FORGED)
     for path in FOLDER.glob("*.json"):
@@ -144,7 +144,7 @@ def test_every_file_is_in_the_table_and_is_about_one_claim():
         assert len(claims) == (path.stem not in {"claims_none", "machine_twice"})
 
 
-def test_what_is_too_deep_for_python_is_not_certified_and_the_check_goes_on(tmp_path):
+def test_condition_nested_too_deeply_is_not_certified_and_the_check_goes_on(tmp_path):
     condition = "x <= 3"
     for _ in range(50):
         condition = f"(false or true and {condition})"
@@ -163,7 +163,7 @@ def test_what_is_too_deep_for_python_is_not_certified_and_the_check_goes_on(tmp_
         assert json.loads(certificate.read_text())["claims"]
 
 
-def test_claim_of_more_configurations_than_are_gone_through_is_refused(monkeypatch):
+def test_claim_about_too_many_configurations_is_refused(monkeypatch):
     monkeypatch.setattr(kernel, "MOST_NODES", 2_000)
     machine = (FOLDER / "reached.md").read_text().replace("0..5", "0..n").replace("x == 5", "x == n")
     machine = machine.replace(
@@ -176,14 +176,14 @@ def test_claim_of_more_configurations_than_are_gone_through_is_refused(monkeypat
         verify_claim(text, claim)
 
 
-def test_a_machine_that_cannot_be_printed_is_refused():
+def test_machine_that_cannot_be_printed_is_refused():
     for heading in ("# cnt\rcertified  always false", "# \ud800"):
         with pytest.raises(AssertionError, match="its machine has characters that cannot be printed"):
             read(json.dumps({"machine": heading, "digest": "x", "claims": [1]}))
 
 
-def test_a_condition_may_be_a_rank(tmp_path):
-    """A retry that is made once is ranked by whether it was made."""
+def test_condition_may_be_a_rank(tmp_path):
+    """A retry that can happen only once is ranked by whether it has happened."""
     document = tmp_path / "once.md"
     document.write_text(
         "# once\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| n | 0.. | 1 |\n"

@@ -30,7 +30,7 @@ LAMPS = """# lamps
 """
 
 
-def test_a_configuration_is_one_number_and_back() -> None:
+def test_configuration_is_encoded_as_one_number_and_decoded() -> None:
     machine = loads(LAMPS)
     grounded = ground(closed_system(machine))
     seen = set()
@@ -47,7 +47,7 @@ def test_a_configuration_is_one_number_and_back() -> None:
     assert grounded.decode(grounded.start) == start(machine)
 
 
-def test_rules_that_no_value_enables_are_dropped_and_decided_conditions_folded() -> None:
+def test_impossible_rules_are_dropped_and_decided_conditions_are_folded() -> None:
     grounded = ground(closed_system(loads(LAMPS)))
     events = [grounded.system.commands[rule.command].occurrence.event for rule in grounded.rules]
     assert "never" not in events
@@ -60,14 +60,14 @@ def test_rules_that_no_value_enables_are_dropped_and_decided_conditions_folded()
     assert set(faults) <= {FALSE}
 
 
-def test_a_value_of_another_enumeration_can_leave_the_domain() -> None:
+def test_value_of_another_enumeration_can_leave_the_domain() -> None:
     machine = loads(LAMPS).at(wanted="off")
     grounded = ground(closed_system(machine))
     faults = [f for f in grounded.system.faults if grounded.ground_condition(f.condition) != FALSE]
     assert {fault.reason for fault in faults} >= {"out_of_domain"}
 
 
-def test_values_and_successors_at_a_number() -> None:
+def test_number_has_values_and_successors() -> None:
     grounded = ground(closed_system(loads(LAMPS)))
     assert grounded.values(grounded.start) == {"front": 0, "back": 2, "level": 2, "lit": False}
     after = {grounded.decode(number).values for _, number in grounded.successors(grounded.start)}
@@ -78,7 +78,7 @@ def test_values_and_successors_at_a_number() -> None:
     ("source", "python"),
     [("front == green and not lit", "x == 1 and not y"), ("level in {low, 4}", "z == 2 or z == 4"), ("true", "True")],
 )
-def test_conditions_as_python(source: str, python: str) -> None:
+def test_conditions_are_written_as_python(source: str, python: str) -> None:
     text = LAMPS.replace("| a      | never | level > low + 3 |", f"| a      | never | {source} |")
     machine = loads(text)
     grounded = ground(closed_system(machine))

@@ -1,4 +1,4 @@
-"""Whatever is public and frozen stays as it was made: for whoever holds it, and for whoever gave what it was made of."""
+"""Public frozen classes cannot be changed, neither through the object nor through the containers that it was made of."""
 
 import importlib
 import inspect
@@ -88,7 +88,7 @@ EXAMPLES = {
     "WorkflowStep": WorkflowStep("write", PAIR, "g", ["g_test"]),
 }
 
-#: What may be given for a container that is immutable, how that is changed then, and how somebody tries to change what is held.
+#: For each immutable container: a mutable type that is accepted for it, a change of that original, and an attempt to change the field.
 LOOSE = {
     tuple: (list, list.clear, lambda held: held.append("x")),
     frozenset: (set, set.clear, lambda held: held.add("x")),
@@ -97,7 +97,7 @@ LOOSE = {
 
 
 def public_and_frozen():
-    """Name the classes."""
+    """Yield the names of the public frozen classes."""
     for package in ("dsa", "machines", "dsa.generators", "dsa.guards", "dsa.testing"):
         module = importlib.import_module(package)
         for name in module.__all__:
@@ -110,7 +110,7 @@ NAMES = sorted(set(public_and_frozen()))
 
 
 def containers(example):
-    """Return the fields that hold containers, each with how it may be given."""
+    """Return the fields that hold containers, each with its entry of LOOSE."""
     for field in attrs.fields(type(example)):
         held = getattr(example, field.name)
         kind = next((kind for kind in LOOSE if isinstance(held, kind)), None)
@@ -124,7 +124,7 @@ def test_every_class_has_an_example():
 
 
 @each_row("name", NAMES)
-def test_no_attribute_can_be_set(name):
+def test_attributes_cannot_be_set(name):
     example = EXAMPLES[name]
     for field in attrs.fields(type(example)):
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
@@ -135,7 +135,7 @@ PLACES = [(name, field.name) for name in NAMES for field, _ in containers(EXAMPL
 
 
 @each_row(("name", "field"), PLACES)
-def test_who_gave_a_container_changes_their_own_and_nobody_changes_what_is_held(name, field):
+def test_container_of_a_frozen_object_is_a_copy_that_cannot_be_changed(name, field):
     example = EXAMPLES[name]
     about, (loosely, clear, change) = next(each for each in containers(example) if each[0].name == field)
     held = getattr(example, field)
@@ -143,13 +143,13 @@ def test_who_gave_a_container_changes_their_own_and_nobody_changes_what_is_held(
     made = attrs.evolve(example, **{about.alias: given})
     assert made == example
     clear(given)
-    assert getattr(made, field) == held, "it was the giver's own"
+    assert getattr(made, field) == held, "the field must hold a copy"
     with pytest.raises((AttributeError, TypeError)):
         change(getattr(made, field))
     assert made == example
 
 
-def test_a_policy_that_is_called_cannot_widen_what_its_caller_may_call():
+def test_actions_allowed_to_a_call_cannot_be_widened_later():
     may = {"look"}
     action = dsa.Action("ask", {}, may)
     may.add("write")

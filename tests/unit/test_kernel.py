@@ -1,4 +1,4 @@
-"""The kernel: alone, and not to be talked into anything."""
+"""The kernel: it runs alone, and accepts no wrong claim."""
 
 import ast
 import hashlib
@@ -25,7 +25,7 @@ from dsa.kernel import CONDITION, DEFINITION_4, NO_DEADLOCK, NUMBER, REST, TABLE
 from dsa.lang import dumps, loads
 
 SOURCE = Path(dsa.kernel.__file__)
-#: How the kernel refuses: it says why, or trips over what is no certificate.
+#: How the kernel refuses: with a reason, or with the error of a malformed certificate.
 REFUSED = (AssertionError, SyntaxError, TypeError, KeyError, ValueError, IndexError, AttributeError, StopIteration)
 DUAL_STATE = load("dual_state")
 TEXT = dumps(behaviour(DUAL_STATE))
@@ -51,7 +51,7 @@ def with_machine(content: dict, text: str) -> str:
 # -- alone ---------------------------------------------------------------------------------------------------
 
 
-def test_it_imports_the_standard_library_alone():
+def test_kernel_imports_only_the_standard_library():
     imported = [
         node for node in ast.walk(ast.parse(SOURCE.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
     ]
@@ -61,7 +61,7 @@ def test_it_imports_the_standard_library_alone():
     assert set(names) <= sys.stdlib_module_names
 
 
-def test_it_runs_alone(tmp_path, good):
+def test_kernel_runs_alone(tmp_path, good):
     (tmp_path / "kernel.py").write_text(SOURCE.read_text())
     (tmp_path / "good.json").write_text(json.dumps(good))
     (tmp_path / "bad.json").write_text(json.dumps(good | {"digest": "0"}))
@@ -87,7 +87,7 @@ def test_it_runs_alone(tmp_path, good):
 @pytest.mark.parametrize(
     "text", [None, "", "x", "{", "[]", "{}", "null", "3", '{"machine": 1, "digest": "", "claims": []}', "\xff"]
 )
-def test_alone_it_says_how_it_is_used_where_there_is_no_certificate(tmp_path, text):
+def test_kernel_prints_its_usage_without_a_certificate(tmp_path, text):
     arguments = [] if text is None else ["no.json"]
     (tmp_path / "no.json").write_bytes((text or "").encode("latin-1"))
     done = subprocess.run(
@@ -98,7 +98,7 @@ def test_alone_it_says_how_it_is_used_where_there_is_no_certificate(tmp_path, te
     assert len(done.stdout.splitlines()) == 1
 
 
-# -- what it can be told -----------------------------------------------------------------------------------------------
+# -- expressions -------------------------------------------------------------------------------------------------------
 
 
 #: Names of every type, as claims have them.
@@ -120,8 +120,8 @@ def code_of(text):
      "pending p", "(p", "p)", "failed", "end", "x == 1 == p", "1234567890123456789", "\N{FULLWIDTH DIGIT ONE}", "\N{ARABIC-INDIC DIGIT ONE}", "p\xa0and q",
      "x;y", "x == 1; y", "!p", "p && q", "p || q", "x <> y", "x === y", ":flag", "names", "p" + " and p" * 40 + " and", "(" * 70 + "p" + ")" * 70],
 )  # fmt: skip
-def test_what_is_no_expression_is_refused(text):
-    """Whatever the kernel cannot ask both ways must not slip through as something that Python decides by itself."""
+def test_invalid_expression_is_refused(text):
+    """The kernel must refuse each text whose truth it cannot reason about, even if Python could evaluate it."""
     with pytest.raises(AssertionError):
         code_of(text)
 
@@ -136,7 +136,7 @@ def test_what_is_no_expression_is_refused(text):
         ("pending e", True), ("end.failed or p", True), ("007 == y", True), ("x==5and y==7", True),
     ],
 )  # fmt: skip
-def test_an_expression_means_what_the_language_says(text, value):
+def test_expression_means_what_the_language_says(text, value):
     kind, code = code_of(text)
     names = {
         "x": 5,
@@ -164,7 +164,7 @@ def test_an_expression_means_what_the_language_says(text, value):
         ("| judges  |", "| judge   |"),
     ],
 )
-def test_a_table_that_it_does_not_know_is_refused(good, old, new):
+def test_unknown_table_is_refused(good, old, new):
     assert old in TEXT
     with pytest.raises(REFUSED):
         list(verify(with_machine(good, TEXT.replace(old, new, 1))))
@@ -176,13 +176,13 @@ OFF_BY_ONE = loads(dumps(DUAL_STATE).replace("retries < rmax", "retries <= rmax"
 OFF_TEXT = dumps(behaviour(OFF_BY_ONE))
 
 
-def test_nothing_about_runs_of_the_off_by_one_table_is_certified():
-    """Its workflow state is set by guards, and its generated step does what the rows say, wrong as they are."""
+def test_no_claim_about_runs_of_the_off_by_one_table_is_certified():
+    """Only two claims remain true: guards set its workflow state, and its generated step does what its wrong rows say."""
     made = certificate(OFF_BY_ONE)
     assert {claim["form"] for claim in made["claims"]} == {DEFINITION_4, TABLE}
 
 
-def test_the_certificate_of_the_right_table_does_not_fit_the_off_by_one_table(good):
+def test_certificate_of_the_right_table_does_not_fit_the_off_by_one_table(good):
     for claim in good["claims"]:
         if claim["form"] == DEFINITION_4:
             continue  # it carries no evidence, and is true of both
@@ -196,14 +196,14 @@ LEMMAS = (
 )  # fmt: skip
 
 
-#: What names alone allow in dual_state.
+#: The locations of dual_state, found by names alone.
 LOCATIONS = frozenset({"idle", "generating query_llm", "validating execute_guard", "succeeded", "failed", "escalated"})
 
 
 @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.full)], ids=["a third", "all"])
 @pytest.mark.parametrize("form", ["no fault", "always retries <= rmax"])
 def test_no_lemmas_certify_the_off_by_one_table(form, share):
-    """The honest prover, handed pairs of wrong lemmas: nothing that it can find is accepted."""
+    """The honest prover gets pairs of wrong lemmas and finds no proof that the kernel accepts."""
     claim = (
         {"form": "no fault", "parts": []} if form == "no fault" else {"form": "always {}", "parts": ["retries <= rmax"]}
     )
@@ -214,7 +214,7 @@ def test_no_lemmas_certify_the_off_by_one_table(form, share):
 
 
 def test_no_proofs_certify_the_off_by_one_table(good):
-    """A forger may write any uses and multipliers, also fractions, negative and huge ones: no sum of what is true is negative."""
+    """A forger may write any uses and multipliers, also fractions, negative and huge ones; the kernel accepts none of them."""
     source = random.Random(1)
     base = next(claim for claim in good["claims"] if claim["form"] == "no fault" and "at" not in claim)
     numbers = [0, 1, 2, 3, -1, -2, 0.5, 1e16, -1e16, 1e308, 10**30, -(10**30), True, None, "1"]
@@ -249,7 +249,7 @@ def test_multipliers_are_whole_numbers_from_0(part, proof):
 
 @each_row(("p", "is_value"), [("0", True), ("7", True), ("-1", False), ("r", False), ("", False), ("1.0", False),
                                              ("1 - 1", False), (0, False), (0.5, False), (True, False), (None, False)])  # fmt: skip
-def test_values_are_values_of_the_domain(p, is_value):
+def test_parameter_values_must_be_values_of_the_domain(p, is_value):
     claim = Claim(IDLE, {"form": "always {}", "parts": ["p >= 0"], "proofs": [], "at": {"p": "0", "r": "3"}})
     claim.explore()
     assert claim.keys == {"a :flag=0 :count=0"}
@@ -257,6 +257,6 @@ def test_values_are_values_of_the_domain(p, is_value):
     if is_value:
         Claim(IDLE, given).explore()
     else:
-        for proofs in [], [[[0]]]:  # at given values no proof excuses anything
+        for proofs in [], [[[0]]]:  # at named values a proof does not help
             with pytest.raises(REFUSED):
                 Claim(IDLE, given | {"proofs": proofs}).explore()

@@ -1,4 +1,4 @@
-"""What the kernel asks of each claim: ranks that fall, nothing stuck, guards that passed; and its table of steps."""
+"""Claims to the kernel: falling ranks, no deadlock, guards that passed; and its table of steps."""
 
 from itertools import product
 
@@ -13,7 +13,7 @@ from dsa.errors import UndecidedError
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim
 from dsa.lang import dumps, loads
 
-#: How the kernel refuses: it says why, or trips over what is no certificate.
+#: How the kernel refuses: with a reason, or with the error of a malformed certificate.
 REFUSED = (AssertionError, SyntaxError, TypeError, KeyError, ValueError, IndexError, AttributeError, StopIteration)
 DUAL_STATE = load("dual_state")
 TEXT = dumps(behaviour(DUAL_STATE))
@@ -22,7 +22,7 @@ OFF_BY_ONE = loads(dumps(DUAL_STATE).replace("retries < rmax", "retries <= rmax"
 
 # -- forged ranks ------------------------------------------------------------------------------------------------------
 
-#: An effect that is asked for again with each answer, and an event from outside; only `leave` leads out.
+#: An effect that each answer emits again, and events from outside; only `leave` leads out.
 LOOP = "# loop\n" + table("Events", "event; from", "again; outside", "leave; outside", "answer; ask", "go; outside")
 LOOP += table("States", "state; kind", "s; initial", "a; ", "b; final")
 LOOP += table(
@@ -38,7 +38,7 @@ WAIT = "s :flag=0 :count=0", "a ask :flag=1 :count=0"
 
 @each_row("reason", ["", "ask", "fair again", "fair leave", "fair go", "other", "fair answer"])
 @each_row("number", ["0", "1", "-1", "1 - 1", ":count", "true"])
-def test_no_rank_shows_what_is_owed_for_ever(reason, number):
+def test_no_rank_proves_a_goal_that_may_never_come(reason, number):
     for fair in ("again", "again, answer", None):
         form = "{} leads to {}" if fair is None else "{} leads to {} assuming fair {}"
         parts = ["a", "b"] if fair is None else ["a", "b", fair]
@@ -52,7 +52,7 @@ def test_no_rank_shows_what_is_owed_for_ever(reason, number):
 
 @each_row("ranks", [{"s": 0}, {"s": 1, "a ask": 0}, {"s": 0, "a ask": 0, "b": 0}, {"s": -1, "a ask": -2}, {}])
 @each_row("reason", ["", "ask"])
-def test_no_rank_shows_that_what_never_happens_is_possible(ranks, reason):
+def test_no_rank_proves_that_an_impossible_event_is_possible(ranks, reason):
     written = {f"{key} :flag=1 :count=0": [[str(number), reason]] for key, number in ranks.items()}
     for form in "possible {}", "from everywhere possible {}":
         claim = {"form": form, "parts": ["b and go"], "at": {}, "proofs": [], "ranks": written}
@@ -62,7 +62,7 @@ def test_no_rank_shows_that_what_never_happens_is_possible(ranks, reason):
 
 @each_row("reason", ["", "ask", "fair answer", "other"])
 @each_row("number", ["0", "1", "-1", ":count", "0 - :count", "true"])
-def test_no_rank_shows_that_what_goes_round_comes_to_rest(number, reason):
+def test_no_rank_proves_that_an_endless_loop_comes_to_rest(number, reason):
     claim = {"form": REST, "parts": [], "at": {}, "proofs": []}
     for key in (*WAIT, "a ask :flag=1 :count=1"):
         for ranks in ([[number, reason]], [[number, reason], ["0", ""]], [["0", ""], [number, reason]], []):
@@ -75,8 +75,8 @@ def test_no_rank_shows_that_what_goes_round_comes_to_rest(number, reason):
 
 
 @pytest.mark.parametrize("number", ["0 - x", "x", "10 - x", "0 - x * x", "0"])
-def test_a_rank_that_falls_without_end_shows_nothing(number):
-    """x grows for ever (no document has such a variable); a number that goes on falling below 0 shows no end."""
+def test_rank_that_falls_without_end_proves_nothing(number):
+    """x grows for ever (a document cannot declare such a variable), and a number that falls below 0 without end proves no end."""
     growing = "# growing\n" + table("Variables", "variable; scope; domain; initial", "x; environment; 0..; 0")
     growing += table("Events", "event; from", "answer; ask", "go; outside") + table(
         "States", "state; kind", "s; initial", "a; "
@@ -88,8 +88,8 @@ def test_a_rank_that_falls_without_end_shows_nothing(number):
         Prover(growing, frozenset(ranks)).prove_claim({"form": REST, "parts": [], "ranks": ranks})
 
 
-def test_two_promises_that_are_kept_in_turn_end_nothing():
-    """What one state waits for is asked for again in the other."""
+def test_two_promises_fulfilled_in_turn_prove_no_end():
+    """Each state emits again the effect that the other one waits for."""
     turns = "# turns\n" + table("Events", "event; from", "go; outside", "one; ask_one", "two; ask_two")
     turns += table("States", "state; kind", "s; initial", "a; ", "b; ", "f; final")
     rows = (
@@ -109,9 +109,9 @@ def test_two_promises_that_are_kept_in_turn_end_nothing():
             ).explore()
 
 
-# -- what every machine owes -------------------------------------------------------------------------------------------
+# -- obligations of every machine --------------------------------------------------------------------------------------
 
-#: Where `go` is, `a` is left as long as p is more than r; a parameter each.
+#: A machine without rows, with two parameters, p and r, for the conditions of a row.
 STAYS = "# stays\n" + table("Parameters", "parameter; domain; default", "p; 0..; 0", "r; 0..; 0")
 STAYS += table("Events", "event; from", "go; outside", "answer; ask") + table(
     "States", "state; kind", "a; initial", "b; final"
@@ -129,7 +129,7 @@ STAYS += table("Events", "event; from", "go; outside", "answer; ask") + table(
         ("b; after 1s; ; ; ; b", True),
     ],
 )
-def test_a_machine_is_stuck_where_nothing_can_happen(row, is_stuck):
+def test_machine_is_stuck_where_nothing_can_happen(row, is_stuck):
     text = STAYS + table("Transitions", "source; event; if; update; effects; target", row)
     at = {"p": "2", "r": "2"}
     attempts = (
@@ -171,7 +171,7 @@ JUDGED += table("States", "state; kind", "a; initial", "b; ")
         (["a; said; g.passed and y > p; x = true; ; b"], True),
         (["a; said; g.passed or y > p; x = true; ; b"], False),  # values count as free, also outside their domain
         (["a; said; y <= p; ; ; a", "a; said; else and y == 7; x = true; ; b"], False),
-        (["a; said; g.passed; y = p + 1; ; b", "b; said; g.failed; x = true; ; a"], False),  # nor does a fault hide anything
+        (["a; said; g.passed; y = p + 1; ; b", "b; said; g.failed; x = true; ; a"], False),  # a fault does not hide anything either
         (["a; said; g.passed; x = true; ; b", "a; said; h.failed; ; ; a"], True),  # a guard of another row
         (["a; said; g.passed; x = true; ; b", "a; said; h.failed or g.fatal; ; ; a", "a; said; else; x = false; ; a"], False),
     ],
@@ -188,7 +188,7 @@ def test_workflow_state_is_set_by_guards_that_passed(rows, is_guarded):
 
 # -- the generated step ------------------------------------------------------------------------------------------------
 
-#: x is 0 wherever a run leads; what happens at other values is nobody's business but the step's.
+#: x is 0 in every run; only the comparison of steps covers its other values.
 FAR = "# far\n" + table(
     "Variables", "variable; scope; domain; initial", "x; environment; 0..3; 0", "pace; environment; {fast, slow}; fast"
 )
@@ -211,7 +211,7 @@ def far(*rows: str) -> str:
 STEPS = {"form": TABLE, "parts": [], "at": {}, "proofs": []}
 
 
-def test_the_rows_are_what_the_compiled_step_does_at_every_configuration():
+def test_rows_match_the_compiled_step_at_every_configuration():
     claim = Claim(far(*FAR_ROWS), STEPS)
     require_same_steps(loads(far(*FAR_ROWS)), claim)
     for place, row in enumerate(FAR_ROWS):
@@ -227,8 +227,8 @@ def test_the_rows_are_what_the_compiled_step_does_at_every_configuration():
             require_same_steps(loads(far(*FAR_ROWS[:place], *FAR_ROWS[place + 1 :])), claim)
 
 
-def test_the_table_has_everything_once():
-    """Events from outside, answers of both effects with failures, the timer; in each leaf, whatever the names in the rows hold."""
+def test_table_has_every_occurrence_once():
+    """Events from outside, answers and failures of both effects, and the timer, in each leaf, for all values of the names in the rows."""
     claim = Claim(far(*FAR_ROWS), STEPS)
     entries = [
         (leaf, sorted(out), known, sorted(order), happened) for (leaf, out, known, order), happened, _ in claim.table()
@@ -248,7 +248,7 @@ def test_the_table_has_everything_once():
     }
 
 
-def test_steps_are_compared_at_the_values_that_are_named():
+def test_steps_are_compared_at_the_values_of_the_claim():
     for rmax in "3", "2", "0":
         require_same_steps(DUAL_STATE, Claim(TEXT, STEPS | {"at": {"rmax": rmax}}))
     with pytest.raises(AssertionError, match="the generated step is not the table in validating on verdict"):

@@ -16,7 +16,7 @@ def with_parameters(*parameters):
     return Machine("m", (Transition("a", "go", "a"),), (State("a", "initial"),), "a", parameters=parameters)
 
 
-def test_a_copy_does_not_bring_what_was_worked_out_of_a_machine():
+def test_copy_of_a_machine_has_no_cached_results():
     machine = with_parameters(RunParameter("rmax", COUNT, 3))
     machine.worked_out["something"] = lambda: "cannot be pickled"
     again = pickle.loads(pickle.dumps(machine))
@@ -26,13 +26,13 @@ def test_a_copy_does_not_bring_what_was_worked_out_of_a_machine():
     assert machine.at(rmax=1).worked_out == {}
 
 
-def test_every_effect_that_is_emitted_can_be_asked_for_though_the_table_says_nothing_of_it():
+def test_every_emitted_effect_can_be_looked_up_even_if_undeclared():
     row = Transition("a", "go", "a", effects=(Emit("log"), Emit("pay")))
     machine = Machine("m", (row,), (State("a", "initial"),), "a", effects=(Effect("pay", retries=2),))
     assert machine.effect_named == {"log": Effect("log"), "pay": Effect("pay", retries=2)}
 
 
-def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():
+def test_parameters_are_set_by_name_or_together_by_their_first_part():
     machine = with_parameters(
         RunParameter("rmax.a", COUNT, 3), RunParameter("rmax.b", COUNT, 3), RunParameter("rmaximum", COUNT, 1)
     )
@@ -51,7 +51,7 @@ def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():
         ("rmax", "1", "= '1' is not a whole number"),
     ],
 )
-def test_an_unknown_parameter_or_value_is_refused(name, value, message):
+def test_unknown_parameter_or_invalid_value_is_refused(name, value, message):
     with pytest.raises(ParameterError, match=message):
         with_parameters(RunParameter("rmax", COUNT, 3)).at({name: value})
 
@@ -85,7 +85,7 @@ def test_states_nest_by_their_dots():
     assert states[0].parent is None
 
 
-def test_a_state_is_found_by_its_last_part_where_that_is_unique():
+def test_state_is_found_by_its_last_part_if_that_is_unique():
     machine = Machine("m", (), (State("x"), State("a.x"), State("a.y"), State("b.z"), State("c.z")), "x")
     assert [machine.resolve_state(name) for name in ("x", "a.x", "y", "z", "nothing")] == [
         "x",
@@ -96,7 +96,7 @@ def test_a_state_is_found_by_its_last_part_where_that_is_unique():
     ]
 
 
-def test_the_guards_read_are_given_once_and_sorted():
+def test_guards_read_are_listed_once_and_sorted():
     rows = (
         Transition("a", "e", "a", Verdict("h", "passed")),
         Transition("a", "e", "a", Verdict("g", "failed")),
@@ -123,10 +123,10 @@ def test_durations_are_read_and_written_in_the_largest_unit(text, duration_ms, s
 
 
 @each_row("text", ["", "30", "s", "1.5s", "-1s", "1 s", "٣s", "1w", "9999999999999s"])
-def test_what_is_no_duration_is_none(text):
+def test_invalid_duration_parses_to_none(text):
     assert parse_duration(text) is None
 
 
-def test_a_machine_is_a_value():
+def test_machines_are_compared_by_value():
     assert with_parameters() == with_parameters()
     assert hash(with_parameters()) == hash(with_parameters())

@@ -1,4 +1,4 @@
-"""The rules S1 to S11 of specs/semantics.md, one test for each sentence that `start` and `step` answer for."""
+"""The rules S1 to S11 of specs/semantics.md, one test for each sentence about `start` and `step`."""
 
 import pytest
 
@@ -50,7 +50,7 @@ TEXT = """# m
 
 
 def machine(*rows):
-    """A machine with these rows: source | event | if | update | effects | target."""
+    """Return a machine with rows `source | event | if | update | effects | target`."""
     return loads(
         TEXT
         + "| source | event | if | update | effects | target |\n|-|-|-|-|-|-|\n"
@@ -67,7 +67,7 @@ def reason(answer):
     return answer.reason
 
 
-def test_s1_a_run_starts_in_the_innermost_initial_state_with_nothing_outstanding():
+def test_s1_run_starts_in_the_innermost_initial_state_with_nothing_outstanding():
     made = machine("busy | go | | | | =").at(limit=1)
     assert start(made) == at("idle")
     assert made.entry_leaf("busy") == "busy.inner.deep"
@@ -91,7 +91,7 @@ def test_s2_exactly_the_guards_that_are_read_have_a_verdict():
         step(made, at("busy.other", outstanding=["judge"]), Occurrence("verdict"))
 
 
-def test_s2_data_is_never_looked_at():
+def test_s2_data_does_not_affect_a_step():
     made = machine("idle | go | | | | busy")
     assert step(made, at("idle"), Occurrence("go", data=object())) == step(made, at("idle"), Occurrence("go"))
     assert Occurrence("go", data=1) == Occurrence("go", data=2)
@@ -105,7 +105,7 @@ def test_s3_rows_of_the_innermost_state_replace_all_outer_ones():
     assert step(made, at("idle"), Occurrence("go")).configuration.state == "idle"
 
 
-def test_s3_a_star_is_around_every_state_that_is_not_final():
+def test_s3_star_encloses_every_state_except_final_ones():
     made = machine("* | go | | | | done")
     assert [step(made, at(state), Occurrence("go")).configuration.state for state in ("idle", "busy.other")] == [
         "done"
@@ -113,7 +113,7 @@ def test_s3_a_star_is_around_every_state_that_is_not_final():
     assert reason(step(made, at("done"), Occurrence("go"))) == "finished"
 
 
-def test_s3_else_is_true_when_no_other_row_is_and_may_be_joined_with_a_condition():
+def test_s3_else_is_true_if_no_other_row_is_and_may_have_a_condition():
     made = machine(
         "idle | go | n == 0 | | | done", "idle | go | else and n == 1 | | | busy", "idle | go | else and n == 2 | | | ="
     )
@@ -131,7 +131,7 @@ def test_s3_row_order_carries_no_meaning():
         assert len(found) == 1
 
 
-def test_s4_a_refusal_changes_nothing_and_says_what_is_accepted():
+def test_s4_refusal_changes_nothing_and_lists_the_accepted_events():
     made = machine(
         "idle | go | n > 0 | | | =", "idle | after 30s | | | | =", "* | stop | | | | done", "busy | more | | | | ="
     )
@@ -152,7 +152,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_s4_the_first_reason_that_applies_is_given(name):
+def test_s4_first_reason_that_applies_is_reported(name):
     made = machine(
         "idle | go | | n = limit + 1 | ask | =", "idle | stop | | n = 9 | | =", "idle | stop | n == 0 | n = 9 | | =", "idle | text | | n = 9 | | =",
     )  # fmt: skip
@@ -179,7 +179,7 @@ def test_s4_emitted_twice_is_the_last_reason():
         (Occurrence("after 31s", source="idle"), "no timer 'after 31s'"),
     ],
 )
-def test_s4_a_malformed_occurrence_raises_also_in_a_final_state(occurrence, message):
+def test_s4_malformed_occurrence_raises_even_in_a_final_state(occurrence, message):
     made = machine("idle | go | | | | =", "idle | after 30s | | | | =")
     for state in ("idle", "done"):
         with pytest.raises(OccurrenceError, match=message):
@@ -192,26 +192,26 @@ def test_s5_updates_read_the_values_before_the_step():
 
 
 @pytest.mark.parametrize(("limit", "taken"), [(2, False), (3, True)])
-def test_s5_a_value_outside_its_domain_at_these_parameters_is_refused(limit, taken):
+def test_s5_value_outside_its_domain_at_these_parameters_is_refused(limit, taken):
     made = machine("idle | go | | n += 1 | | =").at(limit=limit)
     assert isinstance(step(made, at("idle", 2), Occurrence("go")), Taken) == taken
 
 
-def test_s6_effects_are_given_in_the_order_written():
+def test_s6_effects_come_in_the_order_written():
     made = machine("idle | go | | | log, ask, judge, log | busy")
     taken = step(made, at("idle"), Occurrence("go"))
     assert taken.effects == ("log", "ask", "judge", "log")
     assert taken.configuration.outstanding == ("ask", "judge")
 
 
-def test_s7_an_answer_discharges_its_effect_before_the_row_emits():
+def test_s7_answer_discharges_its_effect_before_the_row_emits():
     made = machine("idle | text | | | ask | =", "idle | go | | | ask | =")
     taken = step(made, at("idle", outstanding=["ask", "judge"]), Occurrence("text"))
     assert taken.configuration.outstanding == ("ask", "judge")
     assert taken.cancelled == ()
 
 
-def test_s7_cancel_drops_what_is_outstanding_and_nothing_else():
+def test_s7_cancel_drops_only_outstanding_effects():
     made = machine(
         "idle | go | | | cancel ask, log | =", "idle | stop | | | cancel, ask | =", "busy | go | | | judge, cancel | ="
     )
@@ -222,7 +222,7 @@ def test_s7_cancel_drops_what_is_outstanding_and_nothing_else():
     assert (again.configuration.outstanding, again.cancelled) == (("ask",), ("ask", "judge"))
 
 
-def test_s7_a_final_state_cancels_all():
+def test_s7_final_state_cancels_all_effects():
     made = machine("idle | go | | | log | done")
     taken = step(made, at("idle", outstanding=["ask", "judge"]), Occurrence("go"))
     assert (taken.configuration.outstanding, taken.cancelled, taken.effects) == (
@@ -232,13 +232,13 @@ def test_s7_a_final_state_cancels_all():
     )
 
 
-def test_s7_a_second_answer_is_late():
+def test_s7_second_answer_is_late():
     made = machine("idle | text, more | | | | =")
     taken = step(made, at("idle", outstanding=["ask"]), Occurrence("text"))
     assert reason(step(made, taken.configuration, Occurrence("more"))) == "late"
 
 
-def test_s7_the_failure_of_an_effect_is_one_of_its_answers():
+def test_s7_failure_of_an_effect_is_one_of_its_answers():
     made = machine("idle | ask.failed | | | | busy", "idle | go | | | log | =")
     assert step(made, at("idle", outstanding=["ask"]), Occurrence("ask.failed")).configuration == at("busy.inner.deep")
     assert reason(step(made, at("idle"), Occurrence("ask.failed"))) == "late"
@@ -255,12 +255,12 @@ def test_s8_step_is_pure():
     assert before == at("idle")
 
 
-def test_s9_revoke_gives_back_the_initial_value():
+def test_s9_revoke_restores_the_initial_value():
     made = machine("idle | go | | revoke ok; n = 1 | | =")
     assert step(made, at("idle", ok=True), Occurrence("go")).configuration.values == (False, 1, 5)
 
 
-def test_s11_a_timer_is_armed_in_its_source_and_all_states_inside():
+def test_s11_timer_is_armed_in_its_source_and_all_states_inside():
     made = machine(
         "busy | after 30s | | | | done", "busy.inner | after 30s | | | | busy.other", "* | after 1h | | | | idle"
     )
@@ -274,7 +274,7 @@ def test_s11_a_timer_is_armed_in_its_source_and_all_states_inside():
     assert step(made, at("idle"), Occurrence("after 1h", source="*")).configuration.state == "idle"
 
 
-def test_s11_only_the_sources_rows_are_candidates():
+def test_s11_only_rows_of_the_source_are_candidates():
     made = machine("busy | after 30s | n == 0 | | | done", "busy.inner | after 30s | | | | busy.other")
     inside = at("busy.inner.deep")
     assert step(made, inside, Occurrence("after 30s", source="busy")).configuration.state == "done"
@@ -282,7 +282,7 @@ def test_s11_only_the_sources_rows_are_candidates():
     assert reason(step(made, at("busy.other", 1), Occurrence("after 30s", source="busy"))) == "invalid_state"
 
 
-def test_s11_a_timer_discharges_nothing():
+def test_s11_timer_discharges_nothing():
     made = machine("idle | after 30s | | | | =")
     assert step(
         made, at("idle", outstanding=["ask"]), Occurrence("after 30s", source="idle")

@@ -1,4 +1,4 @@
-"""`pending` in the conditions of rows: joins of parallel work, read in the same way by every part."""
+"""`pending` in the conditions of rows: joins of parallel work, with the same meaning in every part."""
 
 import pytest
 from each_row import each_row
@@ -61,7 +61,7 @@ def machine() -> Machine:
 
 
 @each_row("most_sets", [256, 0])
-def test_a_join_is_six_rows_as_written(machine, most_sets, monkeypatch):
+def test_join_of_six_rows_has_the_expected_configurations_and_verdicts(machine, most_sets, monkeypatch):
     monkeypatch.setattr(systems, "MOST_SETS", most_sets)
     report = check(machine)
     (exploration,) = report.explorations
@@ -73,7 +73,7 @@ def test_a_join_is_six_rows_as_written(machine, most_sets, monkeypatch):
 
 
 @each_row("most_sets", [256, 0])
-def test_a_row_that_forgets_to_join_is_found_by_always_not_working_or_pending(machine, most_sets, monkeypatch):
+def test_row_that_forgets_to_join_is_a_deadlock_and_violates_a_property(machine, most_sets, monkeypatch):
     monkeypatch.setattr(systems, "MOST_SETS", most_sets)
     forgetful = loads(
         CREDIT_CHECK.replace(
@@ -87,26 +87,26 @@ def test_a_row_that_forgets_to_join_is_found_by_always_not_working_or_pending(ma
 
 
 @each_row("most_sets", [256, 0])
-def test_a_join_is_proved(machine, most_sets, monkeypatch):
+def test_join_is_proved(machine, most_sets, monkeypatch):
     pytest.importorskip("z3")
     monkeypatch.setattr(systems, "MOST_SETS", most_sets)
     assert prove(machine).is_proved
 
 
-def test_it_is_written_as_it_was_read(machine):
+def test_pending_survives_a_round_trip(machine):
     assert loads(dumps(machine)) == machine
     assert "not pending and refused" in dumps(machine)
 
 
-def test_every_pending_is_negated_once_as_a_mutant(machine):
+def test_mutants_negate_and_drop_pending(machine):
     said = [mutant.what for mutant in mutants(machine) if "pending" in mutant.what]
     assert len({what for what in said if "'not pending' instead of 'pending'" in what}) >= 1
     assert any("dropped" in what for what in said)
 
 
-def test_why_goes_through_what_may_be_outstanding(machine):
+def test_why_covers_all_sets_of_outstanding_effects(machine):
     said = why(machine, "good_1", "checking", {"refused": False})
-    alone, beside = said.cases  # alike ones are shown once
+    alone, beside = said.cases  # equal cases are shown once
     assert dict(alone.values) == {
         "refused": False,
         "pending look_2": False,

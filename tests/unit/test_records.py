@@ -14,11 +14,11 @@ TRACE = to_record(follow(dual_state(), RUN), "dual_state", 1)
 
 
 @pytest.mark.parametrize("written", [to_jsonl(TRACE), to_itf(TRACE)], ids=["jsonl", "itf"])
-def test_what_is_written_is_read(written):
+def test_written_trace_is_read_back(written):
     assert from_text(written) == TRACE
 
 
-def test_a_line_for_the_start_and_one_for_each_step():
+def test_jsonl_has_a_line_for_the_start_and_one_for_each_step():
     head, *steps = map(json.loads, to_jsonl(TRACE).splitlines())
     assert head == {
         "machine": "dual_state", "parameters": {"rmax": 3}, "state": "idle",
@@ -30,7 +30,7 @@ def test_a_line_for_the_start_and_one_for_each_step():
     }  # fmt: skip
 
 
-def test_the_informal_trace_format_has_every_variable_in_every_state():
+def test_itf_has_every_variable_in_every_state():
     whole = json.loads(to_itf(TRACE))
     assert all(set(whole["vars"]) == set(state) - {"#meta"} for state in whole["states"])
     assert [state["retries"] for state in whole["states"]] == [{"#bigint": n} for n in "0001"]
@@ -63,7 +63,7 @@ def test_events_alone_are_a_trace():
     ('{"states": []}', None, "'states' is not a list of states"),
     ('{"states": [{"mbt::actionTaken": "e", "x": {"#bigint": "y"}}]}', None, "'#bigint' is a number"),
 ])  # fmt: skip
-def test_what_is_no_trace_is_told_with_its_line(text, line, message):
+def test_invalid_trace_is_refused_with_its_line(text, line, message):
     with pytest.raises(ValueError, match=message) as raised:
         from_text(text)
     assert str(raised.value).startswith("line ") == (line is not None)

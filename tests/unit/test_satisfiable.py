@@ -1,4 +1,4 @@
-"""Conditions that can be true and those that cannot, by splitting; what the effort bounds, and what form alone shows."""
+"""Satisfiability of conditions: splitting, the limit of effort, and conditions that exclude each other by form alone."""
 
 from itertools import product
 
@@ -19,7 +19,7 @@ RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "long": rang
 
 
 def read(text: str):
-    """Read a condition; its names stay as they are written."""
+    """Return the condition of a text, with its names as written."""
     found = condition(Cell(text, "t.md", 1, 1, text), Findings())
     assert found is not None
     return simplify(found[1])
@@ -51,23 +51,23 @@ def read(text: str):
         ("8 < 3 + long and long + 3 < 10", True),
     ],
 )
-def test_what_can_be_true(text, expected):
+def test_satisfiability_is_decided(text, expected):
     assert satisfiable(read(text), RANGES, SearchEffort(1_000)) is expected
 
 
-def test_the_effort_bounds_the_work_and_is_used_up():
+def test_effort_bounds_the_work_and_is_used_up():
     effort = SearchEffort(50)
     assert satisfiable(read("huge * huge == 7"), RANGES, effort) is None
     assert effort.left == 0
 
 
-def test_nothing_is_tried_once_the_time_is_over():
+def test_nothing_is_tried_after_the_time_limit():
     effort = SearchEffort(1_000, lambda: True)
     assert satisfiable(read("x == 3"), RANGES, effort) is None
     assert effort.left == 1_000
 
 
-def test_samples_show_what_is_plainly_neither():
+def test_samples_show_the_outcomes_of_a_condition():
     assert outcomes_at_samples(read("x > 4"), RANGES) == {True, False}
     assert outcomes_at_samples(read("huge >= 0"), RANGES) == {True}
 
@@ -83,7 +83,7 @@ def test_samples_show_what_is_plainly_neither():
         ("x == 1", "y == 2", False),
     ],
 )
-def test_what_form_alone_excludes(one, other, expected):
+def test_conditions_exclude_each_other_by_form(one, other, expected):
     assert facts(read(one)).exclude(facts(read(other))) is expected
     assert facts(read(other)).exclude(facts(read(one))) is expected
 
@@ -115,7 +115,7 @@ TEXTS = st.recursive(PARTS, lambda inner: st.builds("({} {} {})".format, inner, 
 
 @settings(max_examples=sample_size(60, full=150), deadline=None)
 @given(TEXTS)
-def test_it_says_what_trying_all_values_says(text):
+def test_satisfiability_agrees_with_trying_all_values(text):
     node = read(text)
     read_names = sorted(names(node))
     everything = product(*(RANGES[name] for name in read_names))

@@ -1,4 +1,4 @@
-"""The list of the kinds that come with dsa is what their classes say."""
+"""The list of the shipped kinds matches their classes."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def options(kind: ComponentKind) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("library", "listed"), [(guards, table_faults.GUARDS), (generators, table_faults.GENERATORS)])
-def test_the_list_is_what_the_classes_say(library, listed):
+def test_listed_kinds_match_their_classes(library, listed):
     assert {name: options(library.KINDS[name]) for name in library.OWN} == {
         name: dict(known) for name, known in listed.items()
     }

@@ -49,16 +49,16 @@ SMALL = compare("n", "<", 3)
         (Member(var("c"), (Symbol("red"),)), compare("c", "==", "red")),
     ],
 )
-def test_folds(expr, small) -> None:
+def test_expressions_are_folded(expr, small) -> None:
     assert simplify(expr) == small
 
 
-def test_a_chain_becomes_comparisons() -> None:
+def test_chain_becomes_separate_comparisons() -> None:
     chain = Compare(Integer(0), (("<=", var("n")), ("<", var("m"))))
     assert simplify(chain) == And((compare(constant(0), "<=", var("n")), compare("n", "<", var("m"))))
 
 
-def test_what_contradicts_itself_is_false() -> None:
+def test_contradiction_is_false_and_tautology_is_true() -> None:
     assert all_of([A, B, negation(A)]) == FALSE
     assert all_of([A, B, Not(And((A, B)))]) == FALSE
     assert all_of([A, Not(Or((And((A, B)), A)))]) == FALSE
@@ -66,7 +66,7 @@ def test_what_contradicts_itself_is_false() -> None:
     assert any_of([SMALL, negation(SMALL)]) == TRUE
 
 
-def test_substitution_folds_what_it_decides() -> None:
+def test_substitution_folds_decided_conditions() -> None:
     expr = Or((And((A, SMALL)), B))
     values = {"a": TRUE, "n": Integer(5), "b": B}
     assert substitute(expr, lambda node: values[node.name]) == B

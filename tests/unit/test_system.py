@@ -1,4 +1,4 @@
-"""Systems laid out like another one."""
+"""Systems with the layout of another one."""
 
 import pytest
 from each_row import each_row
@@ -17,7 +17,7 @@ MOST_ROWS = 30
     [machine for machine in all_machines().values() if len(machine.transitions) < MOST_ROWS],
     ids=lambda machine: machine.name,
 )
-def test_system_laid_out_like_another_is_the_one_laid_out_alone(machine: Machine, share: int) -> None:
+def test_system_built_like_another_equals_the_one_built_alone(machine: Machine, share: int) -> None:
     own = closed_system(machine)
     for mutant in list(mutants(machine))[::share]:
         alone, like = closed_system(mutant.machine), closed_system(mutant.machine, like=own)

@@ -1,4 +1,4 @@
-"""A row as the texts of its cells."""
+"""Table rows as texts of cells."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LOW = Compare(X, (("<", Integer(3)),))
 PASSED = Verdict("g", "passed")
 
 
-def test_a_full_row_has_every_cell_in_column_order():
+def test_full_row_has_every_cell_in_column_order():
     row = Transition(
         "a", "verdict", "b.c", And((PASSED, LOW)), updates=(Assign("x", Integer(1)),), effects=(Emit("tell"),)
     )
@@ -21,7 +21,7 @@ def test_a_full_row_has_every_cell_in_column_order():
     assert tuple(cells.values()) == ("a", "verdict", "g.passed and x < 3", "x = 1", "tell", "b.c")
 
 
-def test_a_bare_row_has_empty_cells():
+def test_bare_row_has_empty_cells():
     assert tuple(transition_cells(Transition("*", "after 30s", "=")).values()) == ("*", "after 30s", "", "", "", "=")
 
 
@@ -36,7 +36,7 @@ def test_a_bare_row_has_empty_cells():
         (Boolean(value=False), False, "false"),
     ],
 )
-def test_the_if_cell(condition, is_else, text):
+def test_if_cell_shows_the_condition_and_else(condition, is_else, text):
     assert transition_cells(Transition("a", "e", "b", condition, is_else))["if"] == text
 
 
@@ -50,7 +50,7 @@ def test_the_if_cell(condition, is_else, text):
         (Arithmetic("+", Arithmetic("+", X, Y), Integer(1)), "x = x + y + 1"),
     ],
 )
-def test_an_update_is_written_short_only_where_it_means_the_same(value, text):
+def test_update_is_written_short_only_if_it_means_the_same(value, text):
     assert transition_cells(Transition("a", "e", "b", updates=(Assign("x", value),)))["update"] == text
 
 
@@ -66,10 +66,10 @@ def test_updates_and_effects_are_joined_in_the_order_written():
     assert transition_cells(row)["effects"] == "cancel ask, tell, cancel"
 
 
-def test_a_pipe_in_a_cell_is_escaped_and_counted_in_the_width():
+def test_pipe_in_a_cell_is_escaped_and_counted_in_the_width():
     rows = [[escape_cell("x|y"), ""]]
     assert table_lines(("a", "long"), rows) == ["| a    | long |", "| ---- | ---- |", "| x\\|y |      |"]
 
 
-def test_a_column_is_at_least_three_wide():
+def test_column_is_at_least_three_wide():
     assert table_lines(("a",), []) == ["| a   |", "| --- |"]

@@ -7,7 +7,7 @@ from dsa.trace import follow, show_events, show_occurrence
 RUN = [Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"})]
 
 
-def test_a_trace_prints_only_what_changed():
+def test_trace_prints_only_changed_values():
     assert follow(dual_state(), RUN).show().split("\n") == [
         "at rmax = 3",
         "0  start             idle                 satisfied = false, retries = 0",
@@ -17,12 +17,12 @@ def test_a_trace_prints_only_what_changed():
     ]
 
 
-def test_a_refused_occurrence_ends_the_trace_with_an_error():
+def test_refused_occurrence_ends_the_trace_with_an_error():
     with pytest.raises(ValueError, match=r"artifact is refused in idle: .*not outstanding"):
         follow(dual_state(), [Occurrence("artifact")])
 
 
-def test_events_of_a_long_trace_are_left_out_in_the_middle():
+def test_long_trace_leaves_out_events_in_the_middle():
     assert show_events(RUN) == "specification, artifact, verdict g.failed"
     assert show_events(RUN * 4, most=4) == "specification, artifact, (8 events left out), artifact, verdict g.failed"
     assert show_occurrence(Occurrence("after 30s", source="a.b")) == "after 30s of a.b"

@@ -1,4 +1,4 @@
-"""Small machines to prove something of, written row by row."""
+"""Small machines for proofs, written row by row."""
 
 from dsa.checks.proof.prover import Proof, prove
 from dsa.lang import loads

@@ -1,4 +1,4 @@
-"""What checks, proofs, odds, mutants and comparisons make of several emissions of one effect, on small machines with known answers."""
+"""Several emissions of one effect in checks, proofs, odds, mutants and comparisons, on small machines with known answers."""
 
 import itertools
 from functools import cache
@@ -67,12 +67,12 @@ PROPERTIES
 
 
 def crew(limit="side + 1", emits="look", again="", failed="", properties="- go leads to over"):
-    """Return a machine in which side + 1 of `look` are outstanding, with one thing or another changed."""
+    """Return a machine in which up to side + 1 of `look` are outstanding, with some of its cells changed."""
     text = CREW.replace("LIMIT", limit).replace("EMITS", emits).replace("AGAIN", again).replace("FAILED", failed)
     return loads(text.replace("PROPERTIES", properties))
 
 
-def test_number_of_the_answered_effect_is_read_in_vain_only_where_one_can_be_outstanding():
+def test_pending_in_an_answer_row_is_flagged_only_at_a_limit_of_one():
     found = {limit: [each.code for each in check(crew(limit)).diagnostics if each.code == "DSA213"] for limit in ("side + 1", "2", "1")}  # fmt: skip
     assert found == {"side + 1": [], "2": [], "1": ["DSA213"]}
 
@@ -80,12 +80,12 @@ def test_number_of_the_answered_effect_is_read_in_vain_only_where_one_can_be_out
 # -- proofs for all values of the parameter ---------------------------------------------------------------------------
 
 OBLIGATIONS = {
-    "as many as may be": (crew(), set()),
-    "one alone may be": (crew("1"), {"emission"}),
+    "as many as can be outstanding": (crew(), set()),
+    "only one": (crew("1"), {"emission"}),
     "a constant that is too small": (crew("2"), {"emission"}),
     "a constant that is enough": (crew("5"), set()),
-    "two by one row": (crew(emits="look, look"), {"emission"}),
-    "two by one row, and room for them": (crew("2 * side + 1", emits="look, look"), set()),
+    "two from one row": (crew(emits="look, look"), {"emission"}),
+    "two from one row, and room for them": (crew("2 * side + 1", emits="look, look"), set()),
     "three after a cancellation": (crew(emits="cancel look, look, look, look"), {"emission"}),
     "three after a cancellation, and room": (crew("side + 2", emits="cancel look, look, look, look"), set()),
     "an answer asks again": (crew(again="look"), set()),
@@ -96,7 +96,7 @@ OBLIGATIONS = {
 
 
 @pytest.mark.parametrize(("machine", "open_obligations"), OBLIGATIONS.values(), ids=OBLIGATIONS)
-def test_obligations_are_proved_where_every_value_keeps_them(machine, open_obligations):
+def test_proved_obligations_match_the_checks_at_every_value(machine, open_obligations):
     proofs = {proof.name: proof.verdict for proof in prove(machine).obligations}
     assert {name for name, verdict in proofs.items() if verdict == "VIOLATED"} == open_obligations
     assert all(verdict == "PROVED" for name, verdict in proofs.items() if name not in open_obligations)
@@ -124,7 +124,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize(("claim", "is_true"), CLAIMS.items(), ids=CLAIMS)
-def test_claims_are_proved_as_a_search_at_every_value_judges_them(claim, is_true):
+def test_proved_claims_match_the_checks_at_every_value(claim, is_true):
     machine = crew(properties=f"- {claim}")
     (proof,) = prove(machine).properties
     assert proof.verdict == ("PROVED" if is_true else "VIOLATED")
@@ -132,7 +132,7 @@ def test_claims_are_proved_as_a_search_at_every_value_judges_them(claim, is_true
     assert ("VIOLATED" in verdicts) == (not is_true)
 
 
-def test_what_may_be_outstanding_is_found_whatever_the_default_is():
+def test_violated_obligations_are_found_whatever_the_default_is():
     machine = crew(emits="look, look", failed="pending").at({"side": 0})
     assert {"emission", "completeness"} <= {p.name for p in prove(machine).obligations if p.verdict == "VIOLATED"}
 
@@ -147,13 +147,13 @@ def limit_mutants(machine, **options):
     return {result.mutant.what: (result.kind, result.by) for result in found}
 
 
-def test_one_more_at_once_is_no_change_for_a_machine_that_passes():
+def test_higher_limit_is_an_equal_mutant_if_the_machine_passes():
     machine = crew()
     proved = ("equal", "the same steps, proved for all parameter values")
     assert limit_mutants(machine, prove=prover(machine)) == {"at once side + 2 instead of side + 1": proved}
 
 
-def test_one_less_at_once_is_equal_where_nothing_needs_as_many_and_noticed_elsewhere():
+def test_lower_limit_is_an_equal_mutant_only_if_nothing_needs_the_limit():
     roomy = crew("side + 2")
     found = limit_mutants(roomy, prove=prover(roomy))
     assert {what: kind for what, (kind, _) in found.items()} == {
@@ -165,7 +165,7 @@ def test_one_less_at_once_is_equal_where_nothing_needs_as_many_and_noticed_elsew
 
 
 @pytest.mark.parametrize("limit", ["2", "side + 2"])
-def test_a_search_that_remembers_sees_the_other_limit(limit):
+def test_incremental_search_respects_the_changed_limit(limit):
     machine = crew(limit)
     for mutant in mutants(machine):
         if mutant.what.startswith("at once"):
@@ -177,7 +177,7 @@ def test_a_search_that_remembers_sees_the_other_limit(limit):
             assert len(other.refusals) == len(fresh.refusals)
 
 
-def test_there_is_no_mutant_below_one_and_none_where_one_is_outstanding():
+def test_limit_of_one_is_not_mutated():
     for limit in ("1", ""):
         assert not [
             mutant for mutant in mutants(crew(limit, emits="cancel look, look")) if mutant.what.startswith("at once")
@@ -187,7 +187,7 @@ def test_there_is_no_mutant_below_one_and_none_where_one_is_outstanding():
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_limit_is_a_change_of_control_and_what_it_lets_happen_is_shown():
+def test_changed_limit_is_a_change_of_control_with_a_trace():
     old, new = crew("2").at({"side": 2}), crew("3").at({"side": 2})
     assert [(change.aspect, change.what, change.name) for change in changes(old, new)] == [
         ("control", "effect", "look")
@@ -248,7 +248,7 @@ ASKED = """# asked
 """
 
 
-def test_odds_are_those_of_following_every_order_of_answers():
+def test_odds_match_a_walk_through_all_orders_of_answers():
     machine = loads(ASKED.replace("PASS", "0.25"))
     found = {end.state: bounds for end, bounds in odds(machine).ends}
 
@@ -272,7 +272,7 @@ def test_odds_are_those_of_following_every_order_of_answers():
         assert found[state].high == pytest.approx(found[state].low, abs=1e-9)
 
 
-def test_odds_by_retry_number_are_refused_where_several_answers_are_awaited():
+def test_odds_by_retry_number_are_refused_if_several_answers_are_awaited():
     assert odds(loads(ASKED.replace("PASS", "0.5, 0.5"))).is_known
     with pytest.raises(ParameterError, match=r"line 17: .* fits .* 'seen', .* several of look .* give one number"):
         odds(loads(ASKED.replace("PASS", "0.25, 0.5")))
@@ -285,11 +285,11 @@ def test_odds_by_retry_number_are_refused_where_several_answers_are_awaited():
     ).is_known
 
 
-def test_a_model_for_prism_is_refused_for_odds_by_retry_number_of_several_answers():
+def test_prism_export_refuses_odds_by_retry_number_of_several_answers():
     assert "0.25" in emit(loads(ASKED.replace("PASS", "0.25, 0.25")), "prism")
     with pytest.raises(DsaError, match=r"^line \d+: the odds of guard fits change with its retry number"):
         emit(loads(ASKED.replace("PASS", "0.25, 0.5")), "prism")
 
 
-def test_a_configuration_is_the_same_in_whatever_order_its_effects_are_given():
+def test_configuration_ignores_the_order_of_outstanding_effects():
     assert Configuration("busy", (), ("look", "ask", "look")) == Configuration("busy", (), ["ask", "look", "look"])

@@ -1,4 +1,4 @@
-"""What is certified, what is left out, and in which words."""
+"""Certificates: the claims in them, the claims left out, and the reasons."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from dsa.checks.report import check
 from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, verify
 from dsa.lang import dumps, loads
 
-#: The first row is never taken; what it would lead to breaks everything.
+#: The first row is never taken; the rows after it would break every claim.
 NEVER = """# never
 
 ## Parameters
@@ -89,8 +89,8 @@ def certified(machine, *, checked=False):
         "twice * 2 > 16 and twice < 9",
     ],
 )
-def test_what_is_proved_is_certified_also_where_words_alone_lead_further(condition):
-    """The kernel may come to states that the closed system has not, since it simplifies nothing: that they are not reached is a lemma."""
+def test_proved_claims_are_certified_even_if_the_kernel_visits_more_states(condition):
+    """The kernel simplifies nothing, so it may visit states that the closed system does not have; a lemma says that no run reaches them."""
     machine = loads(NEVER.replace("CONDITION", condition))
     said, left_out = certified(machine)
     texts = [line.removeprefix("- ") for line in NEVER.split("## Properties\n")[1].splitlines()]
@@ -102,7 +102,7 @@ def test_what_is_proved_is_certified_also_where_words_alone_lead_further(conditi
     )
 
 
-def test_what_z3_alone_proves_is_said_so():
+def test_claims_that_only_z3_proves_are_left_out_with_the_reason():
     """No sum of products shows that twice a whole number is never 3."""
     said, left_out = certified(loads(NEVER.replace("CONDITION", "twice + twice == 3")))
     assert set(said) == {NOTHING_GUARDED, f"{TABLE}: most = 2", f"{TABLE}: most = 0"}
@@ -115,7 +115,7 @@ def test_what_z3_alone_proves_is_said_so():
     assert "never lost" in left_out
 
 
-def test_what_is_not_proved_is_left_out_with_its_verdict():
+def test_unproved_claims_are_left_out_with_their_verdict():
     said, left_out = certified(loads(NEVER.replace("CONDITION", "tries == 0")))
     assert set(said) == {NOTHING_GUARDED, f"{TABLE}: most = 2", f"{TABLE}: most = 0"}
     assert left_out["every update stays in its domain"] == "it is VIOLATED"
@@ -123,7 +123,7 @@ def test_what_is_not_proved_is_left_out_with_its_verdict():
     assert left_out["no deadlock"] == "not while this is VIOLATED: every update stays in its domain"
 
 
-def test_a_check_claims_what_every_machine_owes_too():
+def test_certificate_of_a_check_covers_what_every_machine_must_satisfy():
     said, left_out = certified(loads(NEVER.replace("CONDITION", "tries > most")), checked=True)
     assert left_out == {}
     for most in (2, 0):
@@ -133,7 +133,7 @@ def test_a_check_claims_what_every_machine_owes_too():
     assert len(said) == 1 + 2 * (3 + 7)
 
 
-def test_conditions_of_which_too_many_combinations_are_possible_are_left_out(monkeypatch):
+def test_definition4_is_left_out_if_conditions_have_too_many_paths(monkeypatch):
     monkeypatch.setattr(certificate_proofs, "_MOST_PATHS_OF_A_MOVE", 1_000)
     rows = "".join(f"| a | go | x{place} | a |\n" for place in range(11))
     variables = "".join(f"| x{place} | bool | false |\n" for place in range(11))
@@ -176,7 +176,7 @@ LARGE = """# large
 
 
 @pytest.mark.limit(30)
-def test_the_kernel_is_not_asked_about_what_a_check_has_found_to_be_too_large():
+def test_kernel_is_not_asked_about_machines_that_check_found_too_large():
     """The kernel would visit 20,000 configurations for each property before it gives up, which takes minutes for these."""
     texts = [f"always n <= {most}" for most in range(200, 300)]
     said, left_out = certified(loads(LARGE + "".join(f"- {text}\n" for text in texts)), checked=True)
@@ -233,8 +233,8 @@ DETOUR = """# detour
 """
 
 
-def test_proofs_are_in_the_order_in_which_the_kernel_comes_to_states():
-    """Only where n is not 0 does a lead to b. It never is, and the kernel, which knows that, comes to b after third."""
+def test_proofs_follow_the_order_in_which_the_kernel_visits_states():
+    """State a leads to b only where n is not 0, which never happens. The kernel knows that, so it visits b after third."""
     said, left_out = certified(loads(DETOUR))
     assert left_out == {}
     assert "go leads to over: for all values" in said

@@ -1,4 +1,4 @@
-"""Graphs in lists and graphs in arrays are judged alike; on random machines the lists are compared with an oracle."""
+"""Graphs in lists and graphs in arrays have the same cycles; on random machines the lists are compared with an oracle."""
 
 import families
 import pytest
@@ -46,7 +46,7 @@ def parts(machine, condition):
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_arrays_and_lists_agree(name, monkeypatch):
+def test_graphs_in_arrays_and_lists_have_the_same_cycles(name, monkeypatch):
     machine = MACHINES[name]()
     flags = [
         v.name for v in machine.variables if str(v.domain) == "bool" or v.domain.__class__.__name__ == "BooleanDomain"
@@ -60,10 +60,10 @@ def test_arrays_and_lists_agree(name, monkeypatch):
         assert same == [cyclic, stuck]
 
 
-def test_marked_positions():
+def test_marked_positions_are_listed():
     assert marked_positions(bytearray([0, 1, 1, 0])) == [1, 2]
 
 
-def test_a_step_to_itself_is_a_cycle():
+def test_step_to_itself_is_a_cycle():
     _, found, stuck = parts(loop(), TRUE)
     assert ([len(part) for part in found], stuck) == ([1], [])

@@ -6,7 +6,7 @@ MACHINE = load("dual_state")
 VALIDATING = Configuration("validating", (False, 3), frozenset({"execute_guard"}))
 
 
-def test_each_conjunct_is_told_apart_and_else_is_one():
+def test_each_conjunct_is_listed_separately_and_else_is_one():
     views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
     assert [(view.row.target, view.is_enabled, view.conjuncts) for view in views] == [
         ("succeeded", False, (("g.passed", False),)),
@@ -16,7 +16,7 @@ def test_each_conjunct_is_told_apart_and_else_is_one():
     ]
 
 
-def test_what_is_false_is_said_with_its_line():
+def test_false_conjuncts_are_shown_with_their_lines():
     views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
     assert (
         show_false(views)

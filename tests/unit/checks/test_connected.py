@@ -19,7 +19,7 @@ def reached(graph: dict[int, list[int]], start: int) -> set[int]:
 
 
 @given(GRAPHS)
-def test_components_are_what_reaches_each_other_and_come_in_order(graph: dict[int, list[int]]) -> None:
+def test_nodes_of_a_component_reach_each_other_and_components_are_ordered(graph: dict[int, list[int]]) -> None:
     found = list(map(set, components(graph, lambda node: (to for to in graph[node] if to in graph))))
     assert sorted(node for part in found for node in part) == sorted(graph)
     before: set[int] = set()

@@ -1,4 +1,4 @@
-"""S9: two accepted and two refused forms of each kind of row."""
+"""S9 (Definition 4): rows that may set workflow state, and rows that may not."""
 
 from each_row import each_row
 from example_machines import FALSE, assign, compare, failed, fatal, passed, placed, ranged, states, var
@@ -44,7 +44,7 @@ def row(condition=TRUE, updates=SET, event="judged", **more):
     Not(compare(Count((failed("g"), fatal("g"), failed("h"), fatal("h"))), ">", 0)),
     And((var("flag"), Member(Count(BOTH.operands), (Integer(2),)))),
 ])  # fmt: skip
-def test_a_condition_that_implies_its_guards_passed(condition):
+def test_condition_that_implies_its_guards_passed_is_accepted(condition):
     assert codes(row(condition)) == []
 
 
@@ -61,11 +61,11 @@ def test_a_condition_that_implies_its_guards_passed(condition):
     compare(Count((*BOTH.operands, var("flag"))), "==", 3),  # a comparison that reads a variable is free
     compare(Count((*BOTH.operands, Name("", "pending"))), "==", 3),
 ])  # fmt: skip
-def test_a_condition_that_does_not(condition):
+def test_condition_that_does_not_imply_a_pass_is_an_error(condition):
     assert codes(row(condition)) == ["DSA210"]
 
 
-def test_whatever_the_value():
+def test_assigning_false_needs_a_pass_too():
     assert codes(row(failed(), (assign("sigma", FALSE),))) == ["DSA210"]
 
 
@@ -73,7 +73,7 @@ def test_only_outcomes_that_the_guard_has_count():
     assert codes(row(Not(failed())), outcomes=("passed", "failed")) == []
 
 
-def test_else_reads_what_its_siblings_read():
+def test_else_is_the_negation_of_its_sibling_conditions():
     others = [row(failed(), ()), row(fatal(), ())]
     assert codes(row(is_else=True), *others) == []
     assert codes(row(is_else=True), others[0]) == ["DSA210"]
@@ -81,25 +81,25 @@ def test_else_reads_what_its_siblings_read():
     assert codes(row(passed(), is_else=True), row(failed("h"), ()), row(fatal("h"), ())) == []
 
 
-def test_a_revocation_and_a_persons_word_are_reported_and_allowed():
+def test_revocations_and_events_without_a_guard_are_only_noted():
     assert codes(row(failed(), (Revoke("sigma"),))) == ["DSA211"]
     assert codes(row(event="approved")) == ["DSA211"]
 
 
-def test_an_event_that_some_row_reads_a_verdict_on_is_judged_everywhere():
+def test_event_that_a_guard_judges_needs_a_pass():
     assert codes(row(event="approved"), judges=("approved",)) == ["DSA210"]
 
 
-def test_environment_variables_are_free():
+def test_environment_variables_may_be_set_without_a_pass():
     assert codes(row(failed(), (assign("flag", TRUE),))) == []
 
 
-def test_an_atom_has_one_value_within_a_condition():
+def test_atom_has_one_value_within_a_condition():
     assert not possible(And((var("flag"), Not(var("flag")))), {}, {})
     assert possible(And((var("flag"), Not(compare("x", "<", 1)))), {}, {})
 
 
-def test_many_guards_take_no_more_than_their_number():
+def test_many_guards_do_not_multiply_the_work():
     names = [f"g{number}" for number in range(40)]
     rows = placed([Transition("a", "judged", "=", And(tuple(map(passed, names))), updates=SET)])
     machine = Machine(

@@ -1,4 +1,4 @@
-"""Two machines side by side: every kind of difference is found, at its nearest place; what is none is none."""
+"""Comparison of two machines: every kind of difference is found with a shortest trace, and equal machines have none."""
 
 import pytest
 from each_row import each_row
@@ -77,7 +77,7 @@ def compared(*changes, limits=LIMITS):
 
 
 def line(start):
-    """Return the row that begins so."""
+    """Return the row that begins with `start`."""
     (found,) = [each for each in TEXT.splitlines(keepends=True) if each.startswith(f"| {start}")]
     return found
 
@@ -88,7 +88,7 @@ def after(start, *rows):
 
 
 def row(start, **cells):
-    """Return a change of the row that begins so: cells by column, or the whole row gone."""
+    """Return a change of the row that begins with `start`: other cells by column, or without cells the row deleted."""
     if not cells:
         return line(start), ""
     columns = ("source", "event", "if", "update", "effects", "target")
@@ -125,7 +125,7 @@ EVENTS = "| bad   | work    |\n"
     (after(BAD, "| busy | work.failed | | | | over |"), ["go"], "work.failed"),
     ((line(BAD), line(BAD) * 2), ["go"], "bad"),
 ], ids=str)  # fmt: skip
-def test_what_differs_is_found_at_its_nearest_place(change, way, event):
+def test_difference_is_found_with_a_shortest_trace(change, way, event):
     found = compared(change)
     assert found.verdict == "DIFFERENT"
     assert [show_occurrence(each) for each in found.divergence.way] == way
@@ -142,8 +142,8 @@ ORDERED = """# m
 """
 
 
-def test_what_a_timer_does_that_may_fire_only_later_is_compared():
-    """The longer timer waits for the shorter one at first; once that has started again, the same state lets the longer one fire."""
+def test_effects_of_a_timer_that_can_fire_only_later_are_compared():
+    """At first the longer timer waits for the shorter one. Once the shorter one has started again, the longer one can fire in the same state."""
     old, new = loads(ORDERED), loads(ORDERED.replace("note", "other"))
     found = compare(Pair(old, new), Pair(old, new).start, SearchLimits(1000))
     assert found.verdict == "DIFFERENT"
@@ -151,15 +151,15 @@ def test_what_a_timer_does_that_may_fire_only_later_is_compared():
     assert [show_occurrence(each) for each in found.divergence.way] == ["after 1m of a"]
 
 
-def test_the_order_of_timers_alone_makes_no_difference():
-    """The shorter timer is never taken, so the longer one never comes: whose it is shows in nothing."""
+def test_order_of_timers_alone_makes_no_difference():
+    """The shorter timer is never taken, so the longer one never fires, and the state that it belongs to makes no difference."""
     text = ORDERED.replace("after 1m |    |", "after 1m | 1 > 2 |") + "| a      | go       |    | note    | =      |\n"
     old, new = loads(text), loads(text.replace("a      | after 2m", "*      | after 2m"))
     assert compare(Pair(old, new), Pair(old, new).start, SearchLimits(1000)).verdict == "EQUAL"
 
 
-def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone():
-    """One row of two timers: as a target the state is entered again, and both run from zero; `=` starts the one that fired (S11)."""
+def test_row_that_stays_and_row_that_reenters_differ_only_in_timers():
+    """A state with two timers: a row that names the state enters it again and restarts both timers; `=` restarts only the one that fired (S11)."""
     twice = TEXT + "| busy.b  | after 2m  |                                |          |             | =       |\n"
     alone, both = row(SECOND, target="busy.b"), ("| busy.b  | after 2m  |", "| busy.b  | after 2m  |")
     assert compared(alone).verdict == "EQUAL"
@@ -184,14 +184,14 @@ def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone
     [("| g     | done   |", "| g     | done, bad |")],
     [("| 0..    | 2       |", "| 0..9   | 2       | ")],
 ], ids=str)  # fmt: skip
-def test_what_means_the_same_is_equal(changes):
+def test_machines_with_the_same_meaning_are_equal(changes):
     found = compared(*changes)
     assert (found.verdict, found.divergence) == ("EQUAL", None)
     assert found.configurations == explore(machines(*changes)[1]).configurations
 
 
-def test_variables_of_its_own_hide_no_other_difference():
-    """With them the configurations are compared part by part."""
+def test_extra_variable_of_one_machine_hides_no_other_difference():
+    """If only one machine has a variable, configurations are compared part by part."""
     own = ("| seen     | bool    | false   |", "| more     | 0..2    | 1       |\n| seen     | bool    | false   |")
     for change, event in (
         (("| over    | final   |", "| over    |         |"), "done g.passed"),
@@ -205,7 +205,7 @@ def test_variables_of_its_own_hide_no_other_difference():
     assert (ended.old.ends, ended.new.ends) == (True, False)
 
 
-def test_an_event_that_is_accepted_by_one_alone_differs_even_where_the_other_has_not_heard_of_it():
+def test_event_accepted_by_one_machine_and_unknown_to_the_other_differs():
     found = compared(
         ("| stop  | outside |", "| stop  | outside |\n| never | outside |"),
         after(BAD, "| busy | never | n == most | | | over |"),
@@ -220,14 +220,14 @@ def test_an_event_that_is_accepted_by_one_alone_differs_even_where_the_other_has
     ([("| bool    | false   |", "| bool    | true    |")], ("seen = false", "seen = true")),
     ([("| bool    | false   |", "| 0..1    | 0       |"), ("seen = true", "seen = 1   ")], ("seen is a truth value", "seen is a number")),
 ], ids=str)  # fmt: skip
-def test_they_may_differ_before_anything_happens(changes, words):
+def test_machines_may_differ_before_anything_happens(changes, words):
     found = compared(*changes)
     assert found.verdict == "DIFFERENT"
     assert (found.divergence.way, found.divergence.occurrence) == ((), None)
     assert (found.divergence.old.words, found.divergence.new.words) == words
 
 
-def test_words_tell_what_cannot_happen_to_one():
+def test_description_says_what_cannot_happen_in_one_machine():
     added = compared(after(BAD, "| busy | work.failed | | | | over |"))
     assert added.divergence.old.words == "no row names work.failed: then the run stops, and can be resumed"
     assert isinstance(added.divergence.new.outcome, Taken)
@@ -244,7 +244,7 @@ NARROW = (
 )
 
 
-def test_what_one_guard_alone_can_say_differs():
+def test_verdict_that_one_guard_cannot_give_is_a_difference():
     found = compared(NARROW)
     assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
     assert found.divergence.new.words == "means nothing to it"
@@ -259,12 +259,12 @@ def test_what_one_guard_alone_can_say_differs():
     (SearchLimits(5), "the limit of 5 configurations"),
     (SearchLimits(10_000, is_expired=lambda: True), "the time limit"),
 ])  # fmt: skip
-def test_a_limit_makes_it_unknown(limits, said):
+def test_limit_makes_the_comparison_unknown(limits, said):
     found = compared(limits=limits)
     assert (found.verdict, found.limit) == ("UNKNOWN", said)
 
 
-def test_too_many_verdicts_make_it_unknown():
+def test_too_many_verdicts_make_the_comparison_unknown():
     guards = [f"g{number}" for number in range(10)]
     lines = "".join(f"| {guard} | done |\n" for guard in guards)
     text = TEXT.replace("| g     | done   |\n", f"| g     | done   |\n{lines}")
@@ -275,7 +275,7 @@ def test_too_many_verdicts_make_it_unknown():
     assert (found.verdict, found.limit) == ("UNKNOWN", "done: more than 20000 combinations of verdicts")
 
 
-def test_machines_are_compared_from_where_they_are():
+def test_machines_are_compared_from_their_current_configurations():
     pair = Pair(*machines(row(REST, target="over")))
     assert compare(pair, pair.start, LIMITS).verdict == "DIFFERENT"
     at_rest = tuple(

@@ -1,4 +1,4 @@
-"""Faults that lie ahead: each kind is found by a shortest way, and is none when the other machine comes to it too."""
+"""Faults ahead of a run: each kind is found with a shortest trace, unless the old machine reaches it too."""
 
 import pytest
 
@@ -47,7 +47,7 @@ LIMITS = SearchLimits(1_000)
 
 
 def ahead(*changes, before=(), limits=LIMITS):
-    """What may go wrong after `changes`, and not after the changes `before`."""
+    """Return what may go wrong in the machine with `changes` but not in the one with the changes `before`."""
     machines = []
     for these in (before, changes):
         text = TEXT
@@ -77,7 +77,7 @@ def test_every_kind_of_fault_is_found(changes, way, event, reason):
     assert (show_occurrence(found.trouble.occurrence), found.trouble.refusal.reason) == (event, reason)
 
 
-def test_where_nothing_goes_on_is_one():
+def test_deadlock_is_a_fault():
     stuck = (
         "| busy   | done     | g.passed                 |        |         | over   |",
         "| busy   | done     | g.passed                 |        |         | idle   |",
@@ -91,7 +91,7 @@ def test_where_nothing_goes_on_is_one():
     assert (found.trouble.occurrence, found.trouble.refusal, found.trouble.here.state) == (None, None, "idle")
 
 
-def test_an_event_from_outside_may_be_refused():
+def test_event_from_outside_may_be_refused():
     assert (
         ahead(
             ("| idle   | go       |                          |", "| idle   | go       | n < 2                    |")
@@ -100,7 +100,7 @@ def test_an_event_from_outside_may_be_refused():
     )
 
 
-def test_a_fault_that_the_old_machine_comes_to_is_none_of_the_new_one():
+def test_fault_that_the_old_machine_also_reaches_is_not_reported():
     assert ahead(UNHANDLED, before=[UNHANDLED]).trouble is None
     assert ahead(UNHANDLED, ("| 0..2   | 0       |", "| 0..9   | 0       |"), before=[UNHANDLED]).trouble is None
     also = ("| n        | 0..2   | 0       |", "| n        | 0..2   | 0       |\n| x        | 0..1   | 1       |")
@@ -108,7 +108,7 @@ def test_a_fault_that_the_old_machine_comes_to_is_none_of_the_new_one():
     assert ahead(UNHANDLED, before=[UNHANDLED, also]).trouble is None
 
 
-def test_one_at_other_values_is_another_one():
+def test_same_fault_at_other_values_is_reported():
     sooner = [("not g.passed and n < 2 ", "not g.passed and n < 1 "), (LAST, "| g.failed and n == 1      |")]
     found = ahead(*sooner, before=[UNHANDLED])
     assert [show_occurrence(each) for each in found.trouble.way] == ["go", "done g.failed"]
@@ -119,12 +119,12 @@ def test_one_at_other_values_is_another_one():
     ("| g.fatal and n == 2       |", "done g.failed"),
     ("| g.failed and n == 9      |", "done g.failed"),
 ])  # fmt: skip
-def test_the_verdicts_on_which_it_is_refused_count(new, event):
+def test_refused_verdicts_decide_whether_a_fault_is_new(new, event):
     found = ahead((LAST, new), before=[UNHANDLED])
     assert (found.trouble and show_occurrence(found.trouble.occurrence)) == event
 
 
-def test_a_guard_that_is_asked_no_more_may_have_said_anything():
+def test_unasked_guard_may_have_given_any_verdict():
     """Nothing takes `done` in the new machine: the old one refused it only when g was fatal."""
     rows = [line for line in TEXT.splitlines(keepends=True) if "| busy   | done" in line]
     gone = [(line, "") for line in rows]
@@ -134,7 +134,7 @@ def test_a_guard_that_is_asked_no_more_may_have_said_anything():
     assert ahead(*refusing, before=gone).trouble is None
 
 
-def test_what_a_guard_could_not_say_before_is_new():
+def test_fault_on_a_verdict_that_the_old_guard_could_not_give_is_new():
     narrow = [
         (
             "| guard | judges |\n| ----- | ------ |\n| g     | done   |\n| h     | done   |",
@@ -145,7 +145,7 @@ def test_what_a_guard_could_not_say_before_is_new():
     assert ahead(UNHANDLED, *narrow).trouble is None
 
 
-def test_a_limit_leaves_it_open():
+def test_limit_is_reported_instead_of_a_fault():
     assert ahead(limits=SearchLimits(2)).limit == "the limit of 2 configurations"
     assert ahead(UNHANDLED, limits=SearchLimits(3)).limit
     wide = ("| 0..2   | 0       |", "| 0..2   | 0       |\n| m        | 0..99  | 0       |")
@@ -155,5 +155,5 @@ def test_a_limit_leaves_it_open():
     )
     found = ahead(UNHANDLED, before=[wide, counting, ("| over   |", "| idle   |")], limits=SearchLimits(30))
     assert (found.trouble, found.limit) == (None, "the limit of 30 configurations"), (
-        "nobody knows whether the old one comes to it"
+        "it is unknown whether the old machine reaches the fault"
     )

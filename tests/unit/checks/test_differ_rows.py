@@ -1,4 +1,4 @@
-"""What two documents have otherwise: rows and declarations by what they mean, each change with its lines."""
+"""Changes between two documents: rows and declarations compared by meaning, each change with its lines."""
 
 from pathlib import Path
 
@@ -122,11 +122,11 @@ GO = "| idle   | go         |                                      |            
     [(f"{GO} one  |\n", ""), ("| busy.a | after 2m ", f"{GO} one  |\n| busy.a | after 2m ")],
     [("| n        | environment | 0..most  | 0       |\n", ""), ("| r       |\n", "| r       |\n| n        | environment | 0..most  | 0       |\n")],
 ], ids=str)  # fmt: skip
-def test_what_means_the_same_is_no_change(edits):
+def test_equivalent_text_is_not_a_change(edits):
     assert found(*edits) == ()
 
 
-def test_layout_is_no_change():
+def test_layout_is_not_a_change():
     assert (
         changes(
             loads(TEXT),
@@ -152,7 +152,7 @@ def test_layout_is_no_change():
     ([("| busy.a | after 2m ", "| busy.b | after 2m ")], "changed", "busy.a | after 2m | busy.b", (3, 3), [("source", "busy.a", "busy.b")]),
     ([("| idle   | go    ", "| idle   | stop  ")], "changed", "idle | go | busy", (-1, -1), [("event", "go", "stop")]),
 ], ids=str)  # fmt: skip
-def test_rows(edits, kind, name, lines, details):
+def test_row_changes_are_listed_with_their_details(edits, kind, name, lines, details):
     (change,) = found(*edits)
     at = line("not g.passed and n < most") - 1
     assert (change.aspect, change.what, change.kind, change.name) == ("control", "transition", kind, name)
@@ -160,7 +160,7 @@ def test_rows(edits, kind, name, lines, details):
     assert change.details == tuple(Detail(*each) for each in details)
 
 
-def test_the_rows_that_have_most_in_common_are_one_changed_row():
+def test_rows_with_the_most_in_common_are_one_changed_row():
     both = [
         ("| busy   | done       | g.passed ", "| busy   | done       | g.passed and n > 0 "),
         (f"{ROW}      |\n", ""),
@@ -169,7 +169,7 @@ def test_the_rows_that_have_most_in_common_are_one_changed_row():
     assert kinds == [("changed", "busy | done | over"), ("removed", "busy | done | busy")]
 
 
-def test_a_parent_that_enters_another_child_changes_the_rows_that_lead_to_it():
+def test_other_initial_child_changes_the_rows_that_lead_to_its_parent():
     first, second = found(
         ("| busy.a | initial |", "| busy.a |         |"), ("| busy.b |         |", "| busy.b | initial |")
     )[:2]
@@ -182,8 +182,8 @@ def test_a_parent_that_enters_another_child_changes_the_rows_that_lead_to_it():
     ]
 
 
-def test_which_guards_are_asked_is_meant_too():
-    """S2: a verdict that decides nothing is asked for all the same."""
+def test_other_guards_asked_are_a_change():
+    """S2: a guard is asked even if its verdict decides nothing."""
     (change,) = found(("| busy   | done       | else   ", "| busy   | done       | else and (g.passed or true)"))
     assert change.kind == "changed"
 
@@ -201,14 +201,14 @@ def test_which_guards_are_asked_is_meant_too():
     (("| over   | final   |", "| over   | final   |\n| far    | final   |"), "state", "added", "far", [("kind", "", "final")]),
     (("| over   | final   |", "| over   |         |"), "state", "changed", "over", [("kind", "final", "")]),
 ], ids=str)  # fmt: skip
-def test_control(edit, what, kind, name, details):
+def test_declaration_changes_are_changes_of_control(edit, what, kind, name, details):
     (change,) = found(edit)
     assert (change.aspect, change.what, change.kind, change.name) == ("control", what, kind, name)
     assert change.details == tuple(Detail(*each) for each in details)
     assert not same_control((change,))
 
 
-def test_where_it_begins():
+def test_other_initial_state_is_a_change():
     both = found(("| idle   | initial |", "| idle   |         |"), ("| busy   |         |", "| busy   | initial |"))
     assert [(change.what, change.details) for change in both] == [("initial state", (Detail("", "idle", "busy.a"),))]
 
@@ -223,14 +223,14 @@ def test_where_it_begins():
     (("No network.", "No files."), "document", "", [("constraints", "No network.", "No files.")]),
     (("# m\n", "# another\n"), "document", "", [("name", "m", "another")]),
 ], ids=str)  # fmt: skip
-def test_content_under_the_same_control(edit, what, name, details):
+def test_content_changes_leave_the_control_the_same(edit, what, name, details):
     (change,) = found(edit)
     assert (change.aspect, change.what, change.kind, change.name) == ("content", what, "changed", name)
     assert change.details == tuple(Detail(*each) for each in details)
     assert same_control((change,))
 
 
-def test_claims():
+def test_changed_claims_leave_the_control_the_same():
     first, second, third = found(
         ("- always n <= most", "- never n > most"),
         ("| go      | log, work |", "| go      | log, work |\n| stop    | refused   |"),
@@ -253,7 +253,7 @@ def test_claims():
     assert same_control((first, second, third))
 
 
-def test_the_steps_of_a_workflow():
+def test_changed_step_of_a_workflow_is_a_change_of_content():
     old = load("workflow")
     name = old.steps[0].name
     new = evolve(old, steps=(evolve(old.steps[0], task="another", generator="mine"), *old.steps[1:]))
@@ -270,7 +270,7 @@ def test_the_steps_of_a_workflow():
     ("n in {1, 2}", "n == 2 or n == 1"),
     ("n <= 2 or g.passed", "g.passed or not n > 2"),
 ])  # fmt: skip
-def test_expressions_are_spelled_in_one_way(one, other):
+def test_equivalent_expressions_have_one_spelling(one, other):
     texts = [
         TEXT.replace("| not g.passed and n < most            |", f"| not g.passed and ({each}) |")
         for each in (one, other)
@@ -279,7 +279,7 @@ def test_expressions_are_spelled_in_one_way(one, other):
     assert unparse(first) == unparse(second)
 
 
-def test_another_result_is_content_of_the_document():
+def test_other_result_is_a_change_of_the_documents_content():
     text = "# m\n## Steps\n| step | guard |\n| - | - |\n| a | syntax |\n| b | syntax |\n"
     (change,) = changes(loads(text), loads(f"{text}\nResult: a\n"))
     assert (change.aspect, change.what, change.details) == ("content", "document", (Detail("result", "", "a"),))
@@ -288,7 +288,7 @@ def test_another_result_is_content_of_the_document():
 FAMILIES = (Path(__file__).parents[2] / "golden" / "families" / "credit_check.md").read_text(encoding="utf-8")
 
 
-def test_a_row_with_families_that_changed_is_one_change_at_one_instance():
+def test_changed_row_with_families_is_one_change_at_one_instance():
     rows = [line for line in FAMILIES.splitlines() if line.startswith("| checking | good[b]")]
     other = FAMILIES.replace(rows[1], rows[1].replace("deciding", "declined"))
     (change,) = changes(loads(FAMILIES), loads(other))
@@ -298,7 +298,7 @@ def test_a_row_with_families_that_changed_is_one_change_at_one_instance():
     assert (removed.kind, removed.name) == ("removed", "checking | good[equifax] | = (at b = equifax)")
 
 
-def test_an_index_that_is_left_out_is_named_in_what_goes_with_it():
+def test_removed_rows_name_the_index_that_was_left_out():
     found = changes(loads(FAMILIES), loads(FAMILIES, families={"b": "{equifax, experian}"}))
     names = [change.name for change in found if change.what == "transition" and change.kind == "removed"]
     assert len(names) == 6

@@ -52,13 +52,13 @@ def codes(text):
     return [diagnostic.code for diagnostic in check(loads(text)).diagnostics]
 
 
-def test_a_document_is_written_as_it_is_read():
+def test_document_with_an_end_survives_a_round_trip():
     assert "initial, end when done == n" in dumps(MACHINE)
     assert loads(dumps(MACHINE)) == MACHINE
     assert digest(MACHINE) != digest(loads(TABLE.replace("done == n |", "done >= n |")))
 
 
-def test_an_end_is_no_deadlock_and_refuses_nothing_that_was_meant():
+def test_end_causes_neither_a_deadlock_nor_a_refusal_diagnostic():
     assert codes(TABLE) == []
     assert codes(TABLE.replace(", end when done == n", "")) == ["DSA308", "DSA309"]
     assert codes(TABLE.replace("done == n |", "done == n + 1 |")) == ["DSA308", "DSA309"]
@@ -69,24 +69,24 @@ def test_an_end_is_no_deadlock_and_refuses_nothing_that_was_meant():
     [((3,), (), True), ((2,), (), False), ((3,), ("work",), False)],
     ids=["at the end", "before", "something is outstanding"],
 )
-def test_a_run_is_over_where_it_says_so_and_nothing_can_happen(values, outstanding, over):
+def test_run_is_over_if_its_end_condition_holds_and_nothing_is_outstanding(values, outstanding, over):
     assert is_over(MACHINE, Configuration("ready", values, frozenset(outstanding))) is over
 
 
 @pytest.mark.parametrize("row", ["| ready | more | | | | ready |", "| ready | after 1h | | | | busy |"])
-def test_no_run_is_over_where_something_can_happen(row):
+def test_run_is_not_over_where_something_can_happen(row):
     machine = loads(TABLE.replace("| next | outside |", "| next | outside |\n| more | outside |") + row)
     assert not is_over(machine, Configuration("ready", (3,), frozenset()))
 
 
-def test_step_knows_nothing_of_ends():
+def test_step_ignores_ends():
     refused = step(MACHINE, Configuration("ready", (3,), frozenset()), Occurrence("next"))
     assert isinstance(refused, Refusal)
     assert refused.reason == "invalid_state"
     assert not is_over(MACHINE, start(MACHINE))
 
 
-def test_a_run_is_finished_with_the_leaf_as_its_outcome():
+def test_finished_run_has_its_leaf_state_as_outcome():
     async def work(action, _context):
         return [event_step(action.policy, "worked")]
 
@@ -103,8 +103,8 @@ def test_a_run_is_finished_with_the_leaf_as_its_outcome():
 
 
 @pytest.mark.parametrize("checked", [False, True])
-def test_that_nothing_gets_stuck_is_certified_only_where_ends_are(checked):
-    """By the kernel, which reads `end when` for itself."""
+def test_no_deadlock_is_certified_only_with_the_right_ends(checked):
+    """The kernel reads `end when` itself."""
     about = behaviour(MACHINE)
     certifier = Certifier(about, dumps(about))
     (certify_verdicts if checked else certify_proofs)(certifier, (check if checked else prove)(MACHINE))
@@ -116,7 +116,7 @@ def test_that_nothing_gets_stuck_is_certified_only_where_ends_are(checked):
             list(verify(text.replace(", end when done == n", otherwise), partial(require_same_steps, MACHINE)))
 
 
-def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
+def test_run_that_is_over_in_only_one_table_is_a_difference():
     other = loads(TABLE.replace(", end when done == n", ""))
     pair = Pair(MACHINE, other)
     found = compare(pair, pair.start, SearchLimits(100))
@@ -124,13 +124,13 @@ def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
     assert (found.divergence.old.ends, found.divergence.new.ends) == (True, False)
 
 
-def test_what_may_come_in_a_leaf_is_the_same_after_a_run_was_over_there():
+def test_inputs_of_a_leaf_do_not_depend_on_an_earlier_end():
     moves = Moves(MACHINE)
     moves.inputs(Configuration("ready", (3,), frozenset()))
     assert moves.inputs(start(MACHINE))
 
 
-def test_odds_count_an_end_as_one():
+def test_odds_count_an_end_as_an_outcome():
     found = odds(MACHINE, success="ready", events={"next": 1.0, "worked": 1.0})
     assert (found.success.low, found.success.high) == (1.0, 1.0)
 
@@ -146,19 +146,19 @@ def test_odds_count_an_end_as_one():
         ("finall", "'finall' is not allowed here"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(cell, said):
+def test_invalid_end_is_reported(cell, said):
     with pytest.raises(MachineError) as told:
         loads(TABLE.replace("initial, end when done == n", cell))
     assert any(said in diagnostic.message for diagnostic in told.value.diagnostics), told.value.diagnostics
 
 
-def test_a_parent_is_no_end():
+def test_parent_state_cannot_be_an_end():
     text = TABLE.replace("| busy | |", "| busy | end when done == 1 |\n| busy.inner | initial |")
     with pytest.raises(MachineError, match="state 'busy' is an end, but has child states"):
         loads(text)
 
 
-def test_an_end_needs_no_row_and_is_a_deadlock_where_the_run_is_not_over():
+def test_end_needs_no_row_and_is_a_deadlock_if_its_condition_is_false():
     text = "# over\n## States\n| state | kind |\n| - | - |\n| a | initial |\n| d | end when {} |\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | go | d |\n"
     said = [tuple(found.code for found in check(loads(text.format(end))).diagnostics) for end in ("true", "false")]
     assert said == [(), ("DSA308",)]

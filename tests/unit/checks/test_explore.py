@@ -31,12 +31,12 @@ from dsa.semantics import Configuration, Occurrence, Taken, step
     (two_phase_commit(3), 288, 1145),
     (chain(1001), 2006, 4001),
 ])  # fmt: skip
-def test_exact_counts(machine, configurations, transitions):
+def test_counts_are_exact(machine, configurations, transitions):
     found = explore(machine)
     assert (found.configurations, found.transitions, found.complete) == (configurations, transitions, True)
 
 
-def test_counts_are_those_of_a_plain_search_with_the_reference():
+def test_counts_match_a_plain_search_with_the_reference():
     machine = dual_state(rmax=2)
     moves = [("specification", {}), ("artifact", {}), *(("verdict", {"g": g}) for g in ("passed", "failed", "fatal"))]
     found = explore(machine)
@@ -51,7 +51,7 @@ def test_counts_are_those_of_a_plain_search_with_the_reference():
     assert accepted == found.transitions
 
 
-def test_what_was_reached():
+def test_reached_states_and_taken_rows_are_listed():
     found = explore(dual_state(rmax=0))
     assert found.states == {"idle", "generating", "validating", "succeeded", "failed", "escalated"}
     assert found.rows == {0, 1, 2, 4, 5}  # at rmax 0 nothing is refined
@@ -91,7 +91,7 @@ def test_failures_happen_only_where_a_row_names_them():
     assert explore(Machine("m", rows, states("a", ["b"]), "a", events=events)).transitions == 3
 
 
-def test_armed_timers_fire_also_those_of_ancestors():
+def test_armed_timers_fire_including_those_of_ancestors():
     rows = (Transition("a", "after 2m", "b"), Transition("*", "after 30s", "="))
     found = explore(Machine("m", rows, states("a", (), ["b"]), "a"))
     assert (found.configurations, found.transitions) == (
@@ -112,14 +112,14 @@ REMINDER = """# reminder
 
 
 @pytest.mark.parametrize("durations", [("24h", "48h", "7d"), ("1m", "24h", "7d"), ("1ms", "2ms", "365d")])
-def test_how_long_timers_are_says_nothing_of_how_much_there_is_to_explore(durations):
-    """Only their order is looked at: a minute beside a week costs what a day does, and not ten thousand positions."""
+def test_timer_lengths_do_not_change_the_number_of_configurations(durations):
+    """Only the order of timers matters: a minute beside a week costs no more than a day does, not ten thousand positions."""
     short, middle, long = durations
     found = explore(loads(REMINDER.format(short=short, middle=middle, long=long)))
     assert (found.configurations, found.transitions) == (5, 13)
 
 
-def test_the_first_refusal_of_each_kind_is_kept():
+def test_first_refusal_of_each_kind_is_recorded():
     rows = placed([
         Transition("a", "e", "=", updates=(add("x", 1),)),
         Transition("a", "f", "=", compare("x", "<", 1)),
@@ -133,13 +133,13 @@ def test_the_first_refusal_of_each_kind_is_kept():
     assert kinds == {"ambiguous": ((0,), "f"), "out_of_domain": ((2,), "e"), "invalid_state": ((2,), "f")}
 
 
-def test_a_missing_case_is_kept_for_each_verdict():
+def test_missing_case_is_recorded_for_each_verdict():
     rows = (Transition("a", "e", "=", passed()),)
     machine = Machine("m", rows, states("a"), "a", events=(Event("e"),), guards=(Guard("g", ("e",)),))
     assert [w.occurrence.verdicts for w in explore(machine).refusals] == [(("g", "failed"),), (("g", "fatal"),)]
 
 
-def test_a_deadlock_is_not_final_and_waits_for_nothing():
+def test_deadlock_is_not_final_and_waits_for_nothing():
     rows = (Transition("a", "go", "b"), Transition("b", "go", "=", compare("x", ">", 0)))
     machine = Machine(
         "m", rows, states("a", ["b"]), "a",
@@ -148,14 +148,14 @@ def test_a_deadlock_is_not_final_and_waits_for_nothing():
     assert explore(machine).deadlocks == (Configuration("b", (0,), frozenset()),)
 
 
-def test_too_many_verdicts_at_once_are_told():
+def test_too_many_verdicts_at_once_make_the_search_incomplete():
     names = [f"g{number}" for number in range(30)]
     rows = (Transition("a", "e", "=", And(tuple(map(passed, names)))),)
     guards = tuple(Guard(name, ("e",)) for name in names)
     assert not explore(Machine("m", rows, states("a"), "a", events=(Event("e"),), guards=guards)).complete
 
 
-def test_limits_are_told():
+def test_limits_make_the_search_incomplete():
     found = explore(two_phase_commit(3), max_states=50)
     assert not found.complete
     assert 50 < found.configurations < 100
@@ -167,14 +167,14 @@ def test_limits_are_told():
         explore(jugs(), time_limit_s=1)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     told = []
     explore(two_phase_commit(3), progress=lambda states, depth: told.append((states, depth)))
     assert told == sorted(told)
     assert told[-1] == (288, 11)
 
 
-def test_an_engine_can_be_asked_for():
+def test_engine_can_be_chosen():
     assert explore(jugs()).engine == "python"
     found = explore(jugs(), engine=numpy_engine.search)
     assert (found.engine, found.configurations, found.transitions) == ("numpy", 16, 96)
@@ -200,7 +200,7 @@ def test_every_engine_gives_traces(engine):
 @pytest.mark.parametrize(
     "engine", [python_engine.search, numpy_engine.search, bdd_engine.search], ids=["python", "numpy", "bdd"]
 )
-def test_what_is_not_reached_has_no_trace(engine):
+def test_unreached_configurations_and_rows_have_no_trace(engine):
     found = explore(dual_state(rmax=0), engine=engine)
     for missing in (
         Configuration("succeeded", (False, 0), frozenset()),
@@ -214,7 +214,7 @@ def test_what_is_not_reached_has_no_trace(engine):
         found.trace_taking(3)  # at rmax 0 nothing is refined
 
 
-def test_faults_are_shown_nearest_first():
+def test_faults_are_listed_nearest_first():
     rows = placed([
         Transition("a", "e", "=", updates=(add("x", 1),)),
         Transition("a", "f", "=", compare("x", "<", 1)),

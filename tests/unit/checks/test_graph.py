@@ -12,7 +12,7 @@ def machine(*rows, tree=None):
     return Machine("m", placed(rows), tree or states("a", (), ["z"]), "a", events=EVENTS)
 
 
-def test_a_state_that_only_inherits_rows_is_no_dead_end():
+def test_state_that_only_inherits_rows_is_not_a_dead_end():
     tree = (State("a", "initial"), State("a.b", "initial"), State("c"), State("z", "final"))
     assert not dead_ends(machine(Transition("a", "e", "a"), Transition("c", "e", "z"), tree=tree))
     assert not dead_ends(machine(Transition("*", "e", "z"), tree=tree))
@@ -27,7 +27,7 @@ def test_a_state_that_only_inherits_rows_is_no_dead_end():
     (emits("log", "cancel log"), "a", "the effect 'log' has no answers"),
     (emits("ask"), "z", "this row emits 'ask' and ends the run, since state 'z' is final"),
 ])  # fmt: skip
-def test_effects_in_vain(effects, target, message):
+def test_useless_effects_are_reported_at_their_cell(effects, target, message):
     found = vain_effects(machine(Transition("a", "e", target, effects=effects)))
     assert message in found[0].message
     assert {finding.code for finding in found} == {"DSA213"}
@@ -35,17 +35,17 @@ def test_effects_in_vain(effects, target, message):
     assert found[0].span.column == 43  # the effects cell
 
 
-def test_an_effect_that_nothing_emits_cannot_be_cancelled():
+def test_effect_that_nothing_emits_cannot_be_cancelled():
     (found,) = vain_effects(machine(Transition("a", "e", "a", effects=emits("cancel ask"))))
     assert "no row emits the effect 'ask'" in found.message
 
 
 @pytest.mark.parametrize("effects", [emits("cancel ask", "ask"), emits("log", "cancel"), emits("cancel", "ask")])
-def test_effects_that_are_meant(effects):
+def test_meaningful_effects_are_not_reported(effects):
     assert not vain_effects(machine(Transition("a", "e", "a", effects=effects)))
 
 
-def test_a_machine_without_text_has_findings_at_a_neutral_place():
+def test_machine_without_text_has_findings_at_a_neutral_place():
     bare = Machine("m", (Transition("a", "e", "b"),), (State("a", "initial"), State("b")), "a", events=EVENTS)
     (found,) = dead_ends(bare)
     assert str(found.span) == "<python>:1:1"

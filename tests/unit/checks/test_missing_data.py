@@ -1,4 +1,4 @@
-"""DSA316: data that may be missing when a prompt or a guard reads it, where exactly, and where not."""
+"""DSA316: data that may be missing when a prompt or a guard reads it."""
 
 import pytest
 
@@ -55,11 +55,11 @@ def with_row(row):
     return TABLE.replace("\n\n## Prompt", f"\n{row}\n\n## Prompt")
 
 
-def test_nothing_is_said_where_all_was_brought_before():
+def test_no_warning_if_all_data_arrived_before():
     assert warned(TABLE) == []
 
 
-def test_a_second_turn_that_skips_the_search_is_found_by_since_alone():
+def test_second_turn_that_skips_the_search_is_found_only_with_since():
     skipped = with_row("| idle | chat | | | chatting |\n| chatting | question | | answer | answering |")
     skipped = skipped.replace("| answering |         |", "| answering |         |\n| chatting | |")
     assert warned(skipped) == [
@@ -74,7 +74,7 @@ def test_a_second_turn_that_skips_the_search_is_found_by_since_alone():
     assert warned(only_later.replace("found since question", "found? since question")) == []
 
 
-def test_the_trace_is_a_shortest_one_and_the_line_that_of_the_reader():
+def test_warning_has_a_shortest_trace_and_the_line_of_the_reader():
     text = with_row("| idle | chat | | answer | answering |")
     found = [each for each in check(loads(text)).diagnostics if each.code == "DSA316"]
     assert [(each.span.line, each.message.rpartition(": ")[2]) for each in found] == [(14, "chat")] + [(32, "chat")] * 2
@@ -82,7 +82,7 @@ def test_the_trace_is_a_shortest_one_and_the_line_that_of_the_reader():
 
 
 @pytest.mark.parametrize("effect", ["answer", "retrieve"])
-def test_a_prompt_is_read_by_its_own_effect(effect):
+def test_prompt_is_read_only_by_its_own_effect(effect):
     text = TABLE.replace("Prompt: answer", f"Prompt: {effect}")
     missing = [
         f"the prompt of {effect} uses the data 'found.text', but the event 'found' may not have occurred yet; an example of such a run: question"
@@ -90,7 +90,7 @@ def test_a_prompt_is_read_by_its_own_effect(effect):
     assert warned(text) == (missing if effect == "retrieve" else [])
 
 
-def test_a_guard_that_judges_from_outside_sees_that_event_itself():
+def test_guard_that_judges_an_outside_event_sees_that_event():
     text = TABLE.replace(
         "| grounded | drafted |", "| polite | chat | said = chat; asked = question |\n| grounded | drafted |"
     )
@@ -102,7 +102,7 @@ def test_a_guard_that_judges_from_outside_sees_that_event_itself():
     ]
 
 
-def test_steps_are_asked_each_for_its_own():
+def test_each_step_is_checked_for_its_own_data():
     steps = """# plan
 
 ## Steps
@@ -126,7 +126,7 @@ def test_steps_are_asked_each_for_its_own():
     )
 
 
-def test_a_guard_asked_in_a_later_state_than_the_effect_was_asked_for_is_looked_at_too():
+def test_guard_asked_in_a_later_state_is_checked_too():
     """The effect is still outstanding in `c`, where the guard judges its answer."""
     table = """# esc
 
@@ -175,11 +175,11 @@ def test_a_guard_asked_in_a_later_state_than_the_effect_was_asked_for_is_looked_
     )
 
 
-def test_an_event_is_never_older_than_itself():
+def test_event_is_never_older_than_itself():
     assert warned(TABLE.replace("{found.text}", "{found.text since found} {question since question}")) == []
 
 
-def test_what_is_since_the_judged_event_itself_is_an_error():
+def test_data_since_the_judged_event_itself_is_an_error():
     with pytest.raises(
         MachineError, match=r"'found since drafted' is never there: the guard judges drafted, and nothing is newer"
     ):
@@ -187,11 +187,11 @@ def test_what_is_since_the_judged_event_itself_is_an_error():
 
 
 @pytest.mark.parametrize("words", ["{all\nfound}", "{found since\nquestion}"])
-def test_braces_over_two_lines_are_no_placeholder(words):
+def test_braces_over_two_lines_are_not_a_placeholder(words):
     assert warned(TABLE.replace("{found.text}", words)) == []
 
 
-def test_an_event_called_feedback_is_a_reference_but_in_feedback():
+def test_event_called_feedback_is_a_reference_except_in_a_feedback_section():
     text = TABLE.replace("chat     |", "feedback |").replace("{found.text}", "{feedback}")
     assert warned(text) == [
         "the prompt of answer uses the data 'feedback', but the event 'feedback' may not have occurred yet; an example of such a run: question, found"

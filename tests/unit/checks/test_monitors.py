@@ -40,18 +40,18 @@ RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
     (AtMost(Integer(1), QUERY, (QUERY, SATISFIED)), ONCE, "violated", 3),
     (AtMost(Integer(0), QUERY, (SUCCEEDED, SPECIFICATION)), TWICE, "satisfied", None),
 ])  # fmt: skip
-def test_what_a_monitor_says(form, run, verdict, step):
+def test_monitor_reports_verdict_and_step(form, run, verdict, step):
     machine = dual_state()
     found = moments(machine, run)
     ended = found[-1].configuration.state in machine.final_states
     assert monitor(form, found, is_complete=ended) == MonitorReport(verdict, step)
 
 
-def test_forms_about_all_runs_are_none():
+def test_claims_about_all_runs_are_not_monitored():
     assert not is_monitor(Possible(SUCCEEDED))
     assert not is_monitor(EverywherePossible(SUCCEEDED))
 
 
-def test_a_run_that_is_refused_is_no_run():
+def test_refused_run_cannot_be_monitored():
     with pytest.raises(ValueError, match="artifact is refused"):
         moments(dual_state(), [ARTIFACT])

@@ -1,4 +1,4 @@
-"""The faults that are made are small, said in words, and each a difference where they are one."""
+"""Mutants: small faults, described in words, that change the behaviour unless they are equal."""
 
 from collections import Counter
 from pathlib import Path
@@ -32,19 +32,19 @@ def differ(one: Machine, other: Machine) -> bool:
     return bool(differences(closed_system(one), closed_system(other)))
 
 
-def what(machine: Machine, row: int) -> set[str]:
+def mutant_texts(machine: Machine, row: int) -> set[str]:
     return {mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[row]}
 
 
-def test_every_row_of_the_shipped_machines_has_five_mutants() -> None:
+def test_every_row_of_the_shipped_machines_has_at_least_five_mutants() -> None:
     for machine in shipped_machines().values():
         rows = Counter(id(mutant.at) for mutant in row_mutants(machine))
         assert min(rows[id(row)] for row in machine.transitions) >= 5, machine.name
 
 
-def test_the_faults_of_a_row_are_said_in_its_words() -> None:
+def test_faults_of_a_row_are_described_in_its_words() -> None:
     machine = loads(RETRY)
-    assert what(machine, 0) == {
+    assert mutant_texts(machine, 0) == {
         "row deleted",
         "'n < top' dropped",
         "'n <= top' instead of 'n < top'",
@@ -61,8 +61,8 @@ def test_the_faults_of_a_row_are_said_in_its_words() -> None:
         "effect ring instead of beep",
         "effect beep duplicated",
         "target b instead of =",
-    } | {text for text in what(machine, 0) if text.startswith("target")}
-    assert "'else' dropped" in what(machine, 1)
+    } | {text for text in mutant_texts(machine, 0) if text.startswith("target")}
+    assert "'else' dropped" in mutant_texts(machine, 1)
 
 
 RETRY = """# m
@@ -87,21 +87,21 @@ RETRY = """# m
 """
 
 
-def test_starting_a_timer_anew_is_a_difference() -> None:
+def test_restarting_a_timer_is_a_difference() -> None:
     stays, again = loads(TIMER.format("=")), loads(TIMER.format("idle"))
     assert differ(stays, again)
     assert not differ(stays, stays)
 
 
 @each_row("machine", shipped_machines().values(), ids=lambda machine: machine.name)
-def test_a_machine_does_not_differ_from_itself(machine: Machine) -> None:
+def test_machine_does_not_differ_from_itself(machine: Machine) -> None:
     assert not differ(machine, machine)
 
 
 CREDIT_CHECK = Path(__file__).parents[2] / "golden" / "families" / "credit_check.md"
 
 
-def test_a_mutant_of_a_row_with_families_changes_all_that_it_stands_for() -> None:
+def test_mutant_of_a_row_with_families_changes_every_instance() -> None:
     machine = loads(CREDIT_CHECK.read_text(encoding="utf-8"))
     every = [*mutants(machine)]
     of_row = [each for each in every if isinstance(each.at, Transition) and each.at.event == "good[equifax]"]
@@ -121,7 +121,7 @@ def test_a_mutant_of_a_row_with_families_changes_all_that_it_stands_for() -> Non
     assert not [each.what for each in every if "swapped" in each.what]  # `all b: look[b]` has one order
 
 
-def test_a_mutant_of_a_declaration_with_families_changes_all_that_it_stands_for() -> None:
+def test_mutant_of_a_declaration_with_families_changes_every_instance() -> None:
     machine = loads(CREDIT_CHECK.read_text(encoding="utf-8"))
     initial = next(each for each in mutants(machine) if each.what == "initial good instead of none")
     assert initial.place == "variable report"
@@ -156,9 +156,9 @@ FOR_EACH = """# m
 """
 
 
-def test_what_is_written_once_for_a_family_is_changed_at_once() -> None:
+def test_quantified_text_is_mutated_once_for_all_indices() -> None:
     machine = loads(FOR_EACH)
-    assert {each for each in what(machine, 0) if not each.startswith("target")} == {
+    assert {each for each in mutant_texts(machine, 0) if not each.startswith("target")} == {
         "row deleted",
         "'count(y[1], y[2], y[3]) <= 2' instead of 'count(y[1], y[2], y[3]) < 2'",
         "'count(y[1], y[2], y[3]) < 3' instead of 'count(y[1], y[2], y[3]) < 2'",
@@ -184,7 +184,7 @@ def row_of(machine: Machine, fault: str, row: int) -> Transition:
     return next(changed).transitions[row]
 
 
-def test_a_fault_of_what_is_written_once_is_in_each_of_its_bodies() -> None:
+def test_fault_in_a_quantified_text_is_in_each_of_its_bodies() -> None:
     machine = loads(FOR_EACH)
     condition = row_of(machine, "'x[1] <= 2' instead of 'x[1] < 2' (for each f)", 0).condition
     assert unparse(condition) == (
@@ -197,9 +197,9 @@ def test_a_fault_of_what_is_written_once_is_in_each_of_its_bodies() -> None:
     assert [*map(str, twice)] == ["look[1]", "look[2]", "look[3]"] * 2
 
 
-def test_an_index_is_shifted_round_its_family_where_no_quantifier_binds_it() -> None:
+def test_index_is_shifted_within_its_family_unless_a_quantifier_binds_it() -> None:
     machine = loads(FOR_EACH)
-    shifted = {each for each in what(machine, 1) if "y[2]" in each or "x[2]" in each}
+    shifted = {each for each in mutant_texts(machine, 1) if "y[2]" in each or "x[2]" in each}
     assert shifted == {
         "'x[2]' instead of 'x[1]'",
         "update of y[2] instead of y[1]",

@@ -1,4 +1,4 @@
-"""Which faults are noticed, by what, and what the share is of."""
+"""Mutation testing: mutants that are noticed, the checks that notice them, and their share."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def found(strength, what: str) -> MutantResult:
     return one
 
 
-def test_everything_in_the_dual_state_agent_is_pinned_by_its_spec() -> None:
+def test_spec_of_dual_state_notices_every_mutant_of_its_rows() -> None:
     strength = mutate(load("specs/dual_state.md"))
     assert strength.score == 1.0
     assert {one.kind for one in strength.results if one.mutant.group == "rows"} == {"noticed"}
@@ -46,16 +46,16 @@ def test_everything_in_the_dual_state_agent_is_pinned_by_its_spec() -> None:
     ]
 
 
-def test_what_notices_a_mutant_is_named() -> None:
+def test_check_that_notices_a_mutant_is_named() -> None:
     strength = mutate(loads(COUNTER))
     assert (
         found(strength, "update of n dropped").kind == "survived"
-    )  # b is reached at top = 0, and nothing says it must be
+    )  # b is reached at top = 0, and nothing requires it at other values
     assert found(strength, "'n < top - 1' instead of 'n < top'").by == "DSA308"  # a deadlock at top - 1
     assert found(strength, "'n < top + 1' instead of 'n < top'").by == "DSA306"
 
 
-def test_without_its_property_and_checks_a_fault_survives() -> None:
+def test_fault_survives_without_its_property_and_checks() -> None:
     weak = loads(COUNTER.replace("- never b and n < top\n", "").replace("else and n == top", "else"))
     strength = mutate(weak)
     early = found(strength, "'n < top - 1' instead of 'n < top'")
@@ -65,9 +65,9 @@ def test_without_its_property_and_checks_a_fault_survives() -> None:
     assert found(strong, "'n < top - 1' instead of 'n < top'").by == "never b and n < top"
 
 
-def test_a_mutant_is_equal_for_all_parameters_only_when_that_is_proved() -> None:
+def test_mutant_counts_as_equal_for_all_parameters_only_if_that_is_proved() -> None:
     machine = loads(COUNTER)
-    what = "'n == top' dropped"  # what is left says n >= top, and the domain the rest
+    what = "'n == top' dropped"  # the rest of the condition says n >= top, and the domain says n <= top
     explored = found(mutate(machine), what)
     assert explored.kind == "survived"
     assert "none is excluded" in explored.by
@@ -78,8 +78,8 @@ def test_a_mutant_is_equal_for_all_parameters_only_when_that_is_proved() -> None
     }
 
 
-def test_a_difference_beyond_the_explored_values_is_not_called_equal() -> None:
-    """At top = 0 and at top = 2 the two are the same; at 3 they are not."""
+def test_difference_beyond_the_explored_values_is_not_called_equal() -> None:
+    """At top = 0 and at top = 2 the mutant and the machine are the same; at 3 they are not."""
     rows = "| a      | go    | n < top           | n += 1 | =      |"
     text = COUNTER.replace(rows, rows.replace("n < top  ", "n < top and n < 3"))
     text = text.replace("else and n == top", "else")
@@ -88,7 +88,7 @@ def test_a_difference_beyond_the_explored_values_is_not_called_equal() -> None:
     assert found(strength, "'n < 3' dropped").kind == "survived"
 
 
-def test_a_machine_that_does_not_pass_is_not_mutated() -> None:
+def test_machine_that_does_not_pass_is_not_mutated() -> None:
     with pytest.raises(ValueError, match="itself does not pass: DSA306"):
         mutate(loads(COUNTER.replace("n < top    ", "n <= top   ")))
 
@@ -143,7 +143,7 @@ DECLARED = """# declared
 """
 
 
-def test_declarations_are_mutated_and_counted_apart() -> None:
+def test_mutants_of_declarations_are_counted_separately() -> None:
     strength = mutate(loads(DECLARED))
     declared = {(one.mutant.place, one.mutant.what): one for one in strength.results if one.mutant.group != "rows"}
     assert {place: [what for there, what in declared if there == place] for place, _ in declared} == {
@@ -161,11 +161,11 @@ def test_declarations_are_mutated_and_counted_apart() -> None:
     assert strength.score == strength.share("rows")
 
 
-def test_a_row_may_ask_for_another_effect_and_two_timers_may_change_places() -> None:
+def test_other_effects_and_swapped_timers_are_mutants() -> None:
     whats = {one.mutant.what for one in mutate(loads(DECLARED)).results}
     assert {"effect beep instead of ring", "effect judge instead of make", "after 1h and after 2h swapped"} <= whats
 
 
-def test_a_default_that_is_not_used_is_not_mutated() -> None:
+def test_unused_default_is_not_mutated() -> None:
     places = {one.mutant.place for one in mutate(loads(DECLARED), parameters={"top": 3}).results}
     assert "parameter top" not in places

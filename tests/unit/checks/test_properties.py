@@ -73,13 +73,13 @@ def lines(judgement):
     (EverywherePossible(Or((state("succeeded"), state("failed"), state("escalated")))), "HOLDS", None, ""),
     (EverywherePossible(SPECIFICATION), "VIOLATED", [40, 41], "specification cannot come any more after step 2"),
 ])  # fmt: skip
-def test_dual_state_with_one_retry(form, verdict, trace, reason):
+def test_dual_state_with_one_retry_has_the_known_verdicts(form, verdict, trace, reason):
     found = judged(dual_state(rmax=1), form)
     assert (found.verdict, found.reason) == (verdict, reason)
     assert (None if found.trace is None else lines(found)) == trace
 
 
-def test_progress_that_was_counted_on_is_named():
+def test_effects_that_progress_relies_on_are_named():
     goal = Or((state("succeeded"), state("failed"), state("escalated")))
     found = judged(dual_state(), LeadsTo(SPECIFICATION, goal))
     assert (found.assumes, found.relies_on) == ((), ("query_llm", "execute_guard"))
@@ -91,7 +91,7 @@ def test_jugs_witness_takes_six_steps():
     assert len(found.trace.steps) == 6
 
 
-def test_a_limit_leaves_unknown_what_was_not_found():
+def test_limit_makes_undecided_properties_unknown():
     machine = two_phase_commit(3)
     never, possible = Never(state("nowhere")), Possible(state("deciding"))
     questions = Questions(closed_system(machine), [never, possible, LeadsTo(state("deciding"), state("nowhere"))])
@@ -100,7 +100,7 @@ def test_a_limit_leaves_unknown_what_was_not_found():
     assert found[never].reason.startswith("the search stopped at the limit of 20 configurations, after ")
 
 
-def test_odds_are_asked_of_who_knows_them():
+def test_odds_are_left_to_the_function_that_computes_them():
     form = ExpectedCount(QUERY, 2.0)
     assert judged(dual_state(), form).verdict == "UNKNOWN"
     found = judged(
@@ -110,7 +110,7 @@ def test_odds_are_asked_of_who_knows_them():
 
 
 def asking(*rows, events):
-    """Return a machine that begins in `start`, asks, and goes on in `a` with the answers given."""
+    """Return a machine that begins in `start`, asks, and goes on in `a` with the rows for the answers."""
     first = Transition("start", "go", "a", effects=emits("ask", *(["tell"] if "told" in events else [])))
     answers = [Event(name, "tell" if name == "told" else "ask") for name in events]
     return Machine("m", (first, *rows), states("start", ["a", "b", "goal"]), "start", events=(Event("go"), *answers))
@@ -124,26 +124,26 @@ def cycle(judgement):
     return [taken.occurrence.event for taken in judgement.trace.steps[judgement.loop :]]
 
 
-def test_what_is_promised_comes_some_time():
+def test_promised_answer_comes_eventually():
     machine = asking(again("a", "no"), Transition("a", "told", "goal", effects=emits("cancel")), events=("no", "told"))
     assert (
         judged(machine, LeadsTo(state("a"), state("goal"))).verdict == "HOLDS"
     )  # `tell` is answered, whatever `ask` says
 
 
-def test_a_cycle_keeps_every_promise():
+def test_cycle_keeps_every_promise():
     machine = asking(again("a", "no"), again("a", "told", effect="tell"), events=("no", "told"))
     found = judged(machine, LeadsTo(state("a"), state("goal")))
     assert (found.verdict, sorted(cycle(found))) == ("VIOLATED", ["no", "told"])
 
 
-def test_a_cycle_is_fair():
+def test_cycle_is_fair():
     machine = asking(again("a", "no"), again("a", "yes"), events=("no", "yes"))
     assert cycle(judged(machine, LeadsTo(state("a"), state("goal"), ("yes",)))) == ["yes"]
     assert sorted(cycle(judged(machine, LeadsTo(state("a"), state("goal"), ("yes", "no"))))) == ["no", "yes"]
 
 
-def test_what_is_fair_may_be_kept_from_being_possible():
+def test_fair_event_need_not_become_possible():
     rows = (again("a", "no"), again("a", "move", "b"), again("b", "no", "a"), Transition("b", "yes", "goal"))
     rows += (again("a", "yes"), again("b", "move"))
     machine = asking(*rows, events=("no", "move", "yes"))
@@ -155,7 +155,7 @@ def test_what_is_fair_may_be_kept_from_being_possible():
     assert judged(avoiding, LeadsTo(state("a"), state("goal"), ("yes", "move"))).verdict == "HOLDS"
 
 
-def test_petersons_lock_excludes_and_a_broken_one_does_not():
+def test_petersons_lock_is_exclusive_and_a_broken_one_is_not():
     machine = loads(PETERSON)
     report = check(machine)
     assert report.explorations[0].configurations == 288
@@ -171,7 +171,7 @@ def test_petersons_lock_excludes_and_a_broken_one_does_not():
     assert [before["at_1"], before["at_2"], before["at_3"]].count("critical") == 2
 
 
-def test_an_end_that_only_fairness_brings_has_a_lasso_without():
+def test_end_that_needs_fairness_has_a_lasso_without_it():
     fair = "- submitted leads to finished or failed assuming fair done"
     assert {result.verdict for result in check(loads(POLLING)).properties} == {"HOLDS"}
     (found,) = [r for r in check(loads(POLLING.replace(fair, fair.partition(" assuming")[0]))).properties if r.failed]
@@ -192,7 +192,7 @@ def test_two_phase_commit_is_consistent(managers, configurations):
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_petersons_lock_read_by_read(broken):
+def test_petersons_lock_is_exclusive_with_single_reads_unless_broken(broken):
     report = check(families.peterson(3, broken=broken))
     exclusive = [result for result in report.properties if result.text.startswith("never")]
     assert {result.verdict == "VIOLATED" for result in exclusive} == {broken}

@@ -1,4 +1,4 @@
-"""Properties for all parameter values: which verdict each gets, on what evidence, and what a proof does not say."""
+"""Properties for all parameter values: the verdict of each, its evidence, and the limits of a proof."""
 
 import itertools
 
@@ -20,7 +20,7 @@ from dsa.system import closed_system
 
 @pytest.fixture
 def little_effort(monkeypatch):
-    """Let Spacer give up soon: what it does not find in all its effort is not there."""
+    """Let Spacer give up early, for claims that it cannot prove with any effort."""
     monkeypatch.setattr(safety, "SPACER_EFFORT", 500_000)
 
 
@@ -83,7 +83,7 @@ here | back | else       |                | | =
 
 
 @pytest.mark.usefixtures("little_effort")
-def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
+def test_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     proof = one(HEAD, PARITY, "never x == 3")
     assert proof.verdict == "NOT INDUCTIVE"
     assert proof.trace is None
@@ -104,7 +104,7 @@ def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
         "on go: x == 3 unchanged",
     ],
 )
-def test_the_hint_names_a_property_that_is_true(claim: str) -> None:
+def test_hint_suggests_a_property_that_is_true(claim: str) -> None:
     proof = one(HEAD, PARITY, claim)
     assert proof.gap is not None
     suggested = proof.gap.hint.rpartition("follow: ")[2]
@@ -114,8 +114,8 @@ def test_the_hint_names_a_property_that_is_true(claim: str) -> None:
 
 
 @pytest.mark.usefixtures("little_effort")
-def test_the_hint_is_true_also_where_a_state_is_reached_at_other_values_alone() -> None:
-    """At n = 3 no run comes to b, and at n = 4 one does."""
+def test_hint_is_true_even_if_the_state_is_reached_only_at_other_values() -> None:
+    """At n = 3 no run reaches b; at n = 4 one does."""
     rows = """
 a | go   | x + 4 <= n | x += 4 | | b
 a | go   | else       |        | | =
@@ -133,8 +133,8 @@ b | less | else       |        | | a
 
 
 @pytest.mark.usefixtures("little_effort")
-def test_what_a_property_looks_back_to_is_no_name_that_another_could_use() -> None:
-    """Here only the open scope is out of reach, and no property can name it."""
+def test_hint_does_not_name_the_hidden_memory_of_a_property() -> None:
+    """Only the open scope is unreachable here, and a property cannot name it."""
     gap = one(HEAD, PARITY, "at most 0 go between x == 1 and back").gap
     assert gap is not None
     assert dict(gap.values) == {"x": 0, "y": 0, "scope open": True, "count": 0}
@@ -142,7 +142,7 @@ def test_what_a_property_looks_back_to_is_no_name_that_another_could_use() -> No
     assert "never" not in gap.hint
 
 
-def test_a_location_that_is_never_reached_is_told_by_what_is_outstanding() -> None:
+def test_unreached_location_is_named_by_its_outstanding_effects() -> None:
     head = HEAD.replace(
         "## Variables", "## Events\n| event | from |\n| - | - |\n| go | outside |\n| seen | look |\n\n## Variables"
     )
@@ -157,7 +157,7 @@ def test_a_location_that_is_never_reached_is_told_by_what_is_outstanding() -> No
     assert gap.hint.endswith("never here and pending look and n == 3")
 
 
-def test_a_violation_far_from_small_values_is_found_by_the_failing_step() -> None:
+def test_violation_far_from_small_values_is_found_by_the_failing_step() -> None:
     proof = one(HEAD, PARITY, "never x == 8")
     assert proof.verdict == "VIOLATED"
     assert proof.values == (("n", 8),)
@@ -181,18 +181,18 @@ def test_a_violation_far_from_small_values_is_found_by_the_failing_step() -> Non
         ("expected go <= 3", "UNKNOWN"),
     ],
 )
-def test_verdicts(claim: str, verdict: str) -> None:
+def test_claims_have_the_known_verdicts(claim: str, verdict: str) -> None:
     proof = one(HEAD, PARITY, claim)
     assert proof.verdict == verdict
     assert (proof.evidence is not None) == (verdict == "PROVED")
 
 
-def test_odds_are_said_not_to_be_proved_for_all_values() -> None:
+def test_odds_are_reported_as_not_for_prove() -> None:
     proof = one(HEAD, PARITY, "x == 7 with probability >= 0.5")
     assert (proof.is_asked, proof.how) == (False, "not for prove: odds hold at given values; dsa check judges them")
 
 
-def test_odds_are_no_part_of_what_has_to_be_proved() -> None:
+def test_odds_do_not_keep_a_machine_from_being_proved() -> None:
     report = prove(
         loads(LOOP + "\n## Properties\n- busy with probability >= 0.5\n- expected ask <= 2\n- never busy and idle\n")
     )
@@ -222,7 +222,7 @@ def test_leads_to_rests_on_ranks_promises_and_fairness(claim: str, verdict: str,
         assert proof.loop is not None
 
 
-def test_a_loop_that_no_promise_ends_is_violated() -> None:
+def test_loop_that_no_promise_ends_is_violated() -> None:
     rows = ASKING.replace(
         "busy    | answer | x < n | x += 1 | think | =", "busy    | answer | x < n |        | think | ="
     )
@@ -233,7 +233,7 @@ def test_a_loop_that_no_promise_ends_is_violated() -> None:
     assert proof.loop < len(proof.trace.steps)
 
 
-def test_a_bound_with_a_product_is_proved_by_a_potential() -> None:
+def test_bound_with_a_product_is_proved_by_a_potential() -> None:
     head = HEAD.replace(
         "| n         | 0..    | 5       |", "| n         | 0..    | 5       |\n| k         | 0..    | 2       |"
     )
@@ -247,7 +247,7 @@ def test_a_bound_with_a_product_is_proved_by_a_potential() -> None:
     assert one(head, rows, "at most k * n note").verdict == "VIOLATED"
 
 
-def test_what_no_template_says_is_found_by_spacer() -> None:
+def test_spacer_finds_invariants_that_no_template_has() -> None:
     rows = """
     here | one  | x < n               | x += 1         | | =
     here | many | x + 2 < n and y < n | x += 3; y += 1 | | =
@@ -265,18 +265,18 @@ def test_few_values_are_explored_to_the_end() -> None:
     assert proof.evidence.valuations == ((("n", 3),), (("n", 4),))
 
 
-def test_a_time_limit_leaves_unknown() -> None:
+def test_time_limit_leaves_properties_unknown() -> None:
     ticks = iter(range(100_000))
     report = prove(machine(HEAD, PARITY, "never x == 3"), time_limit_s=1, clock=lambda: float(next(ticks)))
     assert [proof.verdict for proof in report.properties] == ["UNKNOWN"]
 
 
-def test_a_time_limit_needs_a_clock() -> None:
+def test_time_limit_needs_a_clock() -> None:
     with pytest.raises(ValueError, match="needs a clock"):
         prove(load("dual_state"), time_limit_s=1)
 
 
-def test_an_endless_loop_is_told_and_owed_by_no_machine() -> None:
+def test_endless_loop_is_reported_but_not_an_obligation() -> None:
     report = prove(loads(LOOP))
     assert (report.rest, report.is_proved) == (None, True)
     assert report.not_at_rest is not None
@@ -286,8 +286,8 @@ def test_an_endless_loop_is_told_and_owed_by_no_machine() -> None:
 @pytest.mark.parametrize(
     ("ticks", "said"), [(0, "not tried: the time limit was used up before its turn"), (100_000, "")]
 )
-def test_what_the_time_limit_left_undone_says_so(ticks: int, said: str) -> None:
-    """A clock that goes on by a second whenever it is read."""
+def test_work_skipped_at_the_time_limit_is_reported(ticks: int, said: str) -> None:
+    """The clock advances by a second at each reading."""
     clock = itertools.count().__next__
     report = prove(loads(LOOP + "\n## Properties\n- never busy and idle\n"), time_limit_s=ticks, clock=clock)
     (proof,) = report.properties
@@ -295,7 +295,7 @@ def test_what_the_time_limit_left_undone_says_so(ticks: int, said: str) -> None:
     assert report.is_proved is not bool(said)
 
 
-def test_what_a_property_speaks_of_and_never_happens_is_told() -> None:
+def test_proved_property_about_an_impossible_event_is_marked() -> None:
     proof = one(HEAD, PARITY, "on back and x > n: x unchanged")
     assert (proof.verdict, proof.idle) == ("PROVED", "back and x > n")
 
@@ -324,14 +324,14 @@ STARTS_OUTSIDE = """# outside
 
 
 @pytest.mark.parametrize("initial", ["0", "p"])
-def test_values_at_which_there_is_no_start_are_no_runs(initial):
-    """At p = 1 (initial 0), or at p = 3 (initial p), a variable starts outside its domain: that is the one violation."""
+def test_properties_are_unknown_if_a_variable_starts_outside_its_domain(initial):
+    """At p = 1 (initial 0), or at p = 3 (initial p), a variable starts outside its domain. That is the only violation."""
     report = prove(loads(STARTS_OUTSIDE.format(initial)))
     assert [p.verdict for p in report.obligations if p.verdict != "PROVED"] == ["VIOLATED"]
     assert {p.verdict for p in report.properties} == {"UNKNOWN"}
 
 
-#: Only Spacer shows that b is never reached, and it speaks of the values of x in their order.
+#: Only Spacer shows that b is never reached, and its formulas compare the values of x by order.
 HUES = """# m
 ## Parameters
 | parameter | domain | default |
@@ -363,7 +363,7 @@ HUES = """# m
 """
 
 
-def test_values_of_enumerations_have_no_order_in_what_is_proved() -> None:
+def test_enumeration_values_are_not_ordered_in_lemmas() -> None:
     report = prove(loads(HUES))
     verdicts = {proof.name: proof.verdict for proof in report.obligations}
     assert verdicts["deadlock"] == "PROVED"

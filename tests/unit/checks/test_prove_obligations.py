@@ -1,4 +1,4 @@
-"""What a table owes before anything of it is proved: each fault is violated, with a trace."""
+"""Obligations of a table, which come before its properties: each fault is VIOLATED, with a trace."""
 
 import pytest
 from proving import HEAD, machine, one
@@ -70,7 +70,7 @@ ROWS = """| idle       | specification |                             |          
          "definition4", "it can also be taken when the verdict is g.failed"),
     ],
 )  # fmt: skip
-def test_a_fault_of_the_table_is_violated_with_a_trace(old: str, new: str, name: str, told: str) -> None:
+def test_fault_of_the_table_is_violated_with_a_trace(old: str, new: str, name: str, told: str) -> None:
     assert old in ROWS
     report = with_rows(ROWS.replace(old, new))
     broken = [proof.name for proof in report.obligations if proof.verdict != "PROVED"]
@@ -82,7 +82,7 @@ def test_a_fault_of_the_table_is_violated_with_a_trace(old: str, new: str, name:
     assert proof.trace is not None or name == "definition4"
 
 
-def test_the_trace_of_a_fault_is_shortest_and_at_the_smallest_values() -> None:
+def test_trace_of_a_fault_is_shortest_and_at_the_smallest_values() -> None:
     proof = obligation(with_rows(ROWS.replace("retries < rmax", "retries <= rmax")), "domains")
     assert proof.values == (("rmax", 0),)
     assert proof.trace is not None
@@ -95,18 +95,18 @@ def test_no_property_is_proved_while_an_obligation_is_open() -> None:
     assert proof.how == "not before this is proved: every update stays in its domain"
 
 
-def test_the_table_of_these_faults_is_proved_without_them() -> None:
+def test_same_table_without_the_faults_is_proved() -> None:
     assert with_rows(ROWS).is_proved
 
 
-def test_a_start_outside_its_domain_is_violated_where_it_is() -> None:
+def test_start_outside_its_domain_is_violated_at_those_values() -> None:
     with_start = machine(HEAD.replace("| 0..n   | 0       |\n\n", "| 0..7   | n       |\n\n"), "here | go | | | | =")
     proof = obligation(prove(with_start), "start")
     assert (proof.verdict, proof.values) == ("VIOLATED", (("n", 8),))
     assert proof.how == "starts with x = 0, y = 8"
 
 
-def test_a_deadlock_is_violated() -> None:
+def test_deadlock_is_violated() -> None:
     report = prove(machine(HEAD, "here | go | x < n | x += 1 | | ="))
     proof = obligation(report, "deadlock")
     assert (proof.verdict, proof.how, proof.values) == ("VIOLATED", "nothing can happen in here", (("n", 0),))

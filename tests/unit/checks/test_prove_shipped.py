@@ -49,23 +49,23 @@ def explored_at(report: ProofReport, values: list[dict[str, Value]]) -> None:
             assert judge_at(system, proof.form, 100_000).verdict == "HOLDS", (proof.text, given)
 
 
-def test_what_is_proved_of_dual_state_holds_at_rmax_0_to_5(dual_state: ProofReport) -> None:
+def test_proved_properties_of_dual_state_hold_at_rmax_0_to_5(dual_state: ProofReport) -> None:
     explored_at(dual_state, [{"rmax": rmax} for rmax in range(6)])
 
 
-def test_what_is_proved_of_the_workflow_holds_at_some_values(workflow: ProofReport) -> None:
+def test_proved_properties_of_the_workflow_hold_at_some_values(workflow: ProofReport) -> None:
     explored_at(workflow, [{"rmax": 0, "grants": 2}, {"rmax.g_test": 2, "rmax.g_impl": 1, "grants": 1}])
 
 
 @pytest.mark.full
-def test_what_is_proved_of_the_workflow_holds_at_rmax_0_to_5(workflow: ProofReport) -> None:
+def test_proved_properties_of_the_workflow_hold_at_rmax_0_to_5(workflow: ProofReport) -> None:
     for rmax in range(6):
         values = [{"rmax.g_test": rmax, "rmax.g_impl": impl, "grants": 1 + impl % 2} for impl in range(6)]
         explored_at(workflow, [{**given} for given in values])
 
 
 def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
-    """Return the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
+    """Return the properties that are neither VIOLATED nor NOT INDUCTIVE in any of the machines."""
     for mutant in machines:
         texts = texts - {p.text for p in prove(mutant).properties if p.verdict in {"VIOLATED", "NOT INDUCTIVE"}}
         if not texts:
@@ -105,14 +105,14 @@ BY_HAND = (
 )
 
 
-def test_every_property_of_dual_state_is_lost_in_a_mutant() -> None:
+def test_every_property_of_dual_state_is_lost_in_some_mutant() -> None:
     original = load("specs/dual_state")
     every = [*(rewritten(*changes) for changes in BY_HAND), *(m.machine for m in list(row_mutants(original))[1::5])]
     assert lost(every, {proof.text for proof in prove(original).properties}) == set()
 
 
 @pytest.mark.full
-def test_every_property_of_the_workflow_is_no_longer_proved_in_a_mutant() -> None:
+def test_every_property_of_the_workflow_is_unproved_in_some_mutant() -> None:
     original = load("specs/workflow")
     texts = {proof.text for proof in prove(original).properties}
     for mutant in list(row_mutants(original))[::23]:
@@ -126,7 +126,7 @@ def test_retry_loops_come_to_rest(dual_state: ProofReport) -> None:
     assert dual_state.not_at_rest is None
 
 
-def test_a_proof_names_the_effects_that_it_relies_on(dual_state: ProofReport) -> None:
+def test_proof_names_the_effects_that_it_relies_on(dual_state: ProofReport) -> None:
     conditions = {proof.text: proof.condition for proof in dual_state.properties if proof.condition}
     assert all("leads to" in text for text in conditions)
     ends = "specification leads to succeeded or failed or escalated"

@@ -1,4 +1,4 @@
-"""What a verdict relies on: effects that must answer and must not fail, what `even if` drops, and the warnings."""
+"""Conditions of a verdict: effects that must answer and must not fail, promises that `even if` drops, and the warnings."""
 
 import pytest
 
@@ -45,14 +45,14 @@ def judged(claim: str, rows: str = "", effects: str = ""):
     return result, [found for found in report.diagnostics if found.code in {"DSA314", "DSA315"}]
 
 
-def test_it_names_the_effects_that_must_answer_and_must_not_fail():
+def test_verdict_names_the_effects_that_must_answer_and_must_not_fail():
     result, warnings = judged(CLAIM)
     assert (result.verdict, result.condition) == ("HOLDS", "start_b, run_b answer and do not fail")
     assert [found.code for found in warnings] == ["DSA314", "DSA315", "DSA314", "DSA315"]
     assert {found.message.split("'")[1] for found in warnings if found.code == "DSA314"} == {"start_b", "run_b"}
 
 
-def test_a_failure_with_a_row_is_no_condition():
+def test_failure_with_a_row_is_not_a_condition():
     result, warnings = judged(CLAIM, "| starting, running | start_b.failed, run_b.failed | | finished |\n")
     assert result.condition == "start_b, run_b answer"
     assert [found.code for found in warnings] == ["DSA314", "DSA314"]
@@ -60,12 +60,12 @@ def test_a_failure_with_a_row_is_no_condition():
     assert result.condition == "start_b, run_b answer, and run_b does not fail"
 
 
-def test_a_timer_that_reaches_the_goal_needs_no_answer():
+def test_timer_that_reaches_the_goal_needs_no_answer():
     result, warnings = judged(CLAIM, "| * | after 6h | cancel | finished |\n")
     assert (result.verdict, result.condition, warnings) == ("HOLDS", "", [])
 
 
-def test_what_effects_say_silences_the_warnings_and_not_the_verdict():
+def test_declared_limits_silence_the_warnings_but_not_the_condition():
     effects = "| start_b | 1m | stop |\n| run_b | 1m | stop |\n| bill | | |\n"
     result, warnings = judged(CLAIM, effects=effects)
     assert (result.condition, warnings) == ("start_b, run_b answer and do not fail", [])
@@ -86,27 +86,27 @@ def test_even_if_drops_the_promise(doubt, verdict, reason):
     assert result.reason.endswith(reason)
 
 
-def test_an_effect_without_answers_may_fail_at_the_moment_that_asks_for_it():
+def test_effect_without_answers_may_fail_at_the_moment_it_is_emitted():
     rows = "| starting | start_b.failed | bill | starting |\n"
     result, _ = judged("start_b.failed leads to finished even if bill fails", rows)
     assert result.verdict == "VIOLATED"
     assert [step.occurrence.event for step in result.trace.steps] == ["approve", "start_b.failed"]
 
 
-def test_a_row_for_the_failure_leaves_nothing_to_doubt():
+def test_row_for_the_failure_makes_the_doubt_harmless():
     rows = "| starting | start_b.failed | | finished |\n"
     assert judged(f"{CLAIM} even if start_b fails", rows)[0].verdict == "HOLDS"
     assert judged(f"{CLAIM} even if start_b never answers", rows)[0].verdict == "VIOLATED"
 
 
-def test_a_failure_that_is_ignored_where_nothing_is_left_counts_as_none():
+def test_ignored_failure_with_nothing_else_outstanding_violates_the_claim():
     result, warnings = judged(CLAIM, "| starting | start_b.failed | | = |\n")
     assert result.verdict == "VIOLATED"
     (ignored,) = [found for found in warnings if "'start_b.failed' where nothing else is under way" in found.message]
     assert ignored.code == "DSA315"
 
 
-def test_a_sleep_is_relied_on_like_a_timer():
+def test_sleep_is_relied_on_like_a_timer():
     declared = "\n## Effects\n| effect | is | options |\n| - | - | - |\n| start_b | sleep | for = 1h |\n| run_b | | |\n| bill | | |\n"
     machine = loads(f"{HANDOFF}{declared}\n## Properties\n- {CLAIM}\n")
     report = check(machine)
@@ -118,7 +118,7 @@ def test_a_sleep_is_relied_on_like_a_timer():
     assert (proof.verdict, proof.relies_on) == ("PROVED", ("run_b",))
 
 
-def test_without_the_end_of_a_sleep_a_property_may_fail():
+def test_property_may_fail_if_a_sleep_never_ends():
     declared = "\n## Effects\n| effect | is | options |\n| - | - | - |\n| start_b | sleep | for = 1h |\n| run_b | | |\n| bill | | |\n"
     report = check(loads(f"{HANDOFF}{declared}\n## Properties\n- {CLAIM} even if start_b never answers\n"))
     assert report.properties[0].verdict == "VIOLATED"

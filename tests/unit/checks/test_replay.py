@@ -1,4 +1,4 @@
-"""Recorded runs, run again."""
+"""Replay of recorded runs."""
 
 import re
 
@@ -27,7 +27,7 @@ def altered(number, **changes):
     return record(steps=tuple(steps))
 
 
-def test_what_was_recorded_fits():
+def test_unchanged_recording_fits():
     found = replay(dual_state(), record())
     assert (found.mismatch, found.total, len(found.trace.steps), found.failed) == (None, 5, 5, False)
 
@@ -44,7 +44,7 @@ def test_what_was_recorded_fits():
     (record(values=(("retries", 1),)), 0, "retries is 0, the record has 1"),
     (record(machine="other"), 0, "the trace is one of other"),
 ])  # fmt: skip
-def test_the_first_step_that_does_not_fit_is_told(changed, step, message):
+def test_first_step_that_does_not_fit_is_reported(changed, step, message):
     found = replay(dual_state(), changed)
     assert found.mismatch.step == step
     assert len(found.trace.steps) == max(step - 1, 0)
@@ -52,7 +52,7 @@ def test_the_first_step_that_does_not_fit_is_told(changed, step, message):
     assert re.search(message, found.mismatch.message), found.mismatch.message
 
 
-def test_a_refused_event_says_which_conjuncts_were_false():
+def test_refused_event_names_its_false_conjuncts():
     found = replay(dual_state(exhaust=None), record())
     assert found.mismatch.step == 5
     assert "refused: invalid_state" in found.mismatch.message
@@ -62,12 +62,12 @@ def test_a_refused_event_says_which_conjuncts_were_false():
     )
 
 
-def test_parameters_that_the_machine_does_not_have():
+def test_unknown_parameters_are_refused():
     with pytest.raises(ParameterError):
         replay(dual_state(), record(parameters=(("rmin", 1),)))
 
 
-def test_properties_are_watched_on_the_run():
+def test_properties_are_monitored_on_the_run():
     machine = load("specs/dual_state")
     found = replay(machine, RecordedTrace(record(machine=None).steps, parameters=(("rmax", 1),)))
     said = {seen.text: seen.report and (seen.report.verdict, seen.report.step) for seen in found.observations}

@@ -22,12 +22,12 @@ def line(text, part):
     return found
 
 
-def test_the_shipped_machine_is_clean(plant):
+def test_shipped_machine_is_clean(plant):
     _, found = plant()
     assert not found
 
 
-def test_a_bound_that_is_off_by_one_leaves_the_domain(plant):
+def test_off_by_one_bound_leaves_the_domain(plant):
     text, found = plant((REFINE, REFINE.replace("retries < rmax", "retries <= rmax")))
     overflow = found["DSA306"]
     assert overflow.span.line == line(text, "retries <= rmax |")
@@ -41,12 +41,12 @@ def test_a_bound_that_is_off_by_one_leaves_the_domain(plant):
     )
 
 
-def test_the_same_is_found_at_the_minima_when_the_defaults_hide_it(plant):
+def test_fault_that_the_defaults_hide_is_found_at_the_minima(plant):
     _, found = plant(("g.failed and retries < rmax", "g.failed and (retries < rmax or rmax == 0)"))
     assert "retries = 0, rmax = 0" in found["DSA306"].message
 
 
-def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
+def test_missing_fatal_row_is_an_unhandled_answer(plant):
     text, found = plant((FATAL, ""), (ELSE, ELSE.replace("else ", "g.failed and retries == rmax ")))
     unhandled = found["DSA305"]
     assert unhandled.severity == "error"
@@ -64,7 +64,7 @@ def test_every_missing_case_of_a_group_is_named(plant):
     assert "also not handled: verdict g.failed in state 'validating'" in found["DSA305"].message
 
 
-def test_workflow_state_set_without_a_pass(plant):
+def test_workflow_state_set_without_a_pass_is_an_error(plant):
     text, found = plant((ELSE, ELSE.replace("|                               |", "| satisfied = false |")))
     broken = found["DSA210"]
     assert broken.span.line == line(text, "satisfied = false")
@@ -72,7 +72,7 @@ def test_workflow_state_set_without_a_pass(plant):
     assert "g.failed" in broken.message
 
 
-def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emitted(plant):
+def test_unhandled_answer_is_reported_where_its_effect_is_emitted(plant):
     text, found = plant(
         ("| artifact      | query_llm     | a        |", "| artifact | query_llm | a |\n| progress | query_llm | |"),
         (ARTIFACT, ARTIFACT + "\n| validating | progress | | | | = |"),
@@ -86,7 +86,7 @@ def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emi
     )
 
 
-def test_an_unreachable_state_and_only_that(plant):
+def test_unreachable_state_is_the_only_finding(plant):
     text, found = plant(("| failed     | final   |", "| failed     | final   |\n| limbo      |         |"))
     assert found["DSA301"].span.line == line(text, "limbo")
     assert found["DSA301"].message.startswith("state 'limbo' cannot be reached")
@@ -95,7 +95,7 @@ def test_an_unreachable_state_and_only_that(plant):
     assert "DSA302" not in found
 
 
-def test_an_unreachable_parent_is_reported_once(plant):
+def test_unreachable_parent_is_reported_once(plant):
     text, found = plant(
         ("| failed     | final   |", "| failed | final |\n| review | |\n| review.a | initial |\n| review.b | |"),
         (ARTIFACT, ARTIFACT + "\n| review | specification |  |  |  | review.b |"),
@@ -104,13 +104,13 @@ def test_an_unreachable_parent_is_reported_once(plant):
     assert found["DSA301"].message.startswith("state 'review' cannot be reached")
 
 
-def test_a_dead_end(plant):
+def test_dead_end_is_reported(plant):
     text, found = plant(("| escalated  | final   |", "| escalated  |         |"))
     assert found["DSA303"].span.line == line(text, "| escalated  |         |")
     assert "DSA308" not in found  # the dead end explains it
 
 
-def test_a_dead_row(plant):
+def test_dead_row_is_reported(plant):
     text, found = plant((ELSE, ELSE + "| validating | verdict | else and retries > rmax | | | failed |\n"))
     assert found["DSA302"].span.line == line(text, "retries > rmax")
     assert found["DSA302"].severity == "error"
@@ -144,7 +144,7 @@ ODD = """# odd
 
 
 @pytest.mark.parametrize(("domain", "way"), [("1..3", "--each-value"), ("1..", "--param NAME=VALUE")])
-def test_a_row_for_other_values_is_said_to_be_dead_for_those_explored_alone(domain, way):
+def test_row_for_other_values_is_dead_only_at_the_explored_ones(domain, way):
     machine = loads(ODD.format(domain=domain))
     (dead,) = check(machine).diagnostics
     assert dead.code == "DSA302"
@@ -154,19 +154,19 @@ def test_a_row_for_other_values_is_said_to_be_dead_for_those_explored_alone(doma
     assert not check(machine, parameters={"rmax": 2}).diagnostics
 
 
-def test_a_row_that_no_value_takes_can_never_be_taken():
+def test_row_that_no_value_takes_can_never_be_taken():
     machine = loads(ODD.format(domain="1..3").replace("rmax == 2", "rmax == 9 and rmax < 5"))
     (dead,) = check(machine, each_value=True).diagnostics
     assert "can never be taken (explored with rmax = 3; and with rmax = 1; and with rmax = 2)" in dead.message
     assert "other values" not in dead.hint
 
 
-def test_with_parameters_given_what_they_leave_out_is_a_warning(plant):
+def test_dead_row_is_a_warning_if_parameters_are_set(plant):
     _, found = plant(parameters={"rmax": 0})
     assert found["DSA302"].severity == "warning"
 
 
-def test_an_overlap_names_both_rows_and_the_values(plant):
+def test_overlap_names_both_rows_and_the_values(plant):
     text, found = plant(("| g.fatal                     |", "| g.fatal or retries == 2 |"))
     overlap = found["DSA304"]
     assert overlap.span.line == line(text, "retries == 2")
@@ -175,7 +175,7 @@ def test_an_overlap_names_both_rows_and_the_values(plant):
     assert "reached by: specification" in overlap.message
 
 
-def test_an_effect_emitted_twice(plant):
+def test_effect_emitted_twice_is_reported(plant):
     text, found = plant((ARTIFACT, ARTIFACT.replace("execute_guard ", "execute_guard, execute_guard ")))
     twice = found["DSA307"]
     assert twice.span.line == line(text, "execute_guard, execute_guard")
@@ -185,7 +185,7 @@ def test_an_effect_emitted_twice(plant):
     )
 
 
-def test_an_inner_row_does_not_fall_through_to_its_parent(plant):
+def test_inner_row_does_not_fall_through_to_its_parent(plant):
     inner = "| generating.fast | artifact | retries > 0 | | execute_guard | validating |"
     text, found = plant(
         ("| generating |         |", "| generating |         |\n| generating.fast | initial |"),
@@ -197,7 +197,7 @@ def test_an_inner_row_does_not_fall_through_to_its_parent(plant):
     assert "the rows of 'generating' for 'artifact' do not apply" in unhandled.hint
 
 
-def test_an_unhandled_timer(plant):
+def test_unhandled_timer_is_reported(plant):
     text, found = plant((ARTIFACT, ARTIFACT + "\n| generating | after 30s | retries > 0 | | | failed |"))
     assert found["DSA305"].span.line == line(text, "after 30s")
     assert (
@@ -206,7 +206,7 @@ def test_an_unhandled_timer(plant):
     )
 
 
-def test_a_failure_that_is_named_once_must_be_handled_everywhere(plant):
+def test_failure_handled_once_must_be_handled_everywhere(plant):
     _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | query_llm.failed | | | | failed |"))
     assert "DSA305" not in found
     _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | execute_guard.failed | | | | failed |"))
@@ -216,7 +216,7 @@ def test_a_failure_that_is_named_once_must_be_handled_everywhere(plant):
     )
 
 
-def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
+def test_outside_event_refused_at_some_values_is_a_warning(plant):
     _, found = plant(
         ("| specification | outside       | Psi      |", "| specification | outside | |\n| abort | outside | |"),
         (ARTIFACT, ARTIFACT + "\n| generating | abort | retries > 0 | | cancel query_llm | failed |"),
@@ -229,7 +229,7 @@ def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
     )
 
 
-def test_where_an_effect_was_emitted_is_found_some_steps_back():
+def test_effect_emitted_several_steps_before_is_located():
     rows = placed([
         Transition("a", "go", "b", effects=emits("ask")),
         Transition("b", "answer", "a"),
@@ -246,12 +246,12 @@ def test_where_an_effect_was_emitted_is_found_some_steps_back():
     assert [(finding.span.line, finding.span.column) for finding in unhandled] == [(40, 43), (40, 43)]
 
 
-def test_it_says_where_nothing_is_under_way():
+def test_report_lists_states_in_which_a_run_can_rest():
     assert check(dual_state()).rests == ("idle",)
     assert check(jugs()).rests == ("pouring",)
 
 
-def test_it_says_where_only_a_timer_saves_a_run_that_forgot_to_continue():
+def test_report_lists_states_in_which_only_a_timer_continues():
     text = """# lost
 
 ## Events
@@ -295,7 +295,7 @@ def test_it_says_where_only_a_timer_saves_a_run_that_forgot_to_continue():
     assert [each.verdict for each in goes_on.properties] == ["HOLDS"]
 
 
-def test_a_deadlock(plant):
+def test_deadlock_is_reported(plant):
     text, found = plant(
         ("| escalated  | final   |", "| escalated  |         |"),
         (ELSE, ELSE + "| escalated | specification | retries > rmax | | | failed |\n"),
@@ -304,8 +304,8 @@ def test_a_deadlock(plant):
     assert "stuck in state 'escalated', where satisfied = false, retries = 0" in found["DSA308"].message
 
 
-def test_a_start_outside_its_domain_is_reported_and_not_explored():
-    # dsa.lang asks this at the defaults and minima; other values come from --param
+def test_start_outside_its_domain_is_reported_and_not_explored():
+    # dsa.lang checks this at the defaults and minima; other values come from --param
     text = "# m\n\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| p | 0..9 | 0 |\n\n## Variables\n"
     text += "| variable | domain | initial |\n| - | - | - |\n| x | p..5 | p |\n\n## Transitions\n"
     text += "| source | event | update | target |\n| - | - | - | - |\n| a | e | x = x | = |\n"
@@ -315,13 +315,13 @@ def test_a_start_outside_its_domain_is_reported_and_not_explored():
     assert "variable 'x' starts as 7, outside 7..5, at p = 7" in report.diagnostics[0].message
 
 
-def test_a_limit_leaves_the_rest_unknown(plant):
+def test_limit_leaves_the_rest_unknown(plant):
     _, found = plant(max_states=3)
     assert found["DSA312"].severity == "error"
     assert "DSA301" not in found
 
 
-def test_strictness_an_unknown_parameter_and_properties():
+def test_strict_check_fails_on_warnings_and_properties_have_values():
 
     text = (Path(__file__).parents[3] / "machines/dual_state/machine.md").read_text(encoding="utf-8")
     machine = loads(text)
@@ -338,12 +338,12 @@ def test_strictness_an_unknown_parameter_and_properties():
     assert report.properties[0].values == ((("rmax", 3),), (("rmax", 0),))
 
 
-def test_defaults_that_are_the_minima_are_explored_once(plant):
+def test_defaults_equal_to_the_minima_are_explored_once(plant):
     _, found = plant(("| rmax      | 0..    | 3       |", "| rmax | 0.. | 0 |"))
     assert "(explored with rmax = 0; no other values)" in found["DSA302"].message
 
 
-def test_diagnostics_are_sorted_causes_first_then_by_line():
+def test_diagnostics_are_sorted_by_cause_then_by_line():
     text = "# m\n\n## States\n| state | kind |\n| - | - |\n| a | initial |\n| b | |\n| c | |\n\n## Transitions\n"
     text += "| source | event | target |\n| - | - | - |\n| a | e | = |\n| a | e | b |\n"
     found = [(finding.code, finding.span.line) for finding in check(loads(text)).diagnostics]

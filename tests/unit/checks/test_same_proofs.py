@@ -1,4 +1,4 @@
-"""The same document has the same proofs, whatever the hash seed is and whatever was proved before."""
+"""The same document has the same proofs, with any hash seed and after any earlier proofs."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from dsa.edge.document_files import load
 from dsa.lang import loads
 
 VARIABLES = [f"v{number}" for number in range(5)]
-#: Numbers that change together: each claim follows from many sets of lemmas, and what z3 saw before decides which one it names.
+#: Numbers that change together: each claim follows from many sets of lemmas, and z3's earlier questions decide which one it names.
 LOCKSTEP = "\n".join(
     [
         "# lockstep\n\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| n | 0.. | 3 |",
@@ -34,7 +34,7 @@ LOCKSTEP = "\n".join(
 
 
 def without_times(value: Any) -> Any:
-    """Return JSON data without what a clock measured."""
+    """Return JSON data without measured times."""
     match value:
         case dict():
             return {key: without_times(item) for key, item in value.items() if key not in {"milliseconds", "seconds"}}
@@ -44,7 +44,7 @@ def without_times(value: Any) -> Any:
 
 
 def proofs_with(seed: str, path: Path) -> Any:
-    """Return what `dsa prove` prints of a document in a process with a hash seed."""
+    """Return the JSON that `dsa prove` prints for a document in a process with a hash seed."""
     code = "from dsa.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "prove", "--json", str(path)],

@@ -25,7 +25,7 @@ def run(*rows, columns=("percept", "action", "state"), parameters="", text=DUAL_
     return machine, result
 
 
-def test_a_guard_that_is_not_named_has_passed():
+def test_unnamed_guard_has_passed():
     _, result = run(*BEGIN, "verdict | advance_state, reply_to_user | succeeded")
     assert result.ok
     assert result.rows == (0, 1, 2)
@@ -40,7 +40,7 @@ def test_a_guard_that_is_not_named_has_passed():
     ("verdict | refused | ", "expected 'refused', but got 'advance_state, reply_to_user'"),
     ("verdict |  | ", "expected no effects, but got 'advance_state, reply_to_user'"),
 ])  # fmt: skip
-def test_what_is_not_as_written_is_told_at_its_row(row, message):
+def test_mismatch_is_reported_at_its_row(row, message):
     machine, result = run(*BEGIN, row)
     assert not result.ok
     assert message in result.message
@@ -54,15 +54,15 @@ def test_what_is_not_as_written_is_told_at_its_row(row, message):
     "artifact | refused: late |",
     "verdict g.fatal | escalate_to_user |",
 ])  # fmt: skip
-def test_what_is_as_written(row):
+def test_row_that_matches_passes(row):
     assert run(*BEGIN, row)[1].ok
 
 
-def test_a_refused_step_changes_nothing():
+def test_refused_step_changes_nothing():
     assert run(BEGIN[0], "specification | refused | generating", BEGIN[1])[1].ok
 
 
-def test_values_after_the_step_are_compared_and_empty_ones_are_not():
+def test_only_written_values_are_compared_after_a_step():
     columns = ("percept", "action", "state", "retries", "satisfied")
     rows = [f"{row} | | " for row in BEGIN]
     assert run(*rows, "verdict g.failed | refine_context, query_llm | generating | 1 | false", columns=columns)[1].ok
@@ -70,7 +70,7 @@ def test_values_after_the_step_are_compared_and_empty_ones_are_not():
     assert result.message == "retries after verdict: expected '0', but got '1'"
 
 
-def test_a_scenario_runs_at_its_own_parameters():
+def test_scenario_runs_at_its_own_parameters():
     exhausted = "verdict g.failed | refine_context, reply_failure | failed"
     assert run(*BEGIN, exhausted, parameters="Parameters: rmax = 0")[1].ok
     assert not run(*BEGIN, exhausted)[1].ok
@@ -87,7 +87,7 @@ STEPS = """# w
 FIRST = ("specification | query_llm | generating.one | ", "artifact | execute_guard | validating.one |")
 
 
-def test_dependencies_are_those_of_the_step_in_progress():
+def test_dependencies_are_those_of_the_current_step():
     columns = ("percept", "action", "state", "deps")
     taken = run(*FIRST, columns=columns, text=STEPS)[0]
     action = ", ".join(map(str, next(row for row in taken.transitions if row.target == "generating.two").effects))
@@ -114,23 +114,23 @@ TIMED = """# t
 """
 
 
-def test_a_timer_is_the_innermost_armed_one():
+def test_timer_is_the_innermost_armed_one():
     percepts = ("after 30s | inner | a", "after 1m | refused: early | a")
     assert run(*percepts, text=TIMED)[1].ok
 
 
-def test_a_timer_that_no_row_has_is_a_mismatch():
+def test_timer_without_a_row_is_a_mismatch():
     scenario = Scenario("s", (ScenarioStep("after 5m"),))
     assert run_scenario(loads(TIMED), scenario).message == "no row is for 'after 5m'"
 
 
-def test_timer_that_no_row_has_is_quoted_as_written():
+def test_timer_without_a_row_is_quoted_as_written():
     scenario = "## Scenario: s\n| percept | action |\n| --- | --- |\n| after 24h | z |\n"
     with pytest.raises(MachineError, match="no row has the timer 'after 24h'"):
         loads(f"{TIMED}\n{scenario}")
 
 
-def test_rows_no_scenario_takes_are_listed_once():
+def test_rows_that_no_scenario_takes_are_listed_once():
     machine, result = run(*BEGIN)
     (found,) = from_scenarios(machine, [result])
     assert (found.code, found.severity) == ("DSA311", "warning")
@@ -138,7 +138,7 @@ def test_rows_no_scenario_takes_are_listed_once():
     assert from_scenarios(machine, []) == ()
 
 
-def test_of_many_rows_three_are_listed_and_none_while_a_scenario_fails():
+def test_at_most_three_untaken_rows_are_listed_and_none_if_a_scenario_fails():
     machine, result = run(*BEGIN)
     (found,) = from_scenarios(machine, [result])
     assert found.message.count("line ") == 3
@@ -147,7 +147,7 @@ def test_of_many_rows_three_are_listed_and_none_while_a_scenario_fails():
     assert [finding.code for finding in failing] == ["DSA310"]
 
 
-def test_a_verdict_that_no_row_reads_here_is_an_error():
+def test_verdict_that_no_row_reads_is_an_error():
     text = DUAL_STATE.replace(
         "| artifact      | query_llm     | a        |", "| artifact | query_llm | |\n| look | outside | |"
     )

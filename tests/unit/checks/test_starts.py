@@ -1,4 +1,4 @@
-"""Several starts: a parameter says which, and a check at each of its values covers all."""
+"""Several starts: a parameter selects one, and a check at each of its values covers all."""
 
 import pytest
 from click.testing import CliRunner
@@ -38,7 +38,7 @@ STARTS = """# starts
 """
 
 
-def test_each_start_is_checked_and_the_verdict_says_at_which_it_fails() -> None:
+def test_each_start_is_checked_and_the_failing_one_is_named() -> None:
     machine = loads(STARTS.replace("2..  ", "2..3 "))
     usual = check(machine)
     assert {result.text: result.verdict for result in usual.properties}["possible n == 2"] == "HOLDS"
@@ -52,20 +52,20 @@ def test_each_start_is_checked_and_the_verdict_says_at_which_it_fails() -> None:
     assert {proof.text: proof.verdict for proof in prove(machine).properties}["possible n == 2"] == "VIOLATED"
 
 
-def test_a_parameter_that_has_a_value_is_fixed() -> None:
+def test_parameter_with_a_value_is_fixed() -> None:
     report = check(loads(STARTS), parameters={"top": 2}, each_value=True)
     assert [exploration.parameters["top"] for exploration in report.explorations] == [2, 2, 2]
     assert {str(exploration.parameters["begin"]) for exploration in report.explorations} == {"first", "second", "end"}
 
 
-def test_a_row_that_some_value_takes_is_not_dead() -> None:
+def test_row_that_some_value_takes_is_not_dead() -> None:
     text = STARTS.replace("at = second; n = 1 ", "at = end; n = 1    ")
     codes = [found.code for found in check(loads(text), parameters={"top": 2}, each_value=True).diagnostics]
     assert "DSA302" in [found.code for found in check(loads(text)).diagnostics]
     assert "DSA302" not in codes
 
 
-def test_too_many_values_are_refused_with_what_to_do(tmp_path) -> None:
+def test_too_many_values_are_refused_with_advice(tmp_path) -> None:
     with pytest.raises(ParameterError, match="more than 64 combinations"):
         check(loads(STARTS), each_value=True)
     file = tmp_path / "starts.md"

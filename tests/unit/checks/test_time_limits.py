@@ -1,4 +1,4 @@
-"""The time limit covers what is worked out of long conditions, before any search and in proofs."""
+"""The time limit covers the analysis of long conditions, before a search and in proofs."""
 
 import itertools
 
@@ -17,7 +17,7 @@ from dsa.system import closed_system
 
 
 def disjuncts(count: int) -> Machine:
-    """Return a machine with two rows of so many disjuncts each for one event, and an `else` row."""
+    """Return a machine with two rows of `count` disjuncts each for one event, and an `else` row."""
     first = " or ".join(f"(n == {2 * i} and m != {i})" for i in range(count))
     second = " or ".join(f"(n == {2 * i + 1} and m != {i + 3})" for i in range(count))
     return loads(f"""# many
@@ -41,12 +41,12 @@ def disjuncts(count: int) -> Machine:
 """)
 
 
-#: A clock that goes on by a second whenever it is read is read so often before the search begins, if conditions are decided without it.
+#: A clock that advances by a second at each reading is read this often before the search, if deciding conditions does not read it.
 TICKS = 200
 
 
 @pytest.mark.parametrize("count", [18, 24, 40])
-def test_a_check_decides_no_condition_after_its_time(count: int) -> None:
+def test_check_decides_no_condition_after_its_time(count: int) -> None:
     clock = itertools.count().__next__
     report = check(disjuncts(count), time_limit_s=TICKS, clock=clock)
     assert [result.verdict for result in report.properties] == ["UNKNOWN"]
@@ -56,7 +56,7 @@ def test_a_check_decides_no_condition_after_its_time(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [18, 24, 40])
-def test_a_proof_decides_no_condition_after_its_time(count: int) -> None:
+def test_proof_decides_no_condition_after_its_time(count: int) -> None:
     clock = itertools.count().__next__
     report = prove(disjuncts(count), time_limit_s=TICKS, clock=clock)
     (proof,) = report.properties
@@ -81,8 +81,8 @@ COUNTERS = """# counters
 """
 
 
-def test_what_was_found_is_not_looked_at_after_the_time() -> None:
-    """The time is over when the search for the property is."""
+def test_search_result_is_not_analysed_after_the_time_limit() -> None:
+    """The time runs out at the moment when the search for the property ends."""
     searches = itertools.count()
     over = []
 
@@ -99,7 +99,7 @@ def test_what_was_found_is_not_looked_at_after_the_time() -> None:
     assert found[forms[0]].reason == "the time limit was met before what was found was looked at"
 
 
-def test_many_items_are_given_only_while_there_is_time() -> None:
+def test_only_many_items_are_stopped_by_the_time_limit() -> None:
     late = ground(closed_system(loads(COUNTERS)), is_late=lambda: True)
     assert len(list(late.timely(range(100)))) == 100
     with pytest.raises(UndecidedError):

@@ -33,7 +33,7 @@ def test_everything_of_dual_state_is_used():
     assert names(dual_state()) == []
 
 
-def test_each_kind_of_name_that_nothing_uses():
+def test_each_kind_of_unused_name_is_listed():
     machine = grown(
         parameters=[RunParameter("p", ranged(0, None), 0)],
         variables=[Variable("v", "environment", BooleanDomain(), FALSE)],
@@ -53,7 +53,7 @@ def test_each_kind_of_name_that_nothing_uses():
     ]
 
 
-def test_a_property_or_a_scenario_uses_a_variable_and_a_domain_a_parameter():
+def test_properties_and_scenarios_use_variables_and_domains_use_parameters():
     more = grown(
         parameters=[RunParameter("p", ranged(0, None), 0)],
         variables=[Variable("v", "environment", ranged(0, "p"), var("p"))],
@@ -64,7 +64,7 @@ def test_a_property_or_a_scenario_uses_a_variable_and_a_domain_a_parameter():
     assert names(attrs.evolve(more, scenarios=(scenario,))) == []
 
 
-def test_a_part_of_a_composition_is_used():
+def test_part_of_a_composition_is_used():
     machine = grown(guards=[Guard("h"), Guard("i")])
     assert names(machine) == ["guard h", "guard i"]
     (g, *parts) = machine.guards
@@ -72,7 +72,7 @@ def test_a_part_of_a_composition_is_used():
     assert names(attrs.evolve(machine, guards=(composed, *parts))) == []
 
 
-def test_a_generator_is_used_by_the_model_call_and_by_a_judge():
+def test_generator_is_used_by_the_model_call_and_by_a_judge():
     assert names(grown(generators=[Generator("writer")])) == []
     assert names(grown(generators=[Generator("llm"), Generator("writer")])) == ["generator writer"]
     judge = Guard("j", ("verdict",), "judge", (("question", "Is it so?"), ("by", "writer")))

@@ -1,4 +1,4 @@
-"""One verdict out of several valuations, and what stands in its way."""
+"""Verdicts over several valuations, and the faults and limits that prevent them."""
 
 import itertools
 
@@ -21,13 +21,13 @@ def text():
     return locate("dual_state").read_text(encoding="utf-8")
 
 
-def test_what_holds_says_at_which_values(text):
+def test_property_that_holds_lists_the_checked_values(text):
     found = results(text)["always retries <= rmax"]
     assert (found.verdict, found.values) == ("HOLDS", ((("rmax", 3),), (("rmax", 0),)))
     assert results(text, parameters={"rmax": 7})["always retries <= rmax"].values == ((("rmax", 7),),)
 
 
-def test_what_is_violated_at_one_valuation_is_violated_there(text):
+def test_property_violated_at_one_valuation_is_violated_there(text):
     found = results(text.replace("- always retries <= rmax", "- never failed and rmax == 0"))
     violated = found["never failed and rmax == 0"]
     assert (violated.verdict, violated.values) == ("VIOLATED", ((("rmax", 0),),))
@@ -42,7 +42,7 @@ def test_what_is_violated_at_one_valuation_is_violated_there(text):
     ("refine_context, query_llm     | generating", "query_llm, query_llm | generating", "DSA307"),
     ("| validating | verdict       | else ", "| validating | verdict       | g.failed and retries > rmax ", "DSA305"),
 ])  # fmt: skip
-def test_while_a_fault_stands_nothing_holds_but_violations_stand(text, old, new, code):
+def test_faults_keep_properties_from_holding_but_not_from_being_violated(text, old, new, code):
     assert text.count(old) == 1
     text = text.replace(old, new).replace(
         "- never succeeded and not satisfied", "- never generating\n- possible generating"
@@ -55,14 +55,14 @@ def test_while_a_fault_stands_nothing_holds_but_violations_stand(text, old, new,
         assert code in found["possible generating"].reason
 
 
-def test_a_limit_leaves_unknown(text):
+def test_limit_leaves_properties_unknown(text):
     found = results(text, max_states=3)
     assert {result.verdict for result in found.values()} == {"UNKNOWN"}
     said = found["always retries <= rmax"].reason
     assert said.startswith("the search stopped at the limit of 3 configurations, after ")
 
 
-def test_only_what_waits_for_an_error_to_be_mended_says_so(text):
+def test_only_verdicts_that_wait_for_an_error_have_blocking_codes(text):
     wrong = text.replace("retries += 1 ", "retries += 2 ").replace(
         "- never succeeded and not satisfied", "- never generating"
     )
@@ -78,15 +78,15 @@ def test_only_what_waits_for_an_error_to_be_mended_says_so(text):
     (20, {"the search stopped at the time limit, after 2 configurations", "the time limit was used up before this property was searched"}),
     (43, {"", "the time limit was used up before this property was searched"}),
 ])  # fmt: skip
-def test_a_time_limit_is_named_and_so_is_who_came_too_late(text, ticks, said):
-    """A clock that goes on by a second whenever it is read."""
+def test_time_limit_is_named_and_so_are_properties_that_came_too_late(text, ticks, said):
+    """The clock advances by a second at each reading."""
     clock = itertools.count().__next__
     found = results(text, parameters={"rmax": 3}, time_limit_s=ticks, clock=clock)
     assert {result.reason for result in found.values()} == said
     assert {result.verdict for result in found.values()} >= {"UNKNOWN"}
 
 
-def test_a_start_outside_its_domain_leaves_unknown():
+def test_start_outside_its_domain_leaves_properties_unknown():
     text = "# m\n\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| p | 0..9 | 0 |\n\n## Variables\n"
     text += "| variable | domain | initial |\n| - | - | - |\n| x | p..5 | p |\n\n## Transitions\n"
     text += (
@@ -97,19 +97,19 @@ def test_a_start_outside_its_domain_leaves_unknown():
     assert "DSA205" in found.reason
 
 
-def test_a_violated_property_makes_a_check_fail(text):
+def test_violated_property_makes_a_check_fail(text):
     assert not check(loads(text)).failed
     assert check(loads(text.replace("- always retries <= rmax", "- always retries < rmax"))).failed
 
 
-def test_what_nobody_knows_makes_a_check_fail(text):
+def test_unknown_property_makes_a_check_fail(text):
     report = check(loads(text.replace("- always retries <= rmax", "- expected query_llm <= 3")))
     assert [result.verdict for result in report.properties if result.failed] == ["UNKNOWN"]
     assert not [finding for finding in report.diagnostics if finding.severity == "error"]
     assert report.failed
 
 
-def test_counterexamples_that_take_other_rows_and_a_run_that_passes(text):
+def test_counterexamples_take_different_rows_and_a_passing_run_is_shown(text):
     text = text.replace("- always retries <= rmax", "- never failed or escalated")
     found = check(loads(text, "m.md"), traces=5).properties[0]
     shortest, *more = [
@@ -121,7 +121,7 @@ def test_counterexamples_that_take_other_rows_and_a_run_that_passes(text):
     assert [taken.state for taken in found.passing_run.steps] == ["generating", "validating", "succeeded"]
 
 
-def test_a_property_about_nothing_is_a_warning_only_when_nothing_happens_anywhere(text):
+def test_vacuous_property_is_a_warning_only_if_it_is_vacuous_at_all_values(text):
     odd = text.replace("- always retries <= rmax", "- on retries == 1: satisfied unchanged")
     assert "DSA313" not in {finding.code for finding in check(loads(odd)).diagnostics}  # not at rmax = 0, but at 3
     idle = text.replace("- always retries <= rmax", "- on retries > rmax: satisfied unchanged")

@@ -20,7 +20,7 @@ def test_every_verdict_and_value_is_explained():
     assert exhausted.rows[3].conjuncts[0] == ("else", True)
 
 
-def test_values_and_verdicts_that_are_given_are_the_only_ones():
+def test_only_the_chosen_values_and_verdicts_are_explained():
     found = why(dual_state(), "verdict", "validating", {"retries": 3}, {"g": "failed"})
     (case,) = found.cases
     assert (case.outcome, case.count) == ("taken", 1)
@@ -28,14 +28,14 @@ def test_values_and_verdicts_that_are_given_are_the_only_ones():
     assert "not taken: retries < rmax is false" in found.show()
 
 
-def test_an_event_without_rows_is_refused_and_says_what_is_accepted():
+def test_event_without_rows_is_refused_and_the_accepted_ones_are_named():
     found = why(dual_state(), "verdict", "idle")
     assert found.source is None
     assert found.show() == "verdict has no row in idle: it is refused. Accepted there: specification."
     assert why(dual_state(), "verdict", "failed").show() == "failed is final: every event is refused there (finished)."
 
 
-def test_a_row_that_is_enabled_and_cannot_be_taken_is_refused():
+def test_enabled_row_that_cannot_be_taken_is_refused():
     row = "g.failed and retries < rmax |"
     text = locate("dual_state").read_text(encoding="utf-8")
     found = why(
@@ -45,13 +45,13 @@ def test_a_row_that_is_enabled_and_cannot_be_taken_is_refused():
     assert "refused: out_of_domain (retries = 4 lies outside 0..3)" in found.show()
 
 
-def test_refusals_are_named():
+def test_refusals_are_named_by_their_reason():
     shown = why(dual_state(exhaust=None), "verdict", "validating", {"retries": 3}, {"g": "failed"}).show()
     assert "refused: invalid_state (no row for verdict is enabled)" in shown
     assert why(two_phase_commit(), "commit", "deciding").cases[0].outcome == "invalid_state"
 
 
-def test_an_unknown_event_names_timers_too():
+def test_unknown_event_error_lists_timers_too():
     with pytest.raises(OccurrenceError, match=r"has no event 'nope'; known here: .*after 30s"):
         why(loads(locate("examples/polling").read_text(encoding="utf-8")), "nope", "waiting")
 
@@ -62,6 +62,6 @@ def test_an_unknown_event_names_timers_too():
     ("verdict", "validating", {"retries": 9}, {}),
     ("verdict", "validating", {}, {"g": "maybe"}),
 ])  # fmt: skip
-def test_unknown_names_are_told(event, state, values, verdicts):
+def test_unknown_names_are_refused(event, state, values, verdicts):
     with pytest.raises(OccurrenceError):
         why(dual_state(), event, state, values, verdicts)

@@ -1,4 +1,4 @@
-"""A later search of nearly the same system finds what a search of its own finds."""
+"""Incremental search: a later search of nearly the same system finds the same as a fresh search."""
 
 from collections import Counter
 
@@ -21,13 +21,13 @@ MOST_ROWS = 30
 
 
 def grounded(machine: Machine, like: Ground | None = None) -> Ground:
-    """Lay out a machine, with what is known of conditions from another one."""
+    """Return the ground system of a machine, with the memo of conditions of another one."""
     memo = like.system.memo if like else {}
     return ground(attrs.evolve(closed_system(machine), memo=memo), hurries=True)
 
 
 def watches(here: Ground) -> list[GroundWatch]:
-    """Look out for every fault and every rule, for what is never true and for what always is."""
+    """Return watches for every fault, every rule and every location."""
     system = here.system
     faults = here.watches((fault.location, fault.condition) for fault in system.faults)
     rules = [GroundWatch(rule.source, rule.condition) for rule in here.rules]
@@ -58,7 +58,7 @@ def machines() -> list[Machine]:
 
 @pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.full)], ids=["some mutants", "all mutants"])
 @pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
-def test_later_search_finds_what_a_search_of_its_own_finds(machine: Machine, share: int) -> None:
+def test_later_search_finds_the_same_as_a_fresh_search(machine: Machine, share: int) -> None:
     again = IncrementalEngine()
     first = grounded(machine)
     again(first, watches(first), LIMITS)
@@ -71,7 +71,7 @@ def test_later_search_finds_what_a_search_of_its_own_finds(machine: Machine, sha
             assert steps(here, found) == steps(here, wanted)
 
 
-def test_a_later_search_of_other_fields_is_one_of_its_own() -> None:
+def test_later_search_of_other_fields_is_a_fresh_search() -> None:
     again = IncrementalEngine()
     names = iter(all_machines().values())
     for machine in (next(names), next(names)):
@@ -79,7 +79,7 @@ def test_a_later_search_of_other_fields_is_one_of_its_own() -> None:
         assert summary(here, again(here, [], LIMITS)) == summary(here, python_engine.search(here, [], LIMITS))
 
 
-def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
+def test_search_ends_after_the_layer_in_which_an_ending_watch_is_hit() -> None:
     machine = all_machines()["dual_state"]
     here = grounded(machine)
     (first, *_) = here.rules

@@ -1,4 +1,4 @@
-"""Decision diagrams: exact counts beyond 2**53, shortest ways, limits. What they find is compared in property/test_engines.py."""
+"""Decision diagrams: exact counts beyond 2**53, shortest paths, limits. Their results are compared in property/test_engines.py."""
 
 import sys
 from itertools import pairwise
@@ -34,7 +34,7 @@ def test_counts_beyond_2_to_the_53_are_exact():
     assert found.complete
 
 
-def test_a_way_is_a_shortest_one():
+def test_path_is_a_shortest_one():
     system = grounded(jugs())
     expected = plain.search(system, (), UNLIMITED)
     assert expected.layers is not None
@@ -47,7 +47,7 @@ def test_a_way_is_a_shortest_one():
                 assert after in {number for _, number in system.successors(before)}
 
 
-def test_a_way_through_updates_that_read_what_they_change():
+def test_path_leads_through_updates_that_read_what_they_change():
     system = grounded(families.ordered(6, 4))
     expected = plain.search(system, (), UNLIMITED)
     assert expected.layers is not None
@@ -59,7 +59,7 @@ def test_a_way_through_updates_that_read_what_they_change():
         assert after in {number for _, number in system.successors(before)}
 
 
-def test_no_way_to_what_is_not_reached():
+def test_unreached_configuration_has_no_path():
     system = grounded(jugs())
     never = next(number for number in range(system.domain_size) if system.values(number) == {"small": 1, "big": 1})
     with pytest.raises(ValueError, match="no way"):
@@ -67,31 +67,31 @@ def test_no_way_to_what_is_not_reached():
 
 
 @pytest.mark.parametrize("limits", [SearchLimits(100), SearchLimits(10**40, is_expired=lambda: True)])
-def test_a_limit_makes_it_incomplete(limits: SearchLimits):
+def test_limit_makes_the_search_incomplete(limits: SearchLimits):
     system = grounded(families.any_order(5, 3))
     found = bdd_engine.search(system, [GroundWatch(0, system.rules[0].condition)], limits)
     assert not found.complete
     assert found.configurations < families.ANY_ORDER[5, 3]
 
 
-def test_a_limit_ends_the_search_for_a_way():
+def test_limit_ends_the_search_for_a_path():
     assert bdd_engine.path(grounded(jugs()), 1, SearchLimits(1, is_expired=lambda: True)) is None
 
 
-def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch):
+def test_memory_limit_makes_the_search_incomplete(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bdd_engine, "MEMORY_BYTES", 12 * 2**20)
     found = bdd_engine.search(grounded(families.any_order(16, 5)), (), UNLIMITED)
     assert not found.complete
 
 
-def test_memory_is_a_limit_without_cudd(monkeypatch: pytest.MonkeyPatch):
+def test_memory_limit_works_without_cudd(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bdd_engine, "MAX_NODES", 300)
     with patch.dict(sys.modules, {"dd.cudd": None}):
         found = bdd_engine.search(grounded(families.any_order(5, 3)), (), UNLIMITED)
     assert not found.complete
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     told: list[int] = []
     bdd_engine.search(grounded(jugs()), (), SearchLimits(100, progress=lambda states, _: told.append(states)))
     assert told == sorted(told)
@@ -107,11 +107,11 @@ def test_progress_is_told():
         (jugs, False),
     ],
 )
-def test_what_it_is_worth_trying_on(machine, worth: bool):  # noqa: FBT001  (an expectation)
+def test_engine_is_worth_trying_on_large_and_shallow_systems_only(machine, worth: bool):  # noqa: FBT001  (an expectation)
     assert bdd_engine.worth_it(grounded(machine())) is worth
 
 
-def test_related_fields_stand_together():
+def test_related_fields_are_next_to_each_other():
     system = grounded(families.any_order(5, 3))
     order = [system.fields[index].name for index in field_order(system)]
     assert sorted(order) == sorted(field.name for field in system.fields)
@@ -164,7 +164,7 @@ CONDITIONS: st.SearchStrategy[Expr] = st.recursive(
 
 
 @given(CONDITIONS)
-def test_conditions_in_bits_are_true_where_they_are_true(condition: Expr):
+def test_conditions_in_bits_agree_with_evaluation(condition: Expr):
     from dd.autoref import BDD
 
     system = grounded(FIELDS)

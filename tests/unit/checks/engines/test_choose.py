@@ -1,4 +1,4 @@
-"""Which engine searches: told by the name in what was found. Sizes are made small, so that nothing here takes long."""
+"""The choice of an engine, seen by its name in the result. Sizes are small, so that nothing here takes long."""
 
 from unittest.mock import patch
 
@@ -34,34 +34,34 @@ def searched(machine: Machine, limits: SearchLimits = UNLIMITED, **more) -> Sear
     return automatic(**more)(grounded(machine), (), limits)
 
 
-def test_what_is_small_stays_in_python():
+def test_small_search_stays_in_python():
     assert searched(jugs()).engine == "python"
 
 
-def test_what_is_large_goes_to_numpy():
+def test_large_search_goes_to_numpy():
     found = searched(families.any_order(5, 3))
     assert (found.engine, found.configurations) == ("numpy", 43_751)
 
 
-def test_a_configuration_counts_as_often_as_rules_are_tried_on_it(monkeypatch):
+def test_each_rule_tried_on_a_configuration_counts(monkeypatch):
     machine = families.any_order(5, 3)
-    for trials, engine in ((50_000, "numpy"), (100_000, "python")):  # of 43,751 configurations, some take several
+    for trials, engine in ((50_000, "numpy"), (100_000, "python")):  # 43,751 configurations, several rules on some
         monkeypatch.setattr(exploration, "TRIALS", trials)
         assert searched(machine).engine == engine
 
 
-def test_what_is_thin_stays_in_python():
+def test_search_with_thin_layers_stays_in_python():
     found = searched(chain(2001))
     assert (found.engine, found.configurations, found.complete) == ("python", 4006, True)
 
 
-def test_without_numpy_it_stays_in_python(monkeypatch):
+def test_search_without_numpy_stays_in_python(monkeypatch):
     monkeypatch.setattr(numpy_engine, "is_installed", lambda: False)
     found = searched(families.any_order(5, 3))
     assert (found.engine, found.configurations) == ("python", 43_751)
 
 
-def test_what_numpy_must_hash_goes_to_c_when_there_is_a_compiler(monkeypatch):
+def test_search_that_numpy_must_hash_goes_to_c_if_there_is_a_compiler(monkeypatch):
     monkeypatch.setattr(numpy_engine, "MAX_BYTES", -1)
     machine = families.any_order(5, 3)
     assert searched(machine).engine == "numpy"
@@ -69,7 +69,7 @@ def test_what_numpy_must_hash_goes_to_c_when_there_is_a_compiler(monkeypatch):
     assert (found.engine, found.configurations) == ("compiled", 43_751)
 
 
-def test_a_compiler_that_fails_is_passed_over(monkeypatch):
+def test_failing_compiler_is_skipped(monkeypatch):
     def broken(_: str):
         raise DsaError("no")
 
@@ -77,22 +77,22 @@ def test_a_compiler_that_fails_is_passed_over(monkeypatch):
     assert searched(families.any_order(5, 3), compile_c=broken).engine == "numpy"
 
 
-def test_what_is_wider_than_64_bits_stays_in_python():
+def test_search_wider_than_64_bits_stays_in_python():
     machine = families.any_order(5, 3)
     unused = Variable("unused", "environment", ranged(0, 2**62), Integer(0))
     found = searched(attrs.evolve(machine, variables=(*machine.variables, unused)))
     assert (found.engine, found.configurations) == ("python", 43_751)
 
 
-def test_what_cannot_be_held_goes_to_diagrams():
+def test_search_too_large_for_memory_goes_to_decision_diagrams():
     with patch.object(exploration, "MAX_HELD", 10_000):
         machine = families.any_order(12, 3)
         found = searched(machine, SearchLimits(10**10))
         assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
-        assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
+        assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # the limit is too low to need diagrams
 
 
-def test_a_machine_that_was_too_large_for_python_is_not_tried_there_again():
+def test_machine_too_large_for_python_is_not_tried_there_again():
     tried = []
 
     def first(*search):
@@ -110,7 +110,7 @@ def test_a_machine_that_was_too_large_for_python_is_not_tried_there_again():
     assert len(tried) == 2
 
 
-def test_limits_hold_whatever_engine_it_is():
+def test_limits_hold_with_every_engine():
     for most in (100, 400, 600, 10_000):
         found = searched(families.any_order(5, 3), SearchLimits(most))
         assert not found.complete
@@ -119,12 +119,12 @@ def test_limits_hold_whatever_engine_it_is():
     assert not searched(families.any_order(5, 3), SearchLimits(10**9, is_expired=lambda: next(looks))).complete
 
 
-def test_no_other_engine_is_asked_to_meet_a_limit_that_python_met(monkeypatch):
+def test_search_that_reaches_its_limit_in_python_stays_there(monkeypatch):
     monkeypatch.setattr(exploration, "TRIALS", 10_000)
     assert searched(families.any_order(5, 3), SearchLimits(3_000)).engine == "python"
 
 
-def test_watches_are_kept_whatever_engine_it_is():
+def test_watches_are_hit_with_every_engine():
     system = grounded(families.any_order(5, 3))
     watches = system.watches([(0, compare("r_1", "==", 2)), (0, compare("r_1", "==", 0))])
     hits = automatic()(system, [watch for watch in watches if watch], UNLIMITED).hits

@@ -1,4 +1,4 @@
-"""The compiled engine's limits: configurations, time, memory, 64 bits. What it finds is compared in property/test_engines.py."""
+"""The compiled engine's limits: configurations, time, memory, 64 bits. Its results are compared in property/test_engines.py."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -32,7 +32,7 @@ def search(
 
 
 def counters(*highs: int, condition: str = "x{i} < 300", down: bool = False) -> Ground:
-    """One counter for each bound, each of which goes up while the condition holds, and, if it may, down again."""
+    """Return a system with one counter for each bound, which goes up while the condition holds and, with `down`, down again."""
     names = range(len(highs))
     variables = "\n".join(f"| x{i} | 0..{high} | 0 |" for i, high in enumerate(highs))
     rows = "\n".join(f"| s | e{i} | {condition.format(i=i)} | x{i} += 1 | = |" for i in names)
@@ -58,13 +58,13 @@ def test_more_configurations_than_allowed_stop_the_search():
     assert found.configurations > 1_000
 
 
-def test_as_many_configurations_as_allowed_do_not():
+def test_exactly_as_many_configurations_as_allowed_are_complete():
     grounded = counters(400)
     assert search(grounded, SearchLimits(301)).complete
     assert not search(grounded, SearchLimits(300)).complete
 
 
-def test_the_clock_is_asked_at_every_layer():
+def test_clock_is_read_at_every_layer():
     looks = count(1)
     found = search(counters(400), SearchLimits(10**9, is_expired=lambda: next(looks) == 10))
     assert not found.complete
@@ -73,13 +73,13 @@ def test_the_clock_is_asked_at_every_layer():
     assert len(found.layers) == 10
 
 
-def test_progress_is_told_with_the_distance():
+def test_progress_is_reported_with_the_distance():
     told: list[tuple[int, int]] = []
     search(counters(400), SearchLimits(10**9, progress=lambda states, depth: told.append((states, depth))))
     assert told == [*((depth + 2, depth) for depth in range(300)), (301, 300)]
 
 
-def test_a_domain_too_large_for_a_bitmap_is_searched_with_a_hash_table_that_grows():
+def test_domain_too_large_for_a_bitmap_uses_a_hash_table_that_grows():
     found = search(counters(10**9, 10**9, down=True), memory_bytes=2**24)
     assert (found.configurations, found.transitions, found.complete) == (301 * 301, 4 * 300 * 301, True)
 
@@ -88,11 +88,11 @@ def test_a_domain_too_large_for_a_bitmap_is_searched_with_a_hash_table_that_grow
 def test_memory_is_bounded(memory_bytes: int):
     found = search(counters(10**9, 10**9), memory_bytes=memory_bytes)
     assert not found.complete
-    # A configuration that is remembered takes at least 8 bytes.
+    # Each remembered configuration takes at least 8 bytes.
     assert found.configurations < memory_bytes // 8
 
 
-def test_layers_that_do_not_fit_are_not_kept_and_the_search_goes_on():
+def test_layers_that_do_not_fit_are_dropped_and_the_search_goes_on():
     grounded = ground(closed_system(families.any_order(5, 3)))
     found = search(grounded, memory_bytes=5 * 43_000 * 4)
     assert found.layers is None
@@ -108,24 +108,24 @@ def test_too_little_memory_to_begin_is_an_error():
 @pytest.mark.parametrize(
     "grounded",
     [
-        pytest.param(lambda: counters(10**10, 10**10), id="numbers of configurations"),
-        pytest.param(lambda: counters(10**7, condition="x{i} * x{i} * x{i} < 300"), id="a product"),
-        pytest.param(lambda: counters(10**17, condition="x{i} + x{i} + 999999999999999999 * 10 < 3"), id="a constant"),
-        pytest.param(lambda: counters(10**17, condition="-(x{i} * 100) < 3"), id="a negation"),
+        pytest.param(lambda: counters(10**10, 10**10), id="configuration numbers"),
+        pytest.param(lambda: counters(10**7, condition="x{i} * x{i} * x{i} < 300"), id="product"),
+        pytest.param(lambda: counters(10**17, condition="x{i} + x{i} + 999999999999999999 * 10 < 3"), id="constant"),
+        pytest.param(lambda: counters(10**17, condition="-(x{i} * 100) < 3"), id="negation"),
         pytest.param(
             lambda: counters(10, condition="count(x{i} > 0, x{i} > 1, x{i} > 2) * 10 * 500000000000000000 < 3"),
-            id="a count",
+            id="count",
         ),
     ],
 )
-def test_what_could_leave_64_bits_is_refused(grounded: Callable[[], Ground]):
+def test_system_that_could_exceed_64_bits_is_refused(grounded: Callable[[], Ground]):
     assert not c_engine.fits(grounded())
     with pytest.raises(UndecidedError, match="64 bits"):
         search(grounded())
 
 
 def test_arithmetic_near_the_bound_is_exact():
-    """3,000,000,000 squared lies just below 2**63."""
+    """3,000,000,000 squared is just below 2**63."""
     grounded = system("""# near
 
 ## Variables
@@ -143,7 +143,7 @@ def test_arithmetic_near_the_bound_is_exact():
     assert search(grounded).configurations == expected - 2_999_999_990 + 1
 
 
-def test_negative_values_and_fields_below_zero():
+def test_negative_values_and_fields_below_zero_are_searched():
     grounded = system("""# low
 
 ## Variables
@@ -189,13 +189,13 @@ def named(*names: str) -> Ground:
 """)
 
 
-def test_variables_may_be_called_like_what_the_program_uses():
+def test_variables_may_have_the_names_that_the_program_uses():
     assert (
         search(named("s", "d", "i", "number", "hit", "DATA", "main", "int", "struct", "t0", "g0")).configurations == 2
     )
 
 
-def test_no_name_of_the_document_is_in_the_program():
+def test_program_contains_no_name_of_the_document():
     grounded = named("unlikely_flag", "unlikely_other")
     assert "unlikely" not in source(grounded, [GroundWatch(0, grounded.rules[0].condition)], bitmap=True)
 
@@ -206,7 +206,7 @@ def test_long_programs_are_not_for_this_engine():
     assert not c_engine.fits(grounded, [GroundWatch(0, grounded.rules[0].condition)] * c_engine.MAX_PARTS)
 
 
-def test_events_that_do_the_same_are_each_counted_and_what_stays_is_not_new():
+def test_events_with_the_same_outcome_are_counted_separately():
     grounded = system("""# same
 
 ## Transitions

@@ -25,7 +25,7 @@ UNLIMITED = SearchLimits(10**9)
 @pytest.mark.parametrize(
     "engine", [plain.search, python_engine.search, numpy_engine.search], ids=["plain", "python", "numpy"]
 )
-def test_the_graph_has_every_step(machine: Machine, small: int, engine):
+def test_graph_has_every_step(machine: Machine, small: int, engine):
     system = ground(closed_system(machine))
     found = engine(system, (), UNLIMITED)
     with patch.object(state_graph, "_SMALL", small):
@@ -51,7 +51,7 @@ def layered(numbers: list[int], sizes: list[int]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("small", [0, 10**9], ids=["arrays", "lists"])
-def test_where_conditions_hold(small: int):
+def test_marks_show_where_conditions_hold(small: int):
     system = ground(closed_system(dual_state(rmax=2)))
     with patch.object(state_graph, "_SMALL", small):
         net = graph(system, python_engine.search(system, (), UNLIMITED))
@@ -65,7 +65,7 @@ def test_where_conditions_hold(small: int):
     assert np.asarray(net.marks_where(conditions), dtype=bool).tolist() == expected
 
 
-def test_only_what_is_complete_has_a_graph():
+def test_only_a_complete_search_has_a_graph():
     system = ground(closed_system(jugs()))
     with pytest.raises(ValueError, match="complete"):
         graph(system, python_engine.search(system, (), SearchLimits(3)))

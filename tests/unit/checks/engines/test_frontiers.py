@@ -1,4 +1,4 @@
-"""Searches over whole frontiers, in lists and in arrays: counts, limits, what is looked out for. The plainest engine says what is right."""
+"""Searches over whole frontiers, in lists and in arrays: counts, limits and watches, compared with the plain engine."""
 
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ def grounded(machine: Machine) -> Ground:
 
 
 def counter(high: int, *rows: Transition, **more: int) -> Machine:
-    """A machine of one state with a variable `x` from 0 to `high`, and others as wide as `more` says."""
+    """Return a machine of one state with a variable `x` from 0 to `high`, and others from 0 to the numbers in `more`."""
     highs = {"x": high} | more
     variables = (Variable(name, "environment", ranged(0, top), Integer(0)) for name, top in highs.items())
     events = (Event(name) for name in dict.fromkeys(row.event for row in rows))
@@ -45,7 +45,7 @@ def everything(found: SearchResult) -> tuple[object, ...]:
         families.any_order(3, 2),
     ],
 )  # fmt: skip
-def test_agrees_with_the_plainest_engine(engine: Engine, machine: Machine):
+def test_engine_agrees_with_the_plain_one(engine: Engine, machine: Machine):
     system = grounded(machine)
     watches = [GroundWatch(rule.source, rule.condition) for rule in system.rules]
     watches += [GroundWatch(place, TRUE) for place in range(len(system.system.locations))]
@@ -67,7 +67,7 @@ MOST = {python_engine.search: 10_000_000, numpy_engine.search: 10**9}
 
 @BOTH
 @pytest.mark.parametrize(("family", "size", "count"), [item for item in COUNTS if item[2] < 4_000_000])
-def test_the_families_have_exact_counts(engine: Engine, family, size, count):
+def test_families_have_exact_counts(engine: Engine, family, size, count):
     found = engine(grounded(family(*size)), (), UNLIMITED)
     assert (found.configurations, sum(found.locations), found.complete) == (count, count, True)
 
@@ -75,7 +75,7 @@ def test_the_families_have_exact_counts(engine: Engine, family, size, count):
 @pytest.mark.full
 @BOTH
 @pytest.mark.parametrize(("family", "size", "count"), [item for item in COUNTS if item[2] > 4_000_000])
-def test_the_large_families_have_exact_counts(engine: Engine, family, size, count):
+def test_large_families_have_exact_counts(engine: Engine, family, size, count):
     if count < MOST[engine]:
         found = engine(grounded(family(*size)), (), UNLIMITED)
         assert (found.configurations, sum(found.locations), found.complete) == (count, count, True)
@@ -95,7 +95,7 @@ def test_several_configurations_may_lead_to_the_same_one(engine: Engine):
 
 
 @BOTH
-def test_one_rule_that_forgets_leads_to_each_configuration_once(engine: Engine):
+def test_rule_that_forgets_leads_to_each_configuration_once(engine: Engine):
     rows = (
         Transition("a", "more", "=", compare("x", "<", 300), updates=(add("x", 1),)),
         Transition("a", "leave", "b", updates=(assign("x", 0),)),
@@ -129,7 +129,7 @@ def test_ranges_may_begin_below_zero_and_hold_one_value(engine: Engine):
 
 
 @BOTH
-def test_a_limit_is_told(engine: Engine):
+def test_limits_and_progress_are_reported(engine: Engine):
     system = grounded(families.any_order(4, 3))
     found = engine(system, (), SearchLimits(100))
     assert not found.complete
@@ -159,7 +159,7 @@ def test_exactly_as_many_as_allowed_is_complete(engine: Engine):
 
 
 @BOTH
-def test_large_frontiers_are_looked_at_in_slices(engine: Engine):
+def test_large_frontiers_are_searched_in_slices(engine: Engine):
     system = grounded(families.any_order(5, 3))
     expected = everything(engine(system, (), UNLIMITED))
     looks: list[int] = []
@@ -170,7 +170,7 @@ def test_large_frontiers_are_looked_at_in_slices(engine: Engine):
     assert len(looks) > 400
 
 
-def test_effects_outstanding_are_part_of_the_configuration():
+def test_outstanding_effects_are_part_of_the_configuration():
     rows = [Transition("a", "go", "b", effects=emits("one", "two"))]
     rows += [Transition("b", f"{name}_done", "=") for name in ("one", "two")]
     events = (Event("go"), Event("one_done", "one"), Event("two_done", "two"))

@@ -5,7 +5,7 @@ import numpy as np
 from dsa.checks.search.numpy_engine import HashTable
 
 
-def test_what_was_met_before_is_not_new():
+def test_number_seen_before_is_not_new():
     table, known, chance = HashTable(), set[int](), random.Random(7)
     for _ in range(60):
         top = chance.choice([50, 10_000, 2**62])
@@ -16,7 +16,7 @@ def test_what_was_met_before_is_not_new():
         known |= set(numbers.tolist())
 
 
-def test_numbers_that_want_one_slot_go_side_by_side():
+def test_numbers_with_the_same_slot_are_stored_side_by_side():
     table = HashTable()
     numbers = np.arange(0, 2**40, 2**28, dtype=np.int64)
     assert table.new(numbers).tolist() == numbers.tolist()
@@ -24,7 +24,7 @@ def test_numbers_that_want_one_slot_go_side_by_side():
     assert table.new(numbers + 1).tolist() == (numbers + 1).tolist()
 
 
-def test_numbers_of_32_bits_are_kept_as_they_are():
+def test_numbers_of_32_bits_are_stored_unchanged():
     table = HashTable()
     numbers = np.array([3, 0, 2**31 - 1], dtype=np.int32)
     assert table.new(numbers).dtype == np.int32

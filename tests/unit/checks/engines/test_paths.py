@@ -17,7 +17,7 @@ UNLIMITED = SearchLimits(10**9)
 
 
 def flat(system: Ground, watches: object, limits: SearchLimits) -> SearchResult:
-    """Layers as an engine of another kind keeps them: numbers in any order."""
+    """Search, and return layers as another kind of engine does: numbers in any order."""
     found = python_engine.search(system, (), limits)
     layers = tuple(array("Q", sorted(layer, reverse=True)) for layer in found.layers or ())
     return attrs.evolve(found, layers=layers)
@@ -34,7 +34,7 @@ MACHINES = pytest.mark.parametrize(
 
 @ENGINES
 @MACHINES
-def test_ways_are_real_and_as_long_as_the_distance(engine: Engine, machine: Machine):
+def test_paths_are_real_and_as_long_as_the_distance(engine: Engine, machine: Machine):
     system = ground(closed_system(machine))
     found = engine(system, (), UNLIMITED)
     paths = Paths(system, found)
@@ -50,7 +50,7 @@ def test_ways_are_real_and_as_long_as_the_distance(engine: Engine, machine: Mach
 
 @ENGINES
 @MACHINES
-def test_a_rule_is_first_taken_as_near_as_it_can_be(engine: Engine, machine: Machine):
+def test_rule_is_first_taken_at_the_smallest_distance(engine: Engine, machine: Machine):
     system = ground(closed_system(machine))
     found = engine(system, (), UNLIMITED)
     paths = Paths(system, found)
@@ -75,7 +75,7 @@ def test_large_layers_of_other_engines_are_split_too():
     assert len(Paths(system, found).to(farthest)) == len(found.layers or ()) - 1
 
 
-def test_what_was_not_found_has_no_way():
+def test_unreached_configuration_has_no_path():
     system = ground(closed_system(jugs()))
     paths = Paths(system, python_engine.search(system, (), UNLIMITED))
     with pytest.raises(KeyError):

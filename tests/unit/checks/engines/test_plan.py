@@ -21,13 +21,13 @@ def remembered(system: Ground) -> set[str]:
     return {system.system.locations[place].state for place in plan(system).remembered_places}
 
 
-def test_what_is_entered_by_one_rule_is_not_remembered():
+def test_location_entered_by_one_rule_is_not_remembered():
     system = ground(closed_system(dual_state(rmax=3)))
     # Generating is entered from the start and with every retry; a pass forgets the retries.
     assert remembered(system) == {"generating", "succeeded"}
 
 
-def test_a_rule_that_forgets_makes_its_target_remembered():
+def test_target_of_a_rule_that_forgets_is_remembered():
     keeps = Transition("b", "go", "c", compare("x", "==", 2), updates=(assign("x", 0),))
     forgets = Transition("b", "go", "c", updates=(assign("x", 0),))
     begin = Transition("a", "go", "b")
@@ -35,13 +35,13 @@ def test_a_rule_that_forgets_makes_its_target_remembered():
     assert remembered(grounded(begin, forgets)) == {"c"}
 
 
-def test_the_start_is_remembered_when_something_leads_back():
+def test_start_is_remembered_if_something_leads_back():
     assert remembered(grounded(Transition("a", "go", "="))) == set()
     assert remembered(grounded(Transition("a", "go", "=", compare("x", "<", 3), updates=(add("x", 1),)))) == {"a"}
     assert remembered(grounded(Transition("a", "go", "b"), Transition("b", "go", "a"))) == {"a"}
 
 
-def test_rules_of_locations_that_nothing_leads_to_do_not_count():
+def test_rules_of_unreachable_locations_do_not_count():
     lost = grounded(
         Transition("a", "go", "b"),
         Transition("a", "no", "c", compare("x", ">", 5)),  # never
@@ -50,7 +50,7 @@ def test_rules_of_locations_that_nothing_leads_to_do_not_count():
     assert remembered(lost) == set()
 
 
-def test_rules_that_differ_in_what_happens_alone_are_one_step():
+def test_rules_that_differ_only_in_their_occurrence_are_one_step():
     said = (Transition("a", "e", "b", Verdict("g", outcome)) for outcome in ("failed", "fatal"))
     system = grounded(*said, Transition("a", "e", "c", Verdict("g", "passed")), guards=(Guard("g", ("e",)),))
     assert sorted(len(step.places) for step in steps_of(system)[0]) == [1, 2]
@@ -62,7 +62,7 @@ def is_injective(condition: Expr, *updates: object) -> bool:
     return injective(system, steps_of(system)[0][0])
 
 
-def test_whether_a_rule_keeps_configurations_apart():
+def test_rule_is_injective_if_it_keeps_configurations_apart():
     from dsa.expr import TRUE, Arithmetic, Name
 
     x = Name("x", "variable")

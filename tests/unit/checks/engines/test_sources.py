@@ -1,4 +1,4 @@
-"""Texts for one number and for arrays say what the expressions say."""
+"""Generated source for single numbers and for arrays means the same as the expressions."""
 
 from functools import reduce
 
@@ -17,7 +17,7 @@ X, Y, FLAG, ON = var("x"), var("y"), var("flag"), var("on")
 
 
 def system(condition: Expr = TRUE, *updates: object) -> Ground:
-    """Fields of sizes that are powers of two and that are not, some not from 0: x -1..3, flag, y 0..3, on, z 5..7."""
+    """Return a system with fields whose sizes are powers of two or not, some not from 0: x -1..3, flag, y 0..3, on, z 5..7."""
     rows = (Transition("a", "go", "=", condition, updates=updates), Transition("a", "all", "="))
     variables = (
         Variable("x", "environment", ranged(-1, 3), Integer(0)),
@@ -57,7 +57,7 @@ CONDITIONS = [
 
 
 @each_row("condition", CONDITIONS)
-def test_conditions(condition: Expr):
+def test_generated_conditions_agree_with_evaluation(condition: Expr):
     there = system()
     data = list(range(there.volume))
     expected = [evaluate(condition, there.values(number)) is True for number in data]
@@ -85,7 +85,7 @@ UPDATES = [
 
 
 @each_row(("condition", "updates"), UPDATES)
-def test_updates(condition: Expr, updates: tuple):
+def test_generated_updates_agree_with_successors(condition: Expr, updates: tuple):
     there = system(condition, *updates)
     rule = next(rule for rule in there.rules if rule.updates)
     pairs = [(n, to) for n in range(there.volume) for taken, to in there.successors(n) if taken is rule]
@@ -99,7 +99,7 @@ def test_updates(condition: Expr, updates: tuple):
             assert lead(given(range(there.volume)), wanted) == expected
 
 
-def test_updates_that_change_by_the_same_everywhere_are_known():
+def test_updates_that_change_the_number_by_a_constant_are_recognised():
     rules = {
         rule.updates: data_change(there, rule)
         for condition, updates in UPDATES
@@ -110,7 +110,7 @@ def test_updates_that_change_by_the_same_everywhere_are_known():
     assert sum(move.is_constant for move in rules.values()) == 4
 
 
-def test_what_a_condition_pins():
+def test_condition_fixes_the_values_that_it_compares_for_equality():
     condition = And((FLAG, Not(ON), compare("x", "==", 2), compare("y", "<", 2), compare(Integer(6), "==", var("z"))))
     assert fixed_values(condition) == {"flag": 1, "on": 0, "x": 2, "z": 6}
     assert fixed_values(Or((FLAG, ON))) == {}

@@ -36,14 +36,14 @@ def test_numbers_up_to_62_bits_are_right(high: int):
     )
 
 
-def test_products_that_are_too_wide_for_32_bits_are_right():
+def test_products_too_wide_for_32_bits_are_right():
     product = Arithmetic("*", Arithmetic("+", var("x"), Integer(50_000)), Integer(50_000))
     system = wide(1, compare(product, "<", 50_010 * 50_000))
     assert numpy_engine.search(system, (), UNLIMITED).configurations == 11
 
 
 @pytest.mark.parametrize("wrong", [2**31, 2**40])
-def test_what_does_not_fit_is_refused_and_python_can(wrong: int):
+def test_system_too_wide_for_numpy_is_refused_but_searched_in_python(wrong: int):
     system = wide(wrong, compare("x", "<", 20))
     assert not numpy_engine.fits(system)
     with pytest.raises(ValueError, match="62 bits"):
@@ -51,13 +51,13 @@ def test_what_does_not_fit_is_refused_and_python_can(wrong: int):
     assert python_engine.search(system, (), UNLIMITED).configurations == 21
 
 
-def test_a_comparison_with_a_number_too_wide_is_not_for_arrays():
+def test_comparison_with_a_number_too_wide_is_not_for_arrays():
     system = wide(1, compare(Arithmetic("*", var("x"), Integer(2**60)), "<", 2**61))
     assert not numpy_engine.fits(system)
     assert python_engine.search(system, (), UNLIMITED).configurations == 3
 
 
-def test_a_count_is_as_wide_as_it_has_conditions():
+def test_count_is_as_wide_as_its_number_of_conditions():
     several = Count(tuple(compare(name, ">=", 1) for name in "yzyz"))
     assert numpy_engine.fits(wide(1, compare(Arithmetic("*", several, Integer(2**59)), "<", 3)))
     assert not numpy_engine.fits(wide(1, compare(Arithmetic("*", several, Integer(2**60)), "<", 3)))

@@ -12,7 +12,7 @@ UNLIMITED = SearchLimits(10**9)
 
 
 def forgetful(system, watches, limits):
-    """An engine that keeps no layers."""
+    """Search, and return a result without layers."""
     return attrs.evolve(python_engine.search(system, watches, limits), engine="compiled", layers=None)
 
 
@@ -20,7 +20,7 @@ def forgetful(system, watches, limits):
     "engine", [python_engine.search, forgetful, bdd_engine.search], ids=["layers", "no layers", "bdd"]
 )
 @pytest.mark.parametrize("machine", [jugs(), dual_state(rmax=2)], ids=["jugs", "dual_state"])
-def test_whatever_the_engine_ways_are_shortest(engine, machine):
+def test_paths_are_shortest_with_every_engine(engine, machine):
     system = ground(closed_system(machine))
     expected = python_engine.search(system, (), UNLIMITED)
     found = ways(system, engine(system, (), UNLIMITED))
@@ -40,7 +40,7 @@ def test_whatever_the_engine_ways_are_shortest(engine, machine):
     assert found.nearest_taking(()) is None
 
 
-def test_what_diagrams_counted_cannot_be_listed():
+def test_configurations_counted_by_diagrams_cannot_be_listed():
     system = ground(closed_system(jugs()))
     found = ways(system, bdd_engine.search(system, (), UNLIMITED))
     with pytest.raises(ValueError, match="kept no layers"):

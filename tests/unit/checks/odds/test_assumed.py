@@ -1,4 +1,4 @@
-"""Odds of guards: by retry number, and put together from parts."""
+"""Odds of guards: by retry number, and combined from parts."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def machine(guards, guard="g"):
 """)
 
 
-def test_the_last_number_is_repeated_and_equal_ones_need_no_memory():
+def test_last_number_is_repeated_and_equal_numbers_need_no_memory():
     odds = Odds((0.5, 0.7), (0.1,))
     assert odds.at(0) == pytest.approx({"passed": 0.5, "failed": 0.4, "fatal": 0.1})
     assert odds.at(1) == odds.at(99)
@@ -47,13 +47,13 @@ def test_the_last_number_is_repeated_and_equal_ones_need_no_memory():
         ("a |", 0.8, 0.1),
     ],
 )
-def test_parts_are_put_together_as_the_composition_does(kind, passed, fatal):
+def test_odds_of_parts_are_combined_as_the_composition_does(kind, passed, fatal):
     rows = f"| g | said | {kind} | | | |\n| a | | x | | | 0.8 | 0.1 |\n| b | | x | | | 0.5 | 0.2 |"
     odds = guard_odds(machine(rows)).odds["g"]
     assert (odds.passed[0], odds.fatal[0]) == pytest.approx((passed, fatal))
 
 
-def test_a_composition_with_a_part_without_odds_has_none():
+def test_composition_with_a_part_without_odds_has_no_odds():
     rows = "| g | said | all | of = a, b | | | |\n| a | | x | | | 0.8 | |\n| b | | x | | | | |"
     assert set(guard_odds(machine(rows)).odds) == {"a"}
     assert set(guard_odds(machine(rows), {"b": [0.5]}).odds) == {"a", "b", "g"}
@@ -61,7 +61,7 @@ def test_a_composition_with_a_part_without_odds_has_none():
     assert "g" not in guard_odds(machine(changing), {"b": [0.5]}).odds  # a part's retry number is not the whole's
 
 
-def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
+def test_guard_with_only_one_unknown_verdict_needs_no_more_odds():
     rows = "| g | said | x | | passed | | |\n| h | said | x | | passed, fatal | 0.9 | |"
     odds = guard_odds(machine(rows)).odds
     assert odds["g"].at(0)["passed"] == 1
@@ -69,7 +69,7 @@ def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
 
 
 @pytest.mark.parametrize("given", [{"g": [-0.1]}, {"g": [float("nan")]}, {"strange": [0.5]}])
-def test_what_is_no_odds_is_refused(given):
+def test_invalid_odds_are_refused(given):
     with pytest.raises(ParameterError):
         guard_odds(machine("| g | said | x | | | | |"), given)
 
@@ -82,7 +82,7 @@ def test_decimals_that_add_up_to_1_leave_nothing(chances, left):
     assert left_over(*chances[::-1], 0) == left
 
 
-def test_what_one_number_leaves_is_exact():
+def test_remainder_of_one_number_is_exact():
     rarely = 1 - 2**-53
     assert left_over(rarely) == left_over(rarely, 0) == 2**-53
     assert Odds((0.7,), (0.3,)).at(0)["failed"] == 0

@@ -1,4 +1,4 @@
-"""Odds of exactly 0 and 1: decided by what is possible, and never written of what is only near them."""
+"""Odds of exactly 0 and 1: decided by possibility, and never written for numbers that are only near them."""
 
 from itertools import product
 
@@ -48,7 +48,7 @@ def reachable(ways, start):
 
 
 def by_every_way(chain, goals):
-    """Whether a goal is possible by some way to choose, and sure by every one, each way looked at as a graph."""
+    """Return whether a goal is possible with some way to choose, and sure with every one, by searching the graph of each way."""
     possible, sure = False, True
     for chosen in product(*[range(max(1, len(each))) for each in chain.choices]):
         taken = (each[way] if each else () for each, way in zip(chain.choices, chosen, strict=True))
@@ -61,7 +61,7 @@ def by_every_way(chain, goals):
 
 
 @given(chains())
-def test_it_is_what_every_way_to_choose_says(drawn):
+def test_certainty_agrees_with_every_way_to_choose(drawn):
     chain, worth = drawn
     goals = frozenset(node for node, value in worth.items() if value)
     assert (is_possible(chain, goals), is_sure(chain, goals)) == by_every_way(chain, goals)
@@ -77,7 +77,7 @@ def test_it_is_what_every_way_to_choose_says(drawn):
         ("succeeded and escalated with probability <= 0", "HOLDS"),
     ],
 )
-def test_what_may_fail_is_never_certain(rarely, claim, verdict):
+def test_uncertain_end_is_never_certain(rarely, claim, verdict):
     report = check(loads(TABLE.format(passes=1 - float(rarely), fatal=rarely, claim=claim)))
     (found,) = report.properties
     assert found.verdict == verdict
@@ -95,5 +95,5 @@ def test_what_may_fail_is_never_certain(rarely, claim, verdict):
         (12.0, "12"),
     ],
 )
-def test_a_number_below_1_is_not_written_as_1(number, text):
+def test_number_below_1_is_not_written_as_1(number, text):
     assert number_text(number, 5) == text

@@ -1,4 +1,4 @@
-"""What somebody who chooses makes of a chain, beside every way to choose worked out in fractions."""
+"""Chains with free choices, compared with every way to choose in exact fractions."""
 
 from math import inf
 
@@ -12,7 +12,7 @@ from dsa.errors import UndecidedError
 
 
 def both(chain, worth=None, *, gains=True):
-    """Return the least and the most of what is gained and of what ends are worth."""
+    """Return the least and the most of the gain and of the worth of the ends."""
     solver, value = DecisionChain(chain), worth or {}
     return tuple(solver.best(gained if gains else None, lambda end: value.get(end, 0.0), most=m) for m in (False, True))
 
@@ -23,7 +23,7 @@ def both(chain, worth=None, *, gains=True):
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
 )
 @given(chains())
-def test_the_least_and_the_most_are_those_of_all_ways_to_choose(drawn):
+def test_least_and_most_are_those_of_all_ways_to_choose(drawn):
     chain, worth = drawn
     for gains in (False, True):
         expected = bounds(chain, worth, gains=gains)
@@ -31,8 +31,8 @@ def test_the_least_and_the_most_are_those_of_all_ways_to_choose(drawn):
 
 
 @pytest.mark.parametrize("rare", [1e-9, 1e-12, 1e-15, 1e-200])
-def test_a_circle_that_is_rarely_left_has_its_value(rare):
-    """0 goes round, and rarely to the good end 1; or at once to 1 or 2, each half of the time."""
+def test_cycle_that_is_rarely_left_has_its_exact_value(rare):
+    """Node 0 leads back to itself and rarely to the good end 1, or else at once to 1 or 2, each half of the time."""
     patient, hasty = [(1 - rare, 0, 0), (rare, 1, 0)], [(0.5, 1, 0), (0.5, 2, 0)]
     assert both(chain_with([[patient, hasty], [], []], {1, 2}), {1: 1}, gains=False) == (0.5, 1)
     assert both(chain_with([[hasty, patient], [], []], {1, 2}), {1: 1}, gains=False) == (0.5, 1)
@@ -41,8 +41,8 @@ def test_a_circle_that_is_rarely_left_has_its_value(rare):
 
 
 @pytest.mark.parametrize("rare", [1e-9, 1e-12])
-def test_circles_in_circles_multiply(rare):
-    """Four nodes, each rarely followed by the next and else by the first; where the last may also give up."""
+def test_nested_cycles_multiply(rare):
+    """Four nodes: each leads rarely to the next and otherwise back to the first; the last may also give up."""
     ring = [[[(1 - rare, 0, 0), (rare, node + 1, 1)]] for node in range(4)]
     ring[3].append([(1.0, 5, 0)])
     assert both(chain_with([*ring, [], []], {4, 5}), {4: 1}, gains=False) == (0, 1)
@@ -51,48 +51,48 @@ def test_circles_in_circles_multiply(rare):
     assert most == pytest.approx(1 / rare**3, rel=1e-6)
 
 
-def test_whoever_may_stay_for_ever_need_not_end():
-    """0 and 1 lead to each other; 1 may also end well."""
+def test_run_that_may_stay_for_ever_need_not_end():
+    """Nodes 0 and 1 lead to each other; 1 may also end well."""
     chain = chain_with([[[(1.0, 1, 0)]], [[(1.0, 0, 0)], [(1.0, 2, 5)]], []], {2})
     assert both(chain, {2: 1}, gains=False) == (0, 1)
     assert both(chain) == (0, 5)
 
 
-def test_the_most_is_infinite_where_one_may_gain_for_ever():
+def test_most_is_infinite_if_a_run_may_gain_for_ever():
     may = [[[(1.0, 0, 1)], [(1.0, 1, 3)]], []]
     assert both(chain_with(may, {1})) == (3, inf)
     must = [[[(1.0, 0, 1)], [(1.0, 0, 2)]], []]
     assert both(chain_with(must, {1})) == (inf, inf)
 
 
-def test_the_least_is_infinite_where_no_choice_is_sure_to_end():
-    """Half of the runs go round in 1 and gain, whatever is chosen in 0."""
+def test_least_is_infinite_if_no_choice_is_sure_to_end():
+    """Half of the runs stay in node 1 and gain, whatever the choice in node 0."""
     choices = [[[(0.5, 1, 0), (0.5, 2, 0)], [(0.5, 1, 9), (0.5, 0, 0)]], [[(1.0, 1, 1)]], []]
     assert both(chain_with(choices, {2})) == (inf, inf)
     assert both(chain_with(choices, {2}), {2: 1}, gains=False) == (0, 0.5)
     quiet = [*choices[:1], [[(1.0, 1, 0)]], []]
-    assert both(chain_with(quiet, {2})) == (0, 9)  # half of the time 9, else once more: 9 / 2 + 9 / 4 + ..
+    assert both(chain_with(quiet, {2})) == (0, 9)  # 9 half of the time, otherwise another round: 9 / 2 + 9 / 4 + ..
 
 
-def test_a_choice_that_leads_to_what_is_endless_is_left_out_of_the_least():
+def test_choice_that_leads_to_an_endless_gain_is_left_out_of_the_least():
     choices = [[[(0.5, 1, 0), (0.5, 0, 0)], [(0.999, 0, 1), (0.001, 2, 0)]], [[(1.0, 1, 1)]], []]
     assert both(chain_with(choices, {2})) == (pytest.approx(999), inf)
 
 
-#: 1 may stay and gain for ever, or go back to 0 half of the time, and else to where one gains for ever too.
+#: Node 1 may stay and gain for ever, or lead to 0 half of the time and otherwise to node 2, which gains for ever too.
 TRAP = [[[(1.0, 1, 1)], [(0.5, 0, 0), (0.5, 2, 0)]], [[(1.0, 2, 1)]], []]
 
 
-def test_a_circle_that_is_left_but_not_for_sure_is_endless_even_for_the_least():
+def test_cycle_with_an_uncertain_exit_is_endless_even_for_the_least():
     assert both(chain_with([[[(0.5, 1, 0), (0.5, 3, 0)]], *TRAP], {3})) == (inf, inf)
 
 
-def test_what_is_endless_is_not_taken_for_cheap():
+def test_endless_gain_is_not_taken_for_cheap():
     assert both(chain_with([[[(1.0, 3, 5)], [(1.0, 1, 0)]], *TRAP], {3})) == (5, inf)
 
 
-def test_a_large_circle_is_solved():
-    """A field of 900 cells in which each step goes on in one of two ways, and now and then back to the beginning."""
+def test_large_cycle_is_solved():
+    """A field of 900 cells: each step goes on in one of two directions, and now and then back to the first cell."""
     size, again = 30, 0.1
     choices = []
     for x in range(size):
@@ -101,13 +101,13 @@ def test_a_large_circle_is_solved():
             choices.append([[(1 - again, node, 1.0), (again, 0, 0.0)] for node in ahead])
     chain = chain_with([*choices, []], {size**2})
     starts = {steps: (1 - again) ** -steps for steps in (size, 2 * size - 1)}
-    # The shortest way out takes 30 steps, the longest 59, each from the beginning until it goes through.
+    # The shortest path out takes 30 steps, the longest 59; a run starts again until it gets through.
     expected = [(count - 1) * (1 - again) / again for count in starts.values()]
     assert both(chain) == pytest.approx(expected, rel=1e-12)
     assert both(chain, {size**2: 1}, gains=False) == (1, 1)
 
 
-def test_the_time_limit_is_kept():
+def test_time_limit_is_kept():
     chain = chain_with([[[(0.5, 0, 0), (0.5, 1, 0)], [(1.0, 1, 0)]], []], {1}, is_expired=lambda: True)
     with pytest.raises(UndecidedError, match="the time limit was met before the odds were worked out"):
         both(chain)

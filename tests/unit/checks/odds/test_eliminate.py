@@ -1,4 +1,4 @@
-"""Linear systems of circles: as a linear solver solves them, and where one has no digits left."""
+"""Linear systems of cycles, compared with a linear solver, and beyond the digits of floats."""
 
 from decimal import Decimal, localcontext
 from math import inf
@@ -21,7 +21,7 @@ def decimals(rows, leaving):
 
 @settings(max_examples=sample_size(30, full=60), deadline=None)
 @given(st.integers(1, 12), st.data())
-def test_both_systems_are_those_of_a_linear_solver(size, data):
+def test_both_systems_match_a_linear_solver(size, data):
     numpy = pytest.importorskip("numpy")
     weight = st.integers(0, 5)
     weights = [[data.draw(weight) for _ in range(size)] for _ in range(size)]
@@ -37,8 +37,8 @@ def test_both_systems_are_those_of_a_linear_solver(size, data):
 
 
 @pytest.mark.parametrize("onward", [0.5, 1e-6])
-def test_no_digits_are_lost_in_a_circle_that_is_left_once_in_a_universe(onward):
-    """From each of 200 nodes on, else back to the first: floats underflow, and what a node lacks to 1 has no digits left."""
+def test_no_digits_are_lost_in_a_cycle_that_is_hardly_ever_left(onward):
+    """Each of 200 nodes leads to the next or back to the first: floats underflow, and 1 minus a node's value has no digits left."""
     size = 200
     with localcontext(precise(30)):
         on, back = Decimal(onward), 1 - Decimal(onward)
@@ -49,7 +49,7 @@ def test_no_digits_are_lost_in_a_circle_that_is_left_once_in_a_universe(onward):
         assert abs(starts * on**size - 1) < Decimal("1e-25")
 
 
-def test_the_time_is_asked_for():
+def test_elimination_checks_the_time():
     class OverError(Exception):
         pass
 
@@ -61,6 +61,6 @@ def test_the_time_is_asked_for():
         Elimination([{(node + 1) % size: Decimal(1)} for node in range(size)], [Decimal(1)] * size, over)
 
 
-def test_what_is_too_large_for_a_float_is_not_infinite():
+def test_number_too_large_for_a_float_is_not_infinite():
     assert as_float(Decimal("1e5000")) == LARGEST < inf
     assert as_float(Decimal("1e-5000")) == 0

@@ -1,4 +1,4 @@
-"""Odds from recorded runs: bounds that hold, and how many runs are missing."""
+"""Odds from recorded runs: valid bounds, and the number of missing runs."""
 
 import random
 
@@ -14,7 +14,7 @@ FIVE = chain(*(f"s{number}" for number in range(5)))
 
 
 def seen(passed, total, *, fatal=0, steps=5):
-    """Return as many recorded attempts of each step, in runs of one attempt a step."""
+    """Return `total` recorded attempts of each step, in runs of one attempt per step."""
     outcomes = ["passed"] * passed + ["fatal"] * fatal + ["failed"] * (total - passed - fatal)
     attempts = [
         VerdictSample(str(run), f"s{step}", 0, outcome) for run, outcome in enumerate(outcomes) for step in range(steps)
@@ -26,7 +26,7 @@ def found(machine, runs, *, target=None, **given):
     return estimate(estimator(machine, runs, **given), runs, target=target)
 
 
-def test_fifty_attempts_a_step_give_the_bound_of_the_acceptance():
+def test_fifty_attempts_per_step_give_the_expected_bound():
     result = found(FIVE, seen(35, 50), confidence=0.95)
     assert result.point.success.low == pytest.approx(0.960, abs=5e-4)
     assert result.lower == pytest.approx(0.775, abs=5e-4)
@@ -36,13 +36,13 @@ def test_fifty_attempts_a_step_give_the_bound_of_the_acceptance():
     assert low < result.lower < result.point.success.low < high
 
 
-def test_the_bound_is_lower_if_what_was_never_fatal_may_yet_be():
+def test_bound_is_lower_if_unseen_fatal_verdicts_are_possible():
     result = found(FIVE, seen(35, 50))
     assert result.if_fatal < 0.5 < result.lower
     assert found(FIVE, seen(35, 50), fatals={f"s{i}": [0.0] for i in range(5)}).lower == result.lower
 
 
-def test_fatal_that_was_seen_is_bounded_too():
+def test_fatal_verdicts_that_were_seen_are_bounded_too():
     once = found(FIVE, seen(35, 50, fatal=1))
     assert once.if_fatal is None
     assert once.point.success.low == pytest.approx(closed_form([(0.7, 0.02)] * 5, 3)[0])
@@ -55,7 +55,7 @@ def test_more_confidence_and_fewer_runs_give_lower_bounds():
     assert found(FIVE, seen(350, 500)).lower > found(FIVE, seen(35, 50)).lower
 
 
-def test_so_many_more_runs_bring_the_bound_to_the_target_and_one_less_does_not():
+def test_missing_runs_bring_the_bound_to_the_target_and_fewer_do_not():
     runs = seen(35, 50)
     result = found(FIVE, runs, target=0.9)
     this = estimator(FIVE, runs)
@@ -66,7 +66,7 @@ def test_so_many_more_runs_bring_the_bound_to_the_target_and_one_less_does_not()
     assert found(FIVE, runs, target=0.97).missing_runs is None
 
 
-def test_a_target_above_the_ceiling_of_the_bound_is_impossible():
+def test_target_above_the_ceiling_of_the_bound_is_impossible():
     runs = seen(30, 50, fatal=5)
     answer = odds_answer(FIVE, target=0.9, record=runs)
     assert answer.target_result.answer == "impossible"
@@ -76,13 +76,13 @@ def test_a_target_above_the_ceiling_of_the_bound_is_impossible():
     assert answer.failed
 
 
-def test_the_expected_calls_are_bounded_from_above():
+def test_expected_calls_are_bounded_from_above():
     result = found(FIVE, seen(35, 50))
     most = dict(result.most)["query_llm"]
     assert result.point.effect("query_llm").average.low < most < 20
 
 
-def test_a_guard_without_a_record_must_be_given_odds():
+def test_guard_without_a_record_needs_assumed_odds():
     runs = seen(35, 50, steps=4)
     with pytest.raises(ParameterError, match="no verdict of guard s4 is recorded"):
         estimator(FIVE, runs)
@@ -90,7 +90,7 @@ def test_a_guard_without_a_record_must_be_given_odds():
     assert given.lower > found(FIVE, seen(35, 50)).lower
 
 
-def test_ends_of_whole_runs_give_a_bound_of_their_own():
+def test_ends_of_whole_runs_have_their_own_bound():
     runs = RecordedAttempts(seen(35, 50).attempts, tuple(map(str, range(50))), {"succeeded": 48, "failed": 2})
     beta = pytest.importorskip("scipy.stats").beta
     assert found(FIVE, runs).whole_runs == pytest.approx(beta.ppf(0.05, 48, 3), abs=1e-9)
@@ -108,7 +108,7 @@ def _covered(world, machine, worlds, seed):
 
 
 @pytest.mark.parametrize("world", [World(20, 2), World(40, 2, fatal=0.03), World(15, 1, passes=0.4)], ids=str)
-def test_the_bound_covers_the_truth(world):
+def test_bound_covers_the_truth(world):
     machine = chain(*(f"s{number}" for number in range(world.steps)))
     assert _covered(world, machine, 80, seed=11) >= 0.95 * 80
 
@@ -126,19 +126,19 @@ def test_the_bound_covers_the_truth(world):
     ],
     ids=str,
 )
-def test_the_bound_covers_the_truth_in_many_worlds(world, worlds):
+def test_bound_covers_the_truth_in_many_worlds(world, worlds):
     machine = chain(*(f"s{number}" for number in range(world.steps)))
     assert _covered(world, machine, worlds, seed=7) >= 0.95 * worlds
 
 
-def test_corners_are_odds_and_span_what_the_bounds_allow():
+def test_corners_are_odds_and_span_the_bounds():
     corners = BoundedOdds((0.4, 1.0), (0.0, 0.3)).corners(0)
     assert all(sum(corner.values()) == pytest.approx(1) for corner in corners)
     points = {(round(c["passed"], 9), round(c["fatal"], 9)) for c in corners}
     assert points == {(0.4, 0.0), (0.4, 0.3), (1.0, 0.0), (0.7, 0.3)}
 
 
-def test_counts_say_how_many_odds_they_bound():
+def test_counts_report_how_many_odds_they_bound():
     assert Counts("g", 3, 2, 0, fatal_odds=0.0).bounds == 1
     assert Counts("g", 3, 2, 1).bounds == 2
     assert Counts("g", 3, 2, 1).at_scale(2.5) == Counts("g", 8, 5, 2)
@@ -147,6 +147,6 @@ def test_counts_say_how_many_odds_they_bound():
 @pytest.mark.parametrize(
     ("given", "message"), [({"confidence": 1.0}, "not a confidence"), ({"fatals": {"s0": [0.1, 0.2]}}, "one number")]
 )
-def test_what_makes_no_sense_is_refused(given, message):
+def test_invalid_options_are_refused(given, message):
     with pytest.raises(ParameterError, match=message):
         estimator(FIVE, seen(35, 50), **given)

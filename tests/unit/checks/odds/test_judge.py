@@ -46,7 +46,7 @@ def steps(n, rmax):
         ("expected idle <= 1", "HOLDS", 1.0),
     ],
 )
-def test_the_number_decides(claim, verdict, number):
+def test_number_decides_the_verdict(claim, verdict, number):
     found, reason = judged(steps(2, 2), claim)
     assert found == verdict
     if number is not None:
@@ -54,12 +54,12 @@ def test_the_number_decides(claim, verdict, number):
         assert f"{number:.10g}" in reason
 
 
-def test_expected_calls_are_the_closed_form():
+def test_expected_calls_match_the_closed_form():
     _, reason = judged(steps(4, 3), "expected query_llm <= 9", rmax=5)
     assert f"{closed_form([(0.5, 0.1)] * 4, 5)[3]:.10g} are expected" == reason
 
 
-def test_the_worst_choice_counts():
+def test_worst_choice_counts():
     assert judged(TOOLS, "thinking with probability >= 1") == ("HOLDS", "the probability is 1")
     verdict, reason = judged(TOOLS, "run_tool with probability >= 0.5")
     assert verdict == "VIOLATED"
@@ -84,7 +84,7 @@ def test_missing_odds_and_unlimited_retries_are_unknown():
     assert "if so, the probability is 0.8" in reason
 
 
-def test_a_guard_without_memory_is_judged_however_often_it_is_retried():
+def test_guard_without_memory_is_judged_even_with_unlimited_retries():
     for form, verdict in (
         ("succeeded with probability >= 0.857", "HOLDS"),
         ("succeeded with probability >= 0.858", "VIOLATED"),
@@ -95,12 +95,12 @@ def test_a_guard_without_memory_is_judged_however_often_it_is_retried():
         assert judged(UNLIMITED, form)[0] == verdict, form
 
 
-def test_a_ceiling_is_kept_by_the_most_that_somebody_may_choose():
+def test_upper_bound_is_judged_by_the_highest_odds_of_all_choices():
     verdict, reason = judged(TOOLS, "done with probability <= 0.9")[:2]
     assert (verdict, "--event" in reason) == ("VIOLATED", True)
 
 
-def test_other_forms_are_not_its_affair():
+def test_other_forms_are_not_judged():
     assert judge(ordered(1, 1), Always(TRUE)) == ("UNKNOWN", "the form does not speak of odds", ())
 
 
@@ -109,7 +109,7 @@ def form_of(text, claim, **at):
     return machine, machine.properties[-1].form
 
 
-def test_a_limit_makes_both_forms_unknown():
+def test_limit_makes_both_forms_unknown():
     for claim in ("succeeded with probability >= 0.5", "expected query_llm <= 9"):
         machine, form = form_of(steps(2, 2), claim)
         assert judge(machine, form, SearchLimits(10)) == ("UNKNOWN", "more than 10 configurations", ())
@@ -119,20 +119,20 @@ def test_a_limit_makes_both_forms_unknown():
 
 
 @pytest.mark.parametrize(("text", "looks"), [(steps(2, 2), 16), (TOOLS, 5)])
-def test_a_limit_met_while_solving_is_unknown_too(text, looks):
-    asked = iter([False] * looks)  # time is left when the chain is laid out, and none when it is solved
+def test_time_limit_reached_while_solving_makes_the_form_unknown(text, looks):
+    asked = iter([False] * looks)  # the time runs out after the chain is built and before it is solved
     machine, form = form_of(text, "succeeded with probability >= 0.5")
     found = judge(machine, form, SearchLimits(1_000, is_expired=lambda: next(asked, True)))
     assert found == ("UNKNOWN", "the time limit was met before the odds were worked out", ())
 
 
-def test_a_number_comes_with_what_it_assumes():
+def test_number_comes_with_its_assumptions():
     for claim in ("expected query_llm <= 9", "expected query_llm <= 1"):
         machine, form = form_of(steps(2, 2), claim)
         assert judge(machine, form)[2] == question(machine).assumptions != ()
 
 
-def test_nobody_answers_beside_a_timer_either():
+def test_unanswered_state_with_a_timer_is_named_in_the_reason():
     reason = judged(HUM, "succeeded with probability >= 0.5")[1]
     assert reason.startswith("the probability is 0; nobody answers in waiting: ")
     assert "nobody" not in judged(HUM, "failed with probability >= 1")[1]
@@ -177,8 +177,8 @@ RARELY_LEFT = """# rarely
 
 
 @pytest.mark.parametrize("stays", ["0.9", "0.9999", "0.999999999", "0.99999999999999"])
-def test_a_circle_that_is_rarely_left_decides(stays):
-    """Success is 0.5 whatever is chosen; going round 100,000 times, or until little changes, does not tell that."""
+def test_cycle_that_is_rarely_left_is_decided(stays):
+    """Success is 0.5 whatever the choice; iterating 100,000 times, or until little changes, does not show that."""
     machine = loads(RARELY_LEFT.format(stays))
     found = [judge(machine, claim.form)[:2] for claim in machine.properties]
     assert found == [("VIOLATED", "the probability is 0.5"), ("HOLDS", "0.5 are expected")]
@@ -206,7 +206,7 @@ ROUND = """# round
 """
 
 
-def test_what_may_go_on_for_ever_is_more_than_any_number():
+def test_run_that_may_go_on_for_ever_exceeds_every_number():
     may = judged(ROUND, "expected ask <= 1000")
     assert may == (
         "VIOLATED",

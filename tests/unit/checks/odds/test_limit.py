@@ -1,4 +1,4 @@
-"""What a system becomes when a bound is infinite."""
+"""The limit of a system when a bound is infinite."""
 
 import pytest
 from families import ordered
@@ -17,7 +17,7 @@ def limited(machine, *names):
     return limit(closed_system(machine), names, SUCCESS)
 
 
-def test_counters_that_only_the_bound_is_compared_with_are_gone():
+def test_counters_compared_only_with_the_bound_disappear():
     found = limited(ordered(3, 2), "rmax")
     assert [variable.name for variable in found.system.variables] == ["done"]
     assert found.is_ceiling
@@ -49,7 +49,7 @@ def test_comparisons_are_decided_however_they_are_written(condition, otherwise, 
     assert [variable.name for variable in found.system.variables] == ["done"]
 
 
-def test_success_after_the_bound_is_no_ceiling():
+def test_success_after_the_bound_makes_the_limit_no_ceiling():
     text = dsa.dumps(ordered(1, 1)).replace("| failed     | final   |", "| failed     |         |")
     rest = "| failed | after 1s | | | | succeeded |"
     assert not limited(loads(text.rstrip() + f"\n{rest}\n"), "rmax").is_ceiling
@@ -71,20 +71,20 @@ def test_success_after_the_bound_is_no_ceiling():
         ("done + 1 < n", "done + 1 < n and retries < 2", "variable retries depends on rmax"),
     ],
 )
-def test_what_is_more_than_a_bound_has_no_limit(old, new, reason):
+def test_parameter_that_is_more_than_a_bound_has_no_limit(old, new, reason):
     text = dsa.dumps(ordered(2, 1)).replace(old, new)
     with pytest.raises(UndecidedError) as refused:
         limited(loads(text), "rmax")
     assert str(refused.value) == reason
 
 
-def test_a_domain_that_does_not_grow_is_kept_to():
+def test_domain_that_does_not_grow_keeps_its_counter():
     found = limited(loads(dsa.dumps(ordered(1, 1)).replace("| 0..rmax | 0 ", "| 0..4    | 0 ")), "rmax")
     assert [variable.name for variable in found.system.variables] == ["done", "retries"]
     assert found.is_ceiling
 
 
-def test_what_stands_on_both_sides_is_taken_away():
+def test_parameter_on_both_sides_cancels_out():
     text = dsa.dumps(ordered(2, 1)).replace("retries < rmax", "retries < rmax and rmax - 1 < rmax + done")
     found = limited(loads(text), "rmax")
     assert [variable.name for variable in found.system.variables] == ["done"]

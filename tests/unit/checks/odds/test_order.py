@@ -1,4 +1,4 @@
-"""The cheapest order: the best of all that are allowed, tried one by one on the expanded machines."""
+"""The cheapest order, compared with all allowed orders, tried one by one on the expanded machines."""
 
 from itertools import permutations
 
@@ -20,7 +20,7 @@ def calls_in_order(names, requires, **given):
 @pytest.mark.parametrize(
     "requires", [{}, {"a": "b"}, {"b": "d", "d": "a"}, {"a": "b and c"}, {"d": "a or c", "b": "d"}], ids=str
 )
-def test_it_is_the_cheapest_of_all_orders_that_are_allowed(requires):
+def test_cheapest_order_is_the_best_of_all_allowed_ones(requires):
     given = {"passes": ODDS, "fatals": FATAL}
     found = cheapest_order(question(loose(list(ODDS), requires), **given))
     assert isinstance(found, Order)
@@ -32,7 +32,7 @@ def test_it_is_the_cheapest_of_all_orders_that_are_allowed(requires):
     assert calls_in_order(found.best, requires, **given) == pytest.approx(found.cost_best)
 
 
-def test_success_does_not_depend_on_the_order_and_the_riskiest_comes_first():
+def test_riskiest_step_comes_first_and_success_does_not_depend_on_the_order():
     machine = loose(["safe", "risky"])
     given = {"passes": {"safe": [0.95], "risky": [0.2]}}
     found = cheapest_order(question(machine, **given))
@@ -49,7 +49,7 @@ def test_prices_of_attempts_count():
     assert found.cost_best == pytest.approx(priced.cost.low)
 
 
-def test_with_many_steps_the_riskiest_ready_one_is_taken():
+def test_riskiest_ready_step_is_taken_if_there_are_many():
     names = [f"s{number}" for number in range(16)]
     passes = {name: [0.95 - 0.04 * number] for number, name in enumerate(names)}
     found = cheapest_order(question(loose(names, {"s15": "s0"}), passes=passes))
@@ -59,7 +59,7 @@ def test_with_many_steps_the_riskiest_ready_one_is_taken():
     assert found.cost_best < found.cost_now
 
 
-def test_a_chain_has_one_order_and_other_documents_have_none():
+def test_chain_has_one_order_and_other_documents_have_none():
     found = cheapest_order(question(chain("a", "b"), passes={"a": [0.9], "b": [0.1]}))
     assert found.best == found.now == ("a", "b")
     assert cheapest_order(question(chain("a", "b"), passes={"a": [0.9]})) == "no odds of b"

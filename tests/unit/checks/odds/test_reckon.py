@@ -1,4 +1,4 @@
-"""How runs end and what they need: closed forms, exact worst cases, and what is not known."""
+"""Ends and costs of runs: closed forms, exact worst cases, and unknown odds."""
 
 from math import inf
 
@@ -21,7 +21,7 @@ def ends_of(found):
 
 @pytest.mark.parametrize("rmax", [3, 10])
 @pytest.mark.parametrize("n", [3, 10, 100])
-def test_steps_in_order_come_to_the_closed_form(n, rmax):
+def test_steps_in_order_match_the_closed_form(n, rmax):
     success, failed, fatal, calls = closed_form([(0.6, 0.02)] * n, rmax)
     found = odds(ordered(n, rmax), passes={"g": [0.6]}, fatals={"g": [0.02]})
     ends = ends_of(found)
@@ -57,7 +57,7 @@ def test_odds_may_differ_by_retry_number():
     assert found.effect("query_llm").average.low == pytest.approx(calls * (1 + passed), abs=CLOSE)
 
 
-def test_odds_stand_in_the_document_and_are_outweighed_by_what_is_given():
+def test_odds_of_the_caller_override_those_of_the_document():
     text = dsa.dumps(ordered(1, 0)).replace("| judges  |", "| judges  | pass | fatal |")
     text = text.replace("| g     | verdict |", "| g     | verdict | 0.8 | 0.1 |").replace(
         "| guard | judges  | pass | fatal |\n| ----- | ------- |",
@@ -69,7 +69,7 @@ def test_odds_stand_in_the_document_and_are_outweighed_by_what_is_given():
     assert ends_of(given) == pytest.approx({"succeeded": 0.5, "failed": 0.4, "escalated": 0.1})
 
 
-def test_a_composition_is_put_together_from_its_parts():
+def test_odds_of_a_composition_are_combined_from_its_parts():
     machine = loads(
         dsa.dumps(ordered(1, 0)).partition("## Guards")[0]
         + """## Guards
@@ -87,7 +87,7 @@ def test_a_composition_is_put_together_from_its_parts():
     assert ends["escalated"] == pytest.approx(0.02 + 0.9 * 0.1)  # b is not asked when a does not pass
 
 
-def test_prices_weigh_effects_and_failed_runs_are_paid_for_too():
+def test_prices_weigh_effects_and_failed_runs_cost_too():
     found = odds(ordered(2, 1), passes={"g": [0.5]}, prices={"query_llm": 10.0, "execute_guard": 1.0})
     calls = 1.5 * (1 + 0.75)
     assert found.cost.low == pytest.approx(11 * calls)
@@ -95,7 +95,7 @@ def test_prices_weigh_effects_and_failed_runs_are_paid_for_too():
     assert found.worst_cost == 44
 
 
-def test_the_worst_cost_is_of_one_run_and_not_of_each_effect_apart():
+def test_worst_cost_is_that_of_one_run_not_of_each_effect():
     machine = loads("""# fork
 
 ## Events
@@ -128,10 +128,10 @@ def test_the_worst_cost_is_of_one_run_and_not_of_each_effect_apart():
 """)
     found = odds(machine, prices={"dear": 5.0, "cheap": 2.0})
     assert (found.effect("dear").worst, found.effect("cheap").worst, found.worst_cost) == (1, 2, 5)
-    assert (found.cost.low, found.cost.high) == (4, 5)  # left or right: nobody knows
+    assert (found.cost.low, found.cost.high) == (4, 5)  # the answer may be left or right
 
 
-def test_without_odds_only_the_worst_case_is_known():
+def test_only_the_worst_case_is_known_without_odds():
     found = odds(ordered(2, 3))
     assert not found.is_known
     assert found.success is None
@@ -139,7 +139,7 @@ def test_without_odds_only_the_worst_case_is_known():
     assert found.unknown == ("no odds of guard g: write them in the column `pass` of Guards, or --pass g=0.7",)
 
 
-def test_unlimited_retries_are_named_and_nothing_bounds_them():
+def test_unlimited_retries_are_named_and_have_no_bound():
     assert "however often it has failed, the odds of g are the same" in odds(loads(UNLIMITED)).assumptions
     assert odds(loads(UNLIMITED)).unknown == ()
     found = odds(loads(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |")))
@@ -147,11 +147,11 @@ def test_unlimited_retries_are_named_and_nothing_bounds_them():
     assert sentence.startswith("retries are unlimited (line 30)")
     found = odds(loads(UNLIMITED))
     assert found.effect("query_llm").worst == inf
-    assert found.success.low == pytest.approx(6 / 7)  # a circle is solved exactly
+    assert found.success.low == pytest.approx(6 / 7)  # a cycle is solved exactly
     assert found.effect("query_llm").average.low == pytest.approx(1 / 0.7)
 
 
-def test_a_run_that_goes_round_for_ever_never_ends():
+def test_run_that_goes_round_for_ever_never_ends():
     found = odds(loads(UNLIMITED), passes={"g": [0.0]}, fatals={"g": [0.0]})
     assert found.never_ends.low == 1
     assert found.effect("query_llm").average.low == inf
@@ -159,7 +159,7 @@ def test_a_run_that_goes_round_for_ever_never_ends():
     assert (half.success.low, half.never_ends.low) == pytest.approx((0.5, 0.5))
 
 
-def test_answers_without_odds_are_as_somebody_chooses():
+def test_answers_without_odds_are_free_choices():
     found = odds(loads(TOOLS))
     assert (found.success.low, found.success.high) == (0, 1)
     assert (found.effect("run_tool").average.low, found.effect("run_tool").average.high) == (0, 3)
@@ -177,12 +177,12 @@ def test_answers_failures_and_people_may_have_odds():
     assert ends_of(found)["failed"] == pytest.approx(0.1 * asked)
     assert ends_of(found)["waiting"] == pytest.approx(0.5**4)
     helped = odds(loads(TOOLS), events={**world, "allowed": 0.8})
-    again = 0.5**4 * 0.8  # a circle: as often as one is allowed to go on
+    again = 0.5**4 * 0.8  # the odds of one more round: allowed to go on after three tools
     assert helped.success.low == pytest.approx(0.4 * asked / (1 - again), abs=CLOSE)
     assert ends_of(helped)["waiting"] == pytest.approx(0.5**4 * 0.2 / (1 - again), abs=CLOSE)
 
 
-def test_whoever_starts_the_steps_cannot_change_success_but_its_cost():
+def test_order_of_outside_events_changes_the_cost_but_not_the_success():
     success, _, _, cheapest = closed_form([(0.5, 0.01)] * 3, 2)
     found = odds(any_order(3, 2), passes={"g": [0.5]}, fatals={"g": [0.01]}, outside=True)
     assert found.success.low == pytest.approx(success, abs=CLOSE)
@@ -192,12 +192,12 @@ def test_whoever_starts_the_steps_cannot_change_success_but_its_cost():
     assert calls.high > calls.low + 0.1
 
 
-def test_a_run_ends_where_it_waits_for_a_person():
+def test_run_ends_where_it_waits_for_a_person():
     found = odds(any_order(3, 2), passes={"g": [0.5]})
     assert [(end.kind, end.state) for end, bounds in found.ends if bounds.high > 0] == [("waits", "idle")]
 
 
-def test_timers_fire_where_nothing_is_awaited():
+def test_timers_fire_where_no_effect_is_awaited():
     machine = loads("""# timed
 
 ## Events
@@ -237,7 +237,7 @@ def test_timers_fire_where_nothing_is_awaited():
     assert f"{first}an outside event may come before it, as somebody chooses" in chosen.assumptions
 
 
-def test_what_the_table_refuses_is_no_end_to_reckon_with():
+def test_refused_occurrence_makes_the_odds_unknown():
     text = dsa.dumps(ordered(1, 1)).replace("| else and g.failed           |", "| g.failed and retries > rmax |")
     found = odds(loads(text), passes={"g": [0.5]})
     assert found.unknown == ("the table refuses what can come in validating; `dsa check` says what",)
@@ -259,13 +259,13 @@ def test_what_the_table_refuses_is_no_end_to_reckon_with():
         ),
     ],
 )
-def test_odds_that_are_none_are_refused_in_a_sentence(given, message):
+def test_invalid_odds_are_refused_with_a_sentence(given, message):
     with pytest.raises(ParameterError) as refused:
         odds(ordered(2, 2), **{"passes": {"g": [0.5]}, **given})
     assert message in str(refused.value)
 
 
-def test_a_guard_that_cannot_say_so_has_no_such_odds():
+def test_odds_of_a_verdict_that_a_guard_cannot_give_are_refused():
     text = dsa.dumps(ordered(1, 1)).replace("| g     | verdict |", "| g     | verdict | passed, failed |")
     text = text.replace("| guard | judges  |\n| ----- | ------- |", "| guard | judges | verdicts |\n| - | - | - |")
     text = "\n".join(line for line in text.split("\n") if "g.fatal" not in line)

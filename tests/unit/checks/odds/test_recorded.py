@@ -1,4 +1,4 @@
-"""Recorded attempts: read, numbered, and tested for what every number rests on."""
+"""Recorded attempts: reading, retry numbers, and tests of independence."""
 
 import json
 import random
@@ -25,7 +25,7 @@ def ledger(*events, name="chain", run="r1", final="succeeded", refused=(), param
     return "\n".join(map(json.dumps, lines)) + "\n"
 
 
-def test_a_ledger_is_read_as_attempts_with_retry_numbers():
+def test_ledger_is_read_as_attempts_with_retry_numbers():
     found = read_attempts(
         MACHINE, [("story.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
     )
@@ -38,12 +38,12 @@ def test_a_ledger_is_read_as_attempts_with_retry_numbers():
     assert (found.runs, dict(found.end_counts), found.notes) == (("r1",), {"succeeded": 1}, ())
 
 
-def test_refused_events_are_no_attempts():
+def test_refused_events_are_not_attempts():
     found = read_attempts(MACHINE, [("x", ledger({"a": "failed"}, {"a": "passed"}, {"b": "passed"}, refused={2}))])
     assert [attempt.outcome for attempt in found.attempts] == ["failed", "passed"]
 
 
-def test_runs_of_other_machines_and_other_guards_are_left_out_and_said_so():
+def test_other_machines_and_guards_are_left_out_and_reported():
     found = read_attempts(
         MACHINE,
         [("x", ledger({"a": "passed"}, name="other")), ("y", ledger({"a": "passed", "strange": "failed"}))],
@@ -60,7 +60,7 @@ def test_ends_of_runs_at_other_parameter_values_do_not_count():
     assert (len(found.attempts), dict(found.end_counts)) == (1, {})
 
 
-def test_attempts_alone_are_read_too():
+def test_attempts_without_a_ledger_are_read_too():
     lines = [{"run": "1", "guard": "a", "verdict": "failed"}, {"run": "1", "guard": "a", "verdict": "fatal"}]
     lines.append({"run": "2", "guard": "a", "verdict": "passed"})
     found = read_attempts(MACHINE, [("attempts.jsonl", "\n".join(map(json.dumps, lines)))])
@@ -71,7 +71,7 @@ def test_attempts_alone_are_read_too():
     ]
 
 
-def test_a_trace_is_one_run():
+def test_trace_is_one_run():
     steps = [
         {"event": "specification", "state": "generating.a"},
         {"event": "verdict", "verdicts": {"a": "failed"}, "state": "generating.a"},
@@ -97,13 +97,13 @@ def test_a_trace_is_one_run():
         ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is not a verdict; verdicts are: passed, failed, fatal"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_its_line(text, message):
+def test_invalid_recording_is_refused_with_file_and_reason(text, message):
     with pytest.raises(ParameterError) as refused:
         read_attempts(MACHINE, [("runs.jsonl", text)])
     assert message in str(refused.value)
 
 
-def test_the_retry_number_starts_again_after_a_pass_and_after_fatal():
+def test_retry_number_starts_again_after_a_pass_and_after_fatal():
     said = [
         ("g", "failed"),
         ("h", "passed"),
@@ -146,13 +146,13 @@ def test_independent_worlds_are_rarely_suspected(world):
     ],
     ids=str,
 )
-def test_worlds_whose_attempts_hang_together_are_flagged(world, which):
+def test_worlds_with_dependent_attempts_are_flagged(world, which):
     tests, either = flagged(world, 200, seed=5)
     assert either >= 0.95 * 200
     assert tests[which] >= 0.9 * 200
 
 
-def test_too_few_attempts_say_nothing():
+def test_too_few_attempts_have_no_finding():
     tests = independence([VerdictSample("r", "g", 0, "passed"), VerdictSample("s", "g", 0, "failed")])
     assert [(test.rare, test.finding) for test in tests] == [(None, "too few attempts to tell")] * 2
 
@@ -167,14 +167,14 @@ HEAD = {"machine": "chain", "parameters": {}, "state": "idle", "values": {}, "lo
         json.dumps({"#meta": {"format": "ITF"}, "states": []}, indent=2),
     ],
 )
-def test_what_a_check_has_found_is_no_recorded_run(text):
+def test_trace_found_by_a_check_is_not_a_recorded_run(text):
     with pytest.raises(
         ParameterError, match="t: this is a trace that `dsa check --save-traces` found, not a run that has been"
     ):
         read_attempts(MACHINE, [("t", text)])
 
 
-def test_a_ledger_with_the_digest_of_another_machine_is_refused():
+def test_ledger_with_the_digest_of_another_machine_is_refused():
     def digests(machine):
         return {f"of {machine.constants['rmax.a']}"}
 

@@ -1,4 +1,4 @@
-"""Circles: they are solved exactly however rarely they are left, and what grows without end is infinite."""
+"""Cycles: they are solved exactly however rarely they are left, and only endless growth is infinite."""
 
 from math import inf
 
@@ -20,7 +20,7 @@ def test_components_come_after_those_they_lead_to():
 
 
 def _long_circle(size):
-    """A walk that may start again from the beginning at every step."""
+    """Return a machine whose run may start again from the beginning at every step."""
     events, states, rows = [], [], []
     for i in range(size):
         events += [f"| on_{i} | step_{i} |", f"| back_{i} | step_{i} |"]
@@ -36,18 +36,18 @@ def _long_circle(size):
 
 
 @pytest.mark.parametrize(("size", "p"), [(40, 0.99), (300, 0.99), (300, 0.5)])
-def test_a_long_circle_is_solved_exactly(size, p):
-    """However rarely a walk goes through, it does in the end: of 300 steps at 0.5 each, once in 2e90."""
+def test_long_cycle_is_solved_exactly(size, p):
+    """A run gets through in the end, however rarely: with 300 steps at 0.5 each, once in 2e90 attempts."""
     found = odds(
         _long_circle(size), events={f"on_{i}": p for i in range(size)} | {f"back_{i}": 1 - p for i in range(size)}
     )
     assert found.success.low == pytest.approx(1, abs=1e-9)
-    starts = 1 / p**size  # as often from the beginning until it goes through
+    starts = 1 / p**size  # the expected number of starts until a run gets through
     assert found.effect("step_0").average.low == pytest.approx(starts, rel=1e-9)
 
 
-def test_what_is_too_many_for_a_float_is_not_without_end():
-    """Sixty steps at 1e-6 each: going through takes more beginnings than a float can say."""
+def test_average_too_large_for_a_float_is_not_infinite():
+    """With sixty steps at 1e-6 each, the expected number of starts is larger than any float."""
     size, p = 60, 1e-6
     events = {f"on_{i}": p for i in range(size)} | {f"back_{i}": 1 - p for i in range(size)}
     found = odds(_long_circle(size), events=events)
@@ -56,7 +56,7 @@ def test_what_is_too_many_for_a_float_is_not_without_end():
     assert found.never_ends.high == 0
 
 
-def test_whoever_chooses_may_go_round_without_end():
+def test_free_choices_may_go_round_for_ever():
     text = TOOLS.replace("used < 3 | used += 1", "         |          ")
     kept = [line for line in text.split("\n") if "waiting" not in line]
     found = odds(loads("\n".join(kept)))

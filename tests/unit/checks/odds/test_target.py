@@ -1,4 +1,4 @@
-"""The smallest bound on retries for a target, and ceilings that are worked out."""
+"""The smallest bound on retries for a target, and ceilings of success."""
 
 from math import ceil, log
 
@@ -22,7 +22,7 @@ def wanted(machine, target, name=None, **given):
     ("n", "p", "q", "target", "rmax", "calls"), [(5, 0.7, 0.0, 0.99, 5, 7.13), (20, 0.6, 0.0, 0.999, 10, 33.3)]
 )
 @pytest.mark.parametrize("form", ["ordered", "steps"])
-def test_the_smallest_bound_of_the_acceptance(form, n, p, q, target, rmax, calls):
+def test_smallest_bound_matches_the_closed_form(form, n, p, q, target, rmax, calls):
     names = [f"s{number}" for number in range(n)]
     machine, guards = (ordered(n, 3), ["g"]) if form == "ordered" else (chain(*names), names)
     found = wanted(machine, target, passes=dict.fromkeys(guards, (p,)), fatals=dict.fromkeys(guards, (q,)))
@@ -31,7 +31,7 @@ def test_the_smallest_bound_of_the_acceptance(form, n, p, q, target, rmax, calls
     assert found.value == ceil(log(1 - target ** (1 / n)) / log(1 - p) - 1)
 
 
-def test_a_target_above_the_ceiling_is_impossible_and_not_searched_for():
+def test_target_above_the_ceiling_is_impossible():
     asked = question(ordered(5, 3), passes={"g": [0.5]}, fatals={"g": [0.01]})
     found = smallest(asked, 0.99, varied_parameter(ordered(5, 3)))
     assert (found.answer, found.is_ceiling) == ("impossible", True)
@@ -40,13 +40,13 @@ def test_a_target_above_the_ceiling_is_impossible_and_not_searched_for():
 
 
 @pytest.mark.parametrize(("p", "q", "target"), [(0.7, 0.001, 0.99), (0.05, 0.0, 0.9), (0.3, 0.02, 0.9 * 0.83)])
-def test_the_value_found_is_enough_and_one_less_is_not(p, q, target):
+def test_value_found_is_enough_and_one_less_is_not(p, q, target):
     found = wanted(ordered(3, 0), target, passes={"g": [p]}, fatals={"g": [q]})
     assert closed_form([(p, q)] * 3, found.value)[0] >= target
     assert closed_form([(p, q)] * 3, found.value - 1)[0] < target
 
 
-def test_a_ceiling_that_is_only_approached_is_impossible_too():
+def test_ceiling_that_is_only_approached_is_impossible_as_target():
     found = wanted(ordered(2, 0), 1.0, passes={"g": [0.5]})
     assert (found.answer, found.ceiling) == ("impossible", 1.0)
     assert found.reason == "the ceiling is approached as rmax grows, and never reached"
@@ -54,20 +54,20 @@ def test_a_ceiling_that_is_only_approached_is_impossible_too():
     assert wanted(ordered(2, 0), 1.0, passes={"g": [0.0, 0.0, 1.0]}).value == 2
 
 
-def test_the_ceiling_with_odds_by_retry_number():
+def test_ceiling_accounts_for_odds_by_retry_number():
     found = wanted(ordered(1, 0), 0.99, passes={"g": [0.2, 0.6]}, fatals={"g": [0.1, 0.05]})
     assert found.ceiling == pytest.approx(0.2 + 0.7 * 0.6 / 0.65)
 
 
-def test_a_parameter_that_ends_somewhere_has_its_ceiling_there():
+def test_parameter_with_a_maximum_has_its_ceiling_there():
     text = dsa.dumps(ordered(1, 0)).replace("| rmax      | 0..    |", "| rmax      | 0..4   |")
     found = wanted(loads(text), 0.99, passes={"g": [0.5]})
     assert (found.answer, found.ceiling) == ("impossible", 1 - 0.5**5)
     assert found.reason == "rmax is at most 4"
 
 
-def test_success_that_more_retries_make_rarer_is_tried_value_by_value():
-    """What is given up goes on without; each retry may be fatal, so none at all is best."""
+def test_success_that_falls_with_more_retries_is_searched_value_by_value():
+    """The optional step may fail without harm, but each retry may be fatal, so no retries are best."""
     optional = loads("""# chain
 
 ## Steps
@@ -84,7 +84,7 @@ def test_success_that_more_retries_make_rarer_is_tried_value_by_value():
     assert late.reason == f"not reached up to rmax = {MOST_TRIALS}; success need not grow with rmax"
 
 
-def test_a_counter_that_runs_down_has_no_limit_but_its_target_is_found():
+def test_counter_that_runs_down_has_no_limit_but_its_target_is_found():
     text = dsa.dumps(ordered(1, 0)).replace(
         "| retries  | environment | 0..rmax | 0       |", "| retries | environment | 0..rmax | rmax |"
     )
@@ -102,7 +102,7 @@ def test_a_counter_that_runs_down_has_no_limit_but_its_target_is_found():
     )
 
 
-def test_nothing_is_searched_for_what_is_not_known():
+def test_unknown_odds_and_unlimited_retries_make_the_answer_unknown():
     assert wanted(ordered(1, 1), 0.9).answer == "unknown"
     text = UNLIMITED.replace(
         "## Events", "## Parameters\n| parameter | domain | default |\n| - | - | - |\n| n | 1..9 | 1 |\n\n## Events", 1
@@ -112,7 +112,7 @@ def test_nothing_is_searched_for_what_is_not_known():
     assert "retries are unlimited" in found.reason
 
 
-def test_what_is_varied_must_be_a_number():
+def test_varied_parameter_must_be_a_number():
     assert varied_parameter(chain("a", "b")).parameters == ("rmax.a", "rmax.b")
     assert varied_parameter(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
     with pytest.raises(ParameterError, match=r"has no number 'rmax' to vary \(--vary\); none are known here"):
@@ -121,16 +121,16 @@ def test_what_is_varied_must_be_a_number():
         wanted(ordered(1, 1), 0.0, passes={"g": [0.5]})
 
 
-def test_the_least_success_counts_where_somebody_chooses():
+def test_least_success_counts_if_choices_are_free():
     machine = any_order(2, 1)
     with pytest.raises(ParameterError):
-        varied_parameter(machine)  # its bound is no parameter
+        varied_parameter(machine)  # its bound is not a parameter
     asked = question(machine, passes={"g": [0.5]}, outside=True)
     assert asked.success_at() == pytest.approx(0.75**2)
     assert attrs.evolve(asked, world=attrs.evolve(asked.world, outside=False)).success_at() == 0
 
 
-#: One guard asked again and again; what is counted, and until when, is put in.
+#: A machine that asks one guard again and again; the counter and its bound are filled in.
 COUNTED = """# counted
 
 ## Parameters
@@ -180,27 +180,27 @@ REFUSES = "at rmax = 6: the table refuses what can come in work; `dsa check` say
 
 
 @pytest.mark.parametrize("target", [0.9, 63 / 64])
-def test_a_target_below_a_domain_that_does_not_grow_is_reached(target):
+def test_target_below_a_domain_that_does_not_grow_is_reached(target):
     found = wanted(counted(), target)
     assert (found.answer, found.value) == ("reached", 3 if target == 0.9 else 5)
 
 
 @pytest.mark.parametrize("target", [0.99, 1.0])
-def test_a_counter_whose_domain_does_not_grow_ends_the_search(target):
+def test_counter_whose_domain_does_not_grow_ends_the_search(target):
     found = wanted(counted(), target)
     assert (found.answer, found.ceiling, found.is_ceiling) == ("impossible", 63 / 64, True)
     assert found.reason == f"rmax is at most 5; {REFUSES}"
 
 
-def test_a_ceiling_that_is_met_is_not_said_to_be_only_approached():
+def test_ceiling_that_is_reached_is_not_called_only_approached():
     found = wanted(counted(on="n < rmax and n < 5"), 63 / 64)
     assert (found.answer, found.value) == ("reached", 5)
     above = wanted(counted(on="n < rmax and n < 5"), 0.99)
     assert (above.answer, above.ceiling, above.reason) == ("impossible", 63 / 64, "")
 
 
-def test_a_start_outside_its_domain_is_no_value():
-    """The counter runs down from `rmax`, and its domain ends at 5: at 12 it would be read as another variable's value."""
+def test_value_with_a_start_outside_its_domain_ends_the_search():
+    """The counter runs down from `rmax`, and its domain ends at 5. A start at 12 would be read as another variable's value."""
     machine = counted(first="rmax", on="n > 0", update="n -= 1")
     assert wanted(machine, 63 / 64).value == 5
     for target in (0.99, 1.0):
@@ -211,8 +211,8 @@ def test_a_start_outside_its_domain_is_no_value():
         )
 
 
-def test_a_counter_that_jumps_to_the_bound_tends_to_nothing():
-    """Whatever the bound is, there is one retry: so what success is without a bound is no ceiling."""
+def test_counter_that_jumps_to_the_bound_has_no_known_ceiling():
+    """There is one retry whatever the bound is, so the success without a bound is not a ceiling."""
     found = wanted(counted(n="0..rmax", update="n = rmax"), 0.9)
     assert (found.answer, found.ceiling) == ("unknown", None)
     assert found.reason == (
@@ -220,8 +220,8 @@ def test_a_counter_that_jumps_to_the_bound_tends_to_nothing():
     )
 
 
-def test_values_with_faults_are_passed_over():
-    """Below 2, what fails too often is refused."""
+def test_values_with_faults_are_skipped():
+    """Below rmax = 2 the table refuses the last failure."""
     text = COUNTED.format(rmax="0..", n="0..rmax", first="0", on="n < rmax", update="n += 1")
     machine = loads(text.replace("| else  ", "| not g.passed and n >= rmax and rmax > 1  "))
     assert [wanted(machine, target).value for target in (0.1, 0.9)] == [2, 3]
@@ -246,7 +246,7 @@ def test_every_search_ends(rmax, n, first, target, answer, value, ceiling):
     assert (found.answer, found.value, found.ceiling) == (answer, value, ceiling)
 
 
-def test_what_is_too_large_is_unknown():
+def test_system_that_is_too_large_is_unknown():
     asked = question(counted(n="0..rmax"), passes={"g": [1e-6]}, max_nodes=500)
     found = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert (found.answer, found.reason) == ("unknown", "at rmax = 255: more than 500 configurations")
@@ -255,7 +255,7 @@ def test_what_is_too_large_is_unknown():
     assert (found.answer, found.reason) == ("unknown", "where rmax has no end: more than 500 configurations")
 
 
-def test_odds_that_are_missing_beyond_the_smallest_value_are_unknown_there():
+def test_odds_missing_only_beyond_the_smallest_value_are_unknown_there():
     text = COUNTED.format(rmax="0..", n="0..rmax", first="0", on="n < rmax", update="n += 1")
     text = text.replace("| g     | verdict | 0.5  |", "| g     | verdict | 0.5  |\n| h     | second  |      |")
     text = text.replace("| verdict | query   |", "| verdict | query   |\n| second  | again   |")

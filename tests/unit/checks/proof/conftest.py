@@ -1,4 +1,4 @@
-"""A machine with a retry loop, in sessions of its own."""
+"""A fresh proof session for each test, about a machine with a retry loop."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Candidates are true in every row they were read off, and the telling ones are among them."""
+"""Candidates for lemmas: they are true in every sampled row, and include the useful ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ def test_candidates_are_true_in_every_row(rows: list[tuple[object, ...]]) -> Non
             assert evaluate(candidate, dict(zip(DOMAINS, row, strict=True))) is True, unparse(candidate)
 
 
-def test_what_was_never_met_is_guessed_unreachable() -> None:
+def test_location_never_sampled_is_guessed_unreachable() -> None:
     assert candidates(table([])) == [FALSE]
 
 

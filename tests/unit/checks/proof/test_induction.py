@@ -1,4 +1,4 @@
-"""What is inductive stays, what is not goes, and a claim gets the few lemmas that it needs."""
+"""Induction: inductive conditions stay, others are dropped, and a claim gets the few lemmas that it needs."""
 
 from dsa.checks.proof.induction import Induction, Lemma, Needs, Slicer, whole
 from dsa.checks.proof.proof_session import ProofSession
@@ -11,39 +11,39 @@ def places(session: ProofSession) -> dict[str, int]:
     return {location.state: place for place, location in enumerate(session.system.locations)}
 
 
-def kept(session: ProofSession, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
+def inductive_conditions(session: ProofSession, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
     found = Induction(whole(session.system), session.logic, {}).largest(guessed)
     assert found is not None
     return {place: set(map(unparse, here)) for place, here in found.items()}
 
 
-def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: ProofSession) -> None:
+def test_condition_that_a_command_breaks_is_dropped_with_its_dependents(session: ProofSession) -> None:
     at = places(session)
     guessed: dict[int, list[Expr]] = {
         at["idle"]: [comparison(RETRIES, "==", Integer(0))],
         at["generating"]: [comparison(RETRIES, "<=", Integer(2)), negation(SATISFIED)],
         at["validating"]: [comparison(RETRIES, "<=", Integer(2)), negation(SATISFIED)],
     }
-    # 2 is passed by a retry; what is not true of satisfied is not known at the start here, so it cannot be kept either.
-    assert kept(session, guessed) == {at["idle"]: {"retries == 0"}}
+    # A retry exceeds 2; and nothing says here that satisfied is false at the start, so that is dropped too.
+    assert inductive_conditions(session, guessed) == {at["idle"]: {"retries == 0"}}
 
 
-def test_not_satisfied_needs_the_start(session: ProofSession) -> None:
+def test_unsatisfied_holds_only_if_known_at_the_start(session: ProofSession) -> None:
     at = places(session)
     working = {at[state]: [negation(SATISFIED)] for state in ("idle", "generating", "validating")}
-    assert set(kept(session, working)) == set(working)
-    assert kept(session, {at["generating"]: [negation(SATISFIED)]}) == {}
+    assert set(inductive_conditions(session, working)) == set(working)
+    assert inductive_conditions(session, {at["generating"]: [negation(SATISFIED)]}) == {}
 
 
-def test_false_at_the_start_is_dropped(session: ProofSession) -> None:
-    assert kept(session, {0: [comparison(RETRIES, ">", Integer(0))]}) == {}
+def test_condition_false_at_the_start_is_dropped(session: ProofSession) -> None:
+    assert inductive_conditions(session, {0: [comparison(RETRIES, ">", Integer(0))]}) == {}
 
 
-def test_no_time_gives_nothing(session: ProofSession) -> None:
+def test_no_time_gives_no_result(session: ProofSession) -> None:
     assert Induction(whole(session.system), session.logic, {}, lambda: True).largest({}) is None
 
 
-def test_a_claim_gets_what_it_needs_and_no_more(session: ProofSession) -> None:
+def test_claim_gets_exactly_the_lemmas_that_it_needs(session: ProofSession) -> None:
     at = places(session)
     needs = Needs(Slicer(whole(session.system), session.logic, session.lemmas))
     assert needs.impossible(at["succeeded"], [negation(SATISFIED)])

@@ -1,4 +1,4 @@
-"""Questions to z3: what is known of names, what is needed, what is small."""
+"""Questions to z3: domains of names, needed conditions, smallest values."""
 
 from dsa.checks.proof.proof_session import ProofSession
 from dsa.checks.proof.solver import Logic
@@ -15,13 +15,13 @@ def test_domains_are_known(session: ProofSession) -> None:
     assert session.logic.ask([comparison(RETRIES, "==", RMAX)]).can_be == "yes"
 
 
-def test_the_values_given_make_the_conditions_true(session: ProofSession) -> None:
+def test_values_found_make_the_conditions_true(session: ProofSession) -> None:
     answer = session.logic.ask([comparison(RETRIES, ">", Integer(6)), negation(Name("satisfied", "variable"))])
     assert answer.values["satisfied"] is False
     assert 6 < int(answer.values["retries"]) <= int(answer.values["rmax"])
 
 
-def test_what_was_needed_is_told(session: ProofSession) -> None:
+def test_needed_conditions_are_reported(session: ProofSession) -> None:
     conditions = [
         negation(Name("satisfied", "variable")),
         comparison(RETRIES, "<", Integer(3)),
@@ -39,7 +39,7 @@ def test_small_values_come_first(session: ProofSession) -> None:
     assert dict(answer.values) == {"rmax": 3, "retries": 1}
 
 
-def test_values_of_enumerations_are_told_apart() -> None:
+def test_values_of_enumerations_are_distinguished() -> None:
     machine = loads(
         "# m\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| lamp | {on, off} | off |\n| next | {off, broken} | off |\n\n"
         "## Transitions\n| source | event | if | target |\n| - | - | - | - |\n| here | go | lamp == next | here |\n"
@@ -50,7 +50,7 @@ def test_values_of_enumerations_are_told_apart() -> None:
     assert logic.ask([comparison(lamp, "!=", following), any_of([])]).can_be == "no"
 
 
-def test_more_than_z3_can_do_is_unknown_not_no(session: ProofSession) -> None:
+def test_question_too_hard_for_z3_is_unknown_not_no(session: ProofSession) -> None:
     cube = "rmax * rmax * rmax"
     machine = loads(
         "# m\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| rmax | 2.. | 2 |\n| b | 2.. | 2 |\n| c | 2.. | 2 |\n\n"
@@ -60,14 +60,14 @@ def test_more_than_z3_can_do_is_unknown_not_no(session: ProofSession) -> None:
     assert logic.ask([machine.transitions[0].condition]).can_be == "unknown"
 
 
-def test_nothing_is_asked_once_the_time_is_over(session: ProofSession) -> None:
+def test_nothing_is_asked_after_the_time_limit(session: ProofSession) -> None:
     late = Logic(session.system, lambda: True)
     assert late.ask([comparison(RETRIES, ">", RMAX)]).can_be == "unknown"
     assert late.smallest([comparison(RETRIES, "<", RMAX)], ["rmax"]).can_be == "unknown"
     assert late.question_count == 0
 
 
-def test_first_values_of_domains() -> None:
+def test_first_values_of_domains_are_listed() -> None:
     assert smallest_values(RangeDomain(Integer(2), None), 3) == (2, 3, 4)
     assert smallest_values(RangeDomain(Integer(2), Integer(3)), 3) == (2, 3)
     assert smallest_values(BooleanDomain(), 4) == (False, True)

@@ -1,4 +1,4 @@
-"""Potentials bound counts; what they say is checked by induction like anything else."""
+"""Potentials: they bound counts, and induction checks them like any other condition."""
 
 from dsa.checks.observers import observer_of
 from dsa.checks.proof.induction import whole
@@ -15,14 +15,14 @@ def claim(machine_name: str, start: str) -> tuple[ProofSession, AtMost]:
     return ProofSession(machine, lambda: False), next(form for form in forms if unparse(form.bound).startswith(start))
 
 
-def test_terms_have_products_only_where_the_bound_has() -> None:
+def test_terms_have_products_only_if_the_bound_has() -> None:
     session, linear = claim("specs/dual_state", "rmax + 1")
     assert {"1", "rmax - retries", "rmax", "retries"} == set(map(unparse, terms(session, linear.bound)))
     session, product = claim("specs/workflow", "(grants + 1) *")
     assert "(grants - grants_used) * rmax.g_test" in set(map(unparse, terms(session, product.bound)))
 
 
-def test_the_bound_with_products_is_inductive_at_every_location() -> None:
+def test_bound_with_products_is_inductive_at_every_location() -> None:
     session, form = claim("specs/workflow", "(grants + 1) *")
     guessed = bound_candidates(session, form)
     found = observer_of(session.system, form)

@@ -1,4 +1,4 @@
-"""Ranks: every step that counts makes them smaller, also when read by someone else."""
+"""Ranks: every step that counts makes them smaller, which a second evaluation confirms."""
 
 import pytest
 
@@ -42,7 +42,7 @@ NESTED = """# nested
 
 
 def assert_falls(session: ProofSession, evidence: RankEvidence) -> None:
-    """Check by examples, without z3, that a rank falls with every step that nothing from outside takes."""
+    """Check by examples, without z3, that a rank falls with every step that is not an event from outside."""
 
     def rank(sample: object, place: int) -> tuple[int, ...]:
         location, values = sample.configurations[place]  # type: ignore[attr-defined]  # a Sample
@@ -62,7 +62,7 @@ def assert_falls(session: ProofSession, evidence: RankEvidence) -> None:
 @pytest.mark.parametrize(
     "machine", [load("dual_state"), load("workflow"), loads(NESTED)], ids=lambda machine: machine.name
 )
-def test_the_rank_of_a_retry_loop_falls(machine) -> None:
+def test_rank_of_a_retry_loop_falls(machine) -> None:
     session = ProofSession(machine, lambda: False)
     evidence = comes_to_rest(session)
     assert evidence is not None
@@ -83,13 +83,13 @@ def test_nested_loops_are_ranked_lexicographically() -> None:
         ("retries += 1 ", "             "),
         ("retries = 0; done += 1", "retries = 0           "),
         ("| warm = true ", "| done = 0; warm = false "),
-        # Up and down again, and neither for ever: no number falls all the way round.
+        # It goes up and down again, neither of them for ever, so no number falls all the way round.
         (
             "| busy   | ready | else  ",
             "| busy   | ready | warm and retries == rmax and done == n and n > 0 | done -= 1 | make | = |\n| busy | ready | else  ",
         ),
     ],
 )
-def test_a_loop_without_an_end_has_no_rank(old: str, new: str) -> None:
+def test_endless_loop_has_no_rank(old: str, new: str) -> None:
     assert old in NESTED
     assert comes_to_rest(ProofSession(loads(NESTED.replace(old, new)), lambda: False)) is None

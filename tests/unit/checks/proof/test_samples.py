@@ -1,4 +1,4 @@
-"""Examples at small parameter values agree with the engines, and their ways run."""
+"""Samples at small parameter values: they agree with the engines, and their paths can be run."""
 
 import attrs
 import pytest
@@ -12,7 +12,7 @@ from dsa.trace import follow
 
 
 @pytest.mark.parametrize("name", ["specs/dual_state", "specs/workflow", "examples/jugs", "examples/two_phase_commit"])
-def test_counts_are_those_of_an_exploration(name: str) -> None:
+def test_counts_match_an_exploration(name: str) -> None:
     machine = load(name)
     session = ProofSession(machine, lambda: False)
     for values in list(valuations(machine))[:4]:
@@ -22,7 +22,7 @@ def test_counts_are_those_of_an_exploration(name: str) -> None:
         assert sample.complete
 
 
-def test_ways_are_shortest_and_run(session: ProofSession) -> None:
+def test_paths_are_shortest_and_can_be_run(session: ProofSession) -> None:
     sample = session.own_samples[-1]
     for place, (location, _) in enumerate(sample.configurations):
         way = sample.way_to(place)
@@ -33,16 +33,16 @@ def test_ways_are_shortest_and_run(session: ProofSession) -> None:
     assert lengths == sorted(lengths)
 
 
-def test_a_limit_is_told(session: ProofSession) -> None:
+def test_limit_makes_the_sample_incomplete(session: ProofSession) -> None:
     assert not session.sampler.sample({"rmax": 5}, 3).complete
     assert not session.sampler.sample({"rmax": 5}, 1_000, lambda: True).complete
 
 
-def test_only_some_commands_may_be_taken(session: ProofSession) -> None:
+def test_sampler_can_be_restricted_to_some_commands(session: ProofSession) -> None:
     assert len(Sampler(session.system, [0]).sample({"rmax": 3}, 100).configurations) == 2
 
 
-def test_all_values_are_listed_only_when_they_are_few() -> None:
+def test_valuations_are_listed_only_if_they_are_few() -> None:
     machine = load("dual_state")
     assert every_valuation(machine, 1_000) is None
     bounded = attrs.evolve(machine.parameters[0], domain=RangeDomain(Integer(2), Integer(4)))

@@ -1,4 +1,4 @@
-"""What Spacer finds is read back as lemmas that plain induction accepts."""
+"""Spacer: its invariants become lemmas that plain induction accepts."""
 
 from dsa.checks.observers import observer_of
 from dsa.checks.proof.induction import unseen, whole
@@ -10,7 +10,7 @@ from dsa.expr import And, Integer, Name, comparison, negation
 RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
 
 
-def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
+def test_invariant_is_found_and_inductive(session: ProofSession) -> None:
     found = observer_of(session.system, Never(And((Name("succeeded", "state"), negation(SATISFIED)))))
     guessed = invariants(session.logic, found, SPACER_EFFORT)
     assert guessed
@@ -18,7 +18,7 @@ def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
     assert all(unseen(session.logic, kept, sight).can_be == "no" for sight in found.sights)
 
 
-def test_nothing_is_found_for_what_is_false(session: ProofSession) -> None:
+def test_nothing_is_found_for_a_false_claim(session: ProofSession) -> None:
     found = observer_of(session.system, Always(comparison(RETRIES, "<", Integer(2))))
     assert invariants(session.logic, found, SPACER_EFFORT) == {}
 
