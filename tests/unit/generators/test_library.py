@@ -108,7 +108,7 @@ def test_every_mistake_is_one_error_that_says_what_to_do(generator, message):
     assert message in str(raised.value)
 
 
-def test_option_paths_start_at_the_document_and_model_paths_at_the_working_folder(tmp_path, monkeypatch):
+def test_option_paths_start_at_the_document_and_model_paths_at_the_cwd(tmp_path, monkeypatch):
     (tmp_path / "doc").mkdir()
     (tmp_path / "here").mkdir()
     (tmp_path / "doc" / "s.md").write_text("```\nbeside\n```\n")

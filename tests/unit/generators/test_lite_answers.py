@@ -89,7 +89,7 @@ def test_token_counts_of_a_stream_are_requested(ask):
 @each_way
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=str)
 def test_missing_token_counts_are_unknown_instead_of_zero(ask, form, streamed):
-    """LiteLLM fills in 0 tokens for $0, or counts itself."""
+    """LiteLLM would fill in 0 tokens at $0, or count the tokens itself."""
     answer = form.stream("hi", counted=False) if streamed else form.whole("hi", counted=False)
     with serving(answer) as (address, _):
         usage = ask(made(form, address), CONTEXT, on_text=print if streamed else None).usage

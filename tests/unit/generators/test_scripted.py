@@ -70,7 +70,7 @@ def test_replies_that_a_run_has_used_can_be_skipped():
         ask(generator, "code")
 
 
-def test_usage_is_free():
+def test_scripted_replies_cost_nothing():
     usage = ScriptedGenerator(["a"]).generate(Context(AmbientEnvironment(), "")).usage
     assert (usage.model, usage.seconds, usage.cost_usd, usage.prompt_tokens) == ("scripted", 0.0, 0.0, None)
 

@@ -75,7 +75,7 @@ def cases(call, expected):
         ("f()", "'\ud800'", Case("f()", "'\ud800'")),
     ],
 )
-def test_cases_are_calls_and_literals(call, expected, case, dual):
+def test_cases_must_be_calls_with_literals(call, expected, case, dual):
     reading = read_machine(dual + cases(call, expected))
     assert [finding.code for finding in reading.diagnostics] in ([], ["DSA107"])
     if case is None or reading.machine is None:
@@ -151,7 +151,7 @@ def test_spec_states_how_its_machine_declares_effects_and_variables(dual):
         ),
     ],
 )
-def test_faults_of_a_spec_are_found(old, new, code, dual):
+def test_faults_of_a_spec_are_reported(old, new, code, dual):
     read = read_spec(SPEC.replace(old, new), loads(dual), "s.md")
     assert read.machine is None
     assert [(finding.code, finding.span.path) for finding in read.diagnostics] == [(code, "s.md")]

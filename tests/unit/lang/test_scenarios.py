@@ -69,7 +69,7 @@ def test_scenario_has_its_own_parameters(line, expected, machine):
         ("Parameters: rmax = 1, rmax = 2", "DSA202"),
     ],
 )
-def test_wrong_parameters_are_found(line, code, faults):
+def test_wrong_parameters_are_reported(line, code, faults):
     assert [found for found, _ in faults(("## Scenario: one\n", f"## Scenario: one\n{line}\n\n"))] == [code]
 
 

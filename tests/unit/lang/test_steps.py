@@ -215,7 +215,7 @@ def test_step_declared_twice_is_one_finding():
     assert codes(CHAIN + CHAIN.splitlines()[-1] + "\n") == ["DSA202"]
 
 
-def test_steps_that_wait_for_each_other_are_found():
+def test_steps_that_wait_for_each_other_are_reported():
     assert codes(CHAIN.replace("| plan |          |", "| plan | code     |")) == ["DSA214", "DSA214"]
 
 

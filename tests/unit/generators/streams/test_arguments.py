@@ -29,7 +29,7 @@ def gathered(*pieces):
         (["", " "], [{}], ("empty_arguments",)),
     ],
 )
-def test_pieces_settle(pieces, values, rescues):
+def test_pieces_are_joined_into_arguments(pieces, values, rescues):
     settled = gathered(*pieces).settle(cut=False)
     assert (list(settled.values), settled.rescues, settled.error) == (values, rescues, None)
 

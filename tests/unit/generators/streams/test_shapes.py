@@ -18,7 +18,7 @@ def _texts(value):
 
 
 class Model:
-    """A chunk as OpenAI's package and LiteLLM give it."""
+    """A chunk as OpenAI's package and LiteLLM return it."""
 
     def __init__(self, chunk):
         self._chunk = chunk
@@ -28,7 +28,7 @@ class Model:
 
 
 @EVERY
-def test_every_shape_gives_the_right_calls(shape):
+def test_every_shape_is_read_into_the_right_calls(shape):
     assert said(reconcile_stream(shape.chunks, shape.tools), shape.expected) == wanted(shape.expected)
 
 

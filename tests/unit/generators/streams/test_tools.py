@@ -17,7 +17,7 @@ SCHEMA = {
 
 
 class Described:
-    """A tool as MCP's package gives it."""
+    """A tool as MCP's package returns it."""
 
     def model_dump(self):
         return {"name": "f", "inputSchema": SCHEMA}
