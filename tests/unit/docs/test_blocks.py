@@ -1,4 +1,4 @@
-"""What a page shows of a machine, as Markdown."""
+"""Blocks that show a machine in a page, as Markdown."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_diagram_is_what_draw_prints():
     assert block("diagram", direction="LR") == f"```mermaid\n{mermaid(machine, direction='LR')}```"
 
 
-def test_drawing_is_named_after_the_machine_or_as_asked_for():
+def test_drawing_is_named_after_the_machine_or_by_the_option_file():
     assert block("diagram", format="svg") == "![The states of dual_state and the rows between them](dual_state.svg)"
     assert block("diagram", format="svg", file="a/my b.svg").endswith("](<a/my b.svg>)")
 
@@ -48,7 +48,7 @@ def test_grouped_table_has_a_grid_for_each_source():
     assert "source" not in text
 
 
-def test_table_of_steps_has_the_steps_and_on_demand_the_rows():
+def test_table_of_steps_has_the_steps_and_on_request_the_rows():
     assert (
         block("table", "workflow").split("\n")[0].replace(" ", "") == "|step|requires|generator|guard|uses|rmax|task|"
     )
@@ -79,7 +79,7 @@ def test_verdicts_say_why_a_property_does_not_hold():
     assert text.endswith("4 of 5 properties HOLD at rmax = 3 and at rmax = 0, 1 VIOLATED.")
 
 
-def test_verdicts_name_the_errors_while_which_nothing_is_judged():
+def test_verdicts_name_the_errors_that_prevent_a_judgement():
     text = block_of_text("verdicts", DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and retries <= rmax"))
     assert "| UNKNOWN | while this error stands, no property holds: a value outside its domain (DSA306) |" in text
 
@@ -92,7 +92,7 @@ def test_scenarios_have_a_caption_and_a_grid_each():
     assert block("scenarios", "workflow") == "It has no scenarios."
 
 
-def test_no_block_says_where_a_document_is_on_this_machine(tmp_path, monkeypatch):
+def test_blocks_do_not_depend_on_the_place_of_the_document(tmp_path, monkeypatch):
     here = {kind: block(kind, "specs/dual_state") for kind in ("diagram", "table", "verdicts", "scenarios")}
     path = tmp_path / "other.md"
     path.write_text(f"\n\n{DUAL_STATE}", encoding="utf-8")
@@ -113,5 +113,5 @@ def test_no_block_says_where_a_document_is_on_this_machine(tmp_path, monkeypatch
         (Grid(("a",), [("x | y",), ("`z`",), ("",)], frozenset({"a"})), "| a        |\n| -------- |\n| `x \\| y` |\n| `z`      |\n|          |"),
     ],
 )  # fmt: skip
-def test_texts_are_not_taken_for_markdown(part, text):
+def test_markdown_in_texts_is_escaped(part, text):
     assert markdown([part]) == text

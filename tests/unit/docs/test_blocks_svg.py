@@ -1,4 +1,4 @@
-"""Drawings as pages have them: nothing of another host, nothing twice in a page, and a seal that says what they are of."""
+"""Drawings in pages: nothing from another host, no ids that could occur twice, and a seal over drawing and source."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Markers of blocks in Markdown pages: which are read, what is wrong with the others, and what stands between them."""
+"""Markers of blocks in Markdown pages: which are read, which are faults, and the contents between them."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_blocks_are_read_with_documents_options_and_lines():
     ]
 
 
-def test_contents_take_the_place_of_what_stood_between_the_markers():
+def test_contents_replace_the_text_between_the_markers():
     page = read_markers(PAGE, "p.md")
     new = page.with_contents(["a\nb", "c"])
     assert new == PAGE.replace("old\n", "\na\nb\n\n").replace("rows-->\n", "rows-->\n\nc\n\n")
@@ -54,7 +54,7 @@ def test_line_ends_are_those_of_the_opening_marker():
         "dsa:diagram machine.md\n",
     ],
 )
-def test_what_is_shown_as_code_or_not_meant_is_not_a_marker(text):
+def test_markers_in_code_and_other_comments_are_ignored(text):
     page = read_markers(text, "p.md")
     assert (page.blocks, page.faults) == ((), ())
 
@@ -93,7 +93,7 @@ END = "\n<!-- /dsa -->\n"
         ("<!-- dsa:table a --> <!-- dsa:table b -->" + END, 1, "this marker is not read", "in one line of its own"),
     ],
 )  # fmt: skip
-def test_a_bad_marker_is_one_fault_with_its_line_and_a_hint(text, line, message, hint):
+def test_bad_marker_is_one_fault_with_its_line_and_a_hint(text, line, message, hint):
     (fault,) = read_markers(text, "p.md").faults
     assert fault.span.line == line
     assert message in fault.message
@@ -106,12 +106,12 @@ def test_every_fault_of_a_page_is_reported():
     assert [line for line, _ in faults_of(text)] == [1, 4, 5, 7]
 
 
-def test_an_open_fence_hides_the_closing_marker():
+def test_open_fence_hides_the_closing_marker():
     text = "<!-- dsa:diagram m -->\n```mermaid\n<!-- /dsa -->\n"
     assert faults_of(text) == [(1, "the block diagram is not closed before the end of the page")]
 
 
-def test_a_byte_order_mark_does_not_hide_a_marker():
+def test_byte_order_mark_does_not_hide_a_marker():
     page = read_markers("\ufeff<!-- dsa:table m -->\n<!-- /dsa -->\n", "p.md")
     assert [block.line for block in page.blocks] == [1]
     assert page.with_contents(["x"]).startswith("\ufeff<!-- dsa:table m -->\n\nx\n")
@@ -122,7 +122,7 @@ def test_each_block_is_read_without_options(kind):
     assert [block.kind for block in read_markers(f"<!-- dsa:{kind} m -->{END}", "p.md").blocks] == [kind]
 
 
-def test_a_page_without_anything_like_a_marker_need_not_be_read():
+def test_only_pages_with_marker_like_text_may_have_markers():
     assert not may_have_markers("# dsa:diagram <!-- comment -->")
     assert may_have_markers("<!--dsa:x-->")
     assert may_have_markers("<!-- / dsa -->")

@@ -1,4 +1,4 @@
-"""What tests of generators share."""
+"""Fixtures for tests of generators."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def litellm_leaves_no_loop():
-    """LiteLLM sets an event loop in the thread that calls it; nobody closes it, and a later test would be blamed."""
+    """LiteLLM sets an event loop in the thread that calls it and never closes it; a later test would be blamed."""
     yield
     with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is none after all
         warnings.simplefilter("ignore")

@@ -30,7 +30,7 @@ def made(address, **options):
 # -- the generator ------------------------------------------------------------------------------------------------------
 
 
-def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage():
+def test_generator_sends_the_rendered_prompt_and_returns_reply_and_usage():
     with serving(HELLO) as (address, requests):
         generator = made(address, seed=1, temperature=0.2, max_tokens=9)
         artifact = generator.generate(CONTEXT, PromptTemplate(role="You greet.", task="Do: {specification}"))
@@ -49,7 +49,7 @@ def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage():
     assert first["seed"] != second["seed"]
 
 
-def test_counts_that_are_not_sent_are_unknown():
+def test_token_counts_that_are_not_sent_are_unknown():
     with serving(answered(events([chunk({"content": "hi"}), finished("stop")]))) as (address, _):
         usage = made(address).generate(CONTEXT).usage
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
@@ -76,18 +76,18 @@ def test_counts_that_are_not_sent_are_unknown():
         (refusing(404, {"error": {"message": "no such model"}}), "not_found", "no such model"),
     ],
     ids=[
-        "drop", "no end", "silence", "error", "only an error", "a code", "reason error", "no JSON", "nothing", "limit", "filter",
-        "filter by code", "too long by code", "filtered prompt", "a call", "refused",
+        "drop", "no finish reason", "silence", "error", "only an error", "error code", "finish reason error", "not JSON", "empty", "limit", "filter",
+        "filter by code", "too long by code", "filtered prompt", "tool call", "refused",
     ],
 )  # fmt: skip
-def test_an_answer_that_is_not_whole_is_none(answer, reason, told):
+def test_incomplete_or_refused_answer_is_an_error(answer, reason, told):
     with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
         made(address, silence_s=0.2).generate(CONTEXT)
     assert (raised.value.reason, told in str(raised.value)) == (reason, True), str(raised.value)
 
 
 @pytest.mark.parametrize("end", ["length", "content_filter", "error"])
-def test_an_answer_that_is_none_has_been_paid_for(end):
+def test_failed_answer_reports_its_usage(end):
     answer = answered(events([chunk({"content": "he"}), finished(end), USAGE]))
     with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
         made(address).generate(CONTEXT)
@@ -95,18 +95,18 @@ def test_an_answer_that_is_none_has_been_paid_for(end):
     assert (usage.model, usage.prompt_tokens, usage.completion_tokens) == (f"{address}/v1#m", 12, 3)
 
 
-def test_the_time_limit_is_for_each_try():
+def test_time_limit_applies_to_each_try():
     with serving([HANG], HELLO) as (address, requests):
         assert made(address, timeout_s=0.4, retries=1).generate(CONTEXT).usage.retried == ("timeout",)
     assert len(requests) == 2
 
 
-def test_a_connection_that_is_lost_after_the_end_loses_nothing():
+def test_connection_loss_after_the_end_is_harmless():
     with serving(answered(events([chunk({"content": "hi"}), finished("stop")], done=False), DROP)) as (address, _):
         assert made(address).generate(CONTEXT).content == "hi"
 
 
-def test_no_secret_gets_into_the_error_of_a_stream(monkeypatch):
+def test_stream_error_contains_no_secret(monkeypatch):
     monkeypatch.setenv("DSA_API_KEY", "k3y")
     answer = answered(events([{"error": {"message": "k3y at http://me:pw@h?key=AIza"}}]))
     with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
@@ -118,12 +118,12 @@ def test_no_secret_gets_into_the_error_of_a_stream(monkeypatch):
     "numbers",
     [{"temperature": -1}, {"max_tokens": 0}, {"timeout_s": 0.0}, {"silence_s": float("nan")}, {"retries": -1}],
 )
-def test_numbers_that_mean_nothing_are_refused(numbers):
+def test_invalid_numbers_are_refused(numbers):
     with pytest.raises(ValueError, match="timeout_s" if "silence_s" in numbers else next(iter(numbers))):
         made("http://127.0.0.1:9", **numbers)
 
 
-def test_retries_are_made_before_the_first_byte_and_each_is_told():
+def test_refused_requests_are_retried_and_each_retry_is_reported():
     with serving(refusing(503, {}, "retry-after: 0"), refusing(429, {}, "retry-after: 0"), HELLO) as (
         address,
         requests,
@@ -133,7 +133,7 @@ def test_retries_are_made_before_the_first_byte_and_each_is_told():
     assert len(requests) == 3
 
 
-def test_the_last_failure_says_how_often_it_was_tried():
+def test_last_failure_states_the_number_of_tries():
     with (
         serving(refusing(503, {}, "retry-after: 0")) as (address, _),
         pytest.raises(GenerationError, match=r"It was tried 3 times\.$"),
@@ -141,7 +141,7 @@ def test_the_last_failure_says_how_often_it_was_tried():
         made(address, retries=2).generate(CONTEXT)
 
 
-def test_an_answer_may_be_awaited_and_shown_as_it_comes():
+def test_answer_can_be_awaited_and_shown_as_it_arrives():
     shown = []
     with serving(HELLO) as (address, _):
         awaited = asyncio.run(made(address).agenerate(CONTEXT, on_text=shown.append))
@@ -152,15 +152,15 @@ def test_an_answer_may_be_awaited_and_shown_as_it_comes():
 @pytest.mark.parametrize(
     ("said", "cost"), [({"cost": 0.25}, 0.25), ({"cost": "0.25"}, None), ({"cost": -1}, None), ({}, None)]
 )
-def test_a_cost_that_the_server_says_is_known(said, cost):
-    """OpenRouter does."""
+def test_cost_reported_by_the_server_is_used(said, cost):
+    """OpenRouter reports a cost."""
     usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, **said}}
     with serving(answered(events([chunk({"content": "hi"}), finished("stop"), usage]))) as (address, _):
         assert made(address).generate(CONTEXT).usage.cost_usd == cost
 
 
-def test_the_prompt_has_no_more_than_its_tokens():
-    """Each byte counts as one: nobody knows the server's tokenizer."""
+def test_prompt_is_limited_to_max_prompt_tokens():
+    """Each byte counts as one token, because the server's tokenizer is unknown."""
     history = tuple((f"attempt {number}", f"reason {number}") for number in range(30))
     with serving(HELLO) as (address, requests):
         made(address, max_prompt_tokens=300).generate(Context(AmbientEnvironment(), "Psi", "attempt 29", history))
@@ -173,7 +173,7 @@ def test_the_prompt_has_no_more_than_its_tokens():
 # -- the client ---------------------------------------------------------------------------------------------------------
 
 
-def test_calls_come_with_the_text_on_the_way_and_can_be_sent_back():
+def test_text_is_shown_while_calls_arrive_and_calls_can_be_sent_back():
     chunks = [
         chunk({"content": "Let me "}), chunk({"content": "look."}),
         call_chunk({**entry(0, '{"city": "Paris"}', given_id="functions.get_weather:0", name="get_weather"), "extra_content": {"s": 1}}),
@@ -202,7 +202,7 @@ def test_calls_come_with_the_text_on_the_way_and_can_be_sent_back():
     }
 
 
-def test_what_breaks_off_is_a_result_that_nothing_of_is_executable():
+def test_broken_off_stream_has_no_executable_calls():
     chunks = [chunk({"content": "Hm"}), call_chunk(entry(0, "{}", given_id="a", name="now"))]
     with serving(answered(events(chunks, done=False), DROP)) as (address, _):
         result = ChatClient(f"{address}#m").ask_and_wait(MESSAGES, TOOLS)
@@ -220,7 +220,7 @@ def test_what_breaks_off_is_a_result_that_nothing_of_is_executable():
         ('{"loc": ["body", "seed"], "msg": "Extra inputs"}', "seed", None),
     ],
 )  # fmt: skip
-def test_a_parameter_that_a_server_refuses_is_left_out(refusal, gone, instead):
+def test_parameter_that_the_server_refuses_is_left_out(refusal, gone, instead):
     with serving(refusing(400, {"error": {"message": refusal}}), HELLO) as (address, requests):
         ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=ServerSettings(0.2, 9, 1))
     before, after = (request.body for request in requests)
@@ -228,7 +228,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out(refusal, gone, instead):
     assert instead is None or after[instead[0]] == instead[1]
 
 
-def test_a_server_that_refuses_everything_is_asked_a_bounded_number_of_times():
+def test_server_that_refuses_everything_gets_a_bounded_number_of_requests():
     refusal = refusing(400, {"error": "stream_options seed temperature max_tokens"})
     with serving(refusal) as (address, requests), pytest.raises(GenerationError):
         ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=ServerSettings(0.2, 9, 1))
@@ -243,7 +243,7 @@ OLLAMA_SAID = answered(
 )  # fmt: skip
 
 
-def test_ollamas_own_protocol_has_its_own_requests():
+def test_ollama_protocol_has_its_own_request_format():
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": '{"x": 1}'}}
     result = {"role": "tool", "tool_call_id": "a", "content": "12:00"}
     messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
@@ -274,15 +274,15 @@ def test_ollamas_own_protocol_has_its_own_requests():
         (90_000, 9, 32_768),
     ],
 )
-def test_ollama_is_asked_for_room_step_by_step(characters, max_tokens, room):
-    """Another room has it load the model anew."""
+def test_ollama_context_size_grows_in_steps(characters, max_tokens, room):
+    """Ollama loads the model again whenever the context size changes."""
     with serving(OLLAMA_SAID) as (address, requests):
         said = [{"role": "user", "content": "x" * characters}]
         ChatClient(f"{address}/api#m").ask_and_wait(said, settings=ServerSettings(max_tokens=max_tokens))
     assert requests[0].body["options"]["num_ctx"] == room
 
 
-def test_it_can_be_asked_inside_a_running_loop():
+def test_client_can_be_asked_inside_a_running_loop():
     async def both(address):
         client = ChatClient(f"{address}#m")
         return await client.ask(MESSAGES), client.ask_and_wait(MESSAGES)
@@ -300,7 +300,7 @@ def test_errors_inside_a_running_loop_are_the_same():
         asyncio.run(asked(address))
 
 
-def test_several_threads_may_ask_one_client():
+def test_several_threads_can_use_one_client():
     with serving(HELLO) as (address, _):
         client = ChatClient(f"{address}#m")
         results = []
@@ -312,13 +312,13 @@ def test_several_threads_may_ask_one_client():
     assert [result.content for result in results] == ["hello"] * 8
 
 
-def test_limits_may_be_given():
+def test_time_limits_of_the_client_can_be_set():
     with serving([HANG]) as (address, _), pytest.raises(GenerationError, match=r"did not answer within 0\.2 s"):
         ChatClient(f"{address}#m", limits=StreamLimits(first_s=0.2)).ask_and_wait(MESSAGES)
 
 
 @pytest.mark.model
-def test_asks_a_real_model_over_http():
+def test_generator_asks_a_real_model_over_http():
     xllamacpp = pytest.importorskip("xllamacpp")
     from dsa.generators.local_model import model_path
 
@@ -340,7 +340,7 @@ def test_asks_a_real_model_over_http():
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-def test_an_error_with_a_good_status_is_tried_again_like_any_other(kind):
+def test_error_with_a_good_status_is_retried_like_any_other(kind):
     error = {"error": {"message": "busy", "code": 503}}
     said = events([error], done=False) if kind == "text/event-stream" else json.dumps(error, indent=1).encode()
     with serving(answered(said[:9], said[9:], kind=kind), HELLO) as (address, requests):
@@ -348,7 +348,7 @@ def test_an_error_with_a_good_status_is_tried_again_like_any_other(kind):
     assert len(requests) == 2
 
 
-def test_an_error_with_a_good_status_has_the_words_of_the_server():
+def test_error_with_a_good_status_quotes_the_server():
     error = {"error": {"message": "no such model", "code": "model_not_found"}}
     with serving(answered(json.dumps(error).encode(), kind="application/json")) as (address, requests):
         with pytest.raises(GenerationError, match="no such model") as caught:
@@ -357,7 +357,7 @@ def test_an_error_with_a_good_status_has_the_words_of_the_server():
 
 
 @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "OPENROUTER_API_KEY"])
-def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, variable):
+def test_missing_key_is_reported_before_anything_is_sent(monkeypatch, variable):
     monkeypatch.delenv(variable, raising=False)
     host = {"OPENAI_API_KEY": "api.openai.com", "OPENROUTER_API_KEY": "openrouter.ai"}[variable]
     with pytest.raises(GenerationError, match=f"needs a key, and there is none; set {variable}") as caught:
@@ -377,7 +377,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, vari
     ],
 )  # fmt: skip
 @each_row("escaped", [True, False])
-def test_however_an_answer_is_cut_into_bytes_and_chunks_the_artifact_is_the_answer(content, said, streamed, escaped):
+def test_artifact_is_the_final_answer_however_it_is_split_or_escaped(content, said, streamed, escaped):
     if not escaped and not is_unicode(content):
         return
     if streamed:
@@ -392,7 +392,7 @@ def test_however_an_answer_is_cut_into_bytes_and_chunks_the_artifact_is_the_answ
         assert made(address).generate(CONTEXT).content == said
 
 
-def test_an_answer_that_is_nothing_but_a_draft_is_told():
+def test_answer_with_only_a_draft_is_an_error():
     draft = answered(events([chunk({"content": "<think>never"}), finished("stop")]))
     with serving(draft) as (address, _), pytest.raises(GenerationError, match="nothing but a draft"):
         made(address).generate(CONTEXT)

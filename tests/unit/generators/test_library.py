@@ -30,7 +30,7 @@ def script(tmp_path):
     return path
 
 
-def test_llm_is_whatever_model_is_asked_for(script):
+def test_llm_is_the_requested_model(script):
     assert isinstance(build("llm"), LocalGenerator)
     assert isinstance(build("llm", model=f"scripted:{script}"), ScriptedGenerator)
     assert isinstance(build("llm", model="openai/gpt-4o-mini"), LiteLLMGenerator)
@@ -38,7 +38,7 @@ def test_llm_is_whatever_model_is_asked_for(script):
     assert isinstance(build("llm", model="http://127.0.0.1:9/v1#x"), OpenAICompatibleGenerator)
 
 
-def test_a_row_may_name_model_and_kind(script):
+def test_row_may_name_model_and_kind(script):
     assert isinstance(build("g", Generator("g", options=(("model", "openai/x"),))), LiteLLMGenerator)
     assert isinstance(build("g", Generator("g", kind="local"), model="openai/x"), LocalGenerator)
     assert isinstance(build("g", Generator("g", kind="scripted", options=(("file", str(script)),))), ScriptedGenerator)
@@ -47,7 +47,7 @@ def test_a_row_may_name_model_and_kind(script):
 
 
 class Mine(GeneratorInterface):
-    """Give nothing."""
+    """Return an empty artifact."""
 
     def __init__(self, seed: int, size: int = 2) -> None:
         self.seed, self.size = seed, size
@@ -56,20 +56,20 @@ class Mine(GeneratorInterface):
         return Artifact(content="")
 
 
-def test_the_users_generators_come_first_by_name_and_by_kind():
+def test_generators_of_the_user_come_first_by_name_and_by_kind():
     mine = Mine(0)
     assert build("llm", extra={"llm": mine}) is mine
     assert build("g", Generator("g", kind="special"), extra={"special": mine}) is mine
 
 
-def test_users_register_kinds_with_options_and_the_seed_of_the_run(monkeypatch):
+def test_registered_kind_receives_its_options_and_the_seed_of_the_run(monkeypatch):
     monkeypatch.setattr("dsa.generators.generator_kinds.KINDS", dict(KINDS))
     register("mine")(Mine)
     built = build("g", Generator("g", kind="mine", options=(("size", "5"),)), seed=7)
     assert (built.seed, built.size) == (7, 5)
 
 
-def test_every_kind_describes_itself():
+def test_every_kind_has_a_description():
     assert set(KINDS) == {"llm", "local", "scripted", "litellm", "openai_compatible", "command", "machine"}
     assert all(kind.description for kind in KINDS.values())
 
@@ -108,7 +108,7 @@ def test_every_mistake_is_one_error_that_says_what_to_do(generator, message):
     assert message in str(raised.value)
 
 
-def test_files_in_options_are_named_from_the_folder_that_is_given_and_what_model_says_from_here(tmp_path, monkeypatch):
+def test_option_paths_start_at_the_document_and_model_paths_at_the_cwd(tmp_path, monkeypatch):
     (tmp_path / "doc").mkdir()
     (tmp_path / "here").mkdir()
     (tmp_path / "doc" / "s.md").write_text("```\nbeside\n```\n")
@@ -129,7 +129,7 @@ def test_files_in_options_are_named_from_the_folder_that_is_given_and_what_model
 
 
 @pytest.mark.parametrize(("kind", "option"), [("scripted", ("file", "no.md")), ("", ("model", "scripted:no.md"))])
-def test_a_script_of_a_row_that_is_not_there_is_told_with_the_line_and_the_whole_place(kind, option):
+def test_missing_script_of_a_row_is_reported_with_line_and_full_path(kind, option):
     row = Generator("g", kind=kind, options=(option,), span=Span("sub/m.md", 6, 3, 4, ""))
     with pytest.raises(
         BindingError, match=r"^sub/m\.md:6:3: generator g: sub/no\.md: the script cannot be read: No such"
@@ -137,14 +137,14 @@ def test_a_script_of_a_row_that_is_not_there_is_told_with_the_line_and_the_whole
         build("g", row, folder=Path("sub"))
 
 
-def test_a_generator_that_only_a_step_names_is_told_with_the_line_of_the_step():
+def test_unbound_generator_of_a_step_is_reported_with_the_line_of_the_step():
     text = "# m\n\n## Steps\n| step | generator | guard |\n| - | - | - |\n| a | llm | syntax |\n| b | main | syntax |\n"
     machine = loads(text, "m.md")
     with pytest.raises(BindingError, match=r"^m\.md:7:3: generator main is not bound to anything"):
         build_generator("main", machine)
 
 
-def test_an_unknown_name_and_a_missing_script_are_told():
+def test_unknown_name_and_missing_script_are_reported():
     with pytest.raises(BindingError, match=r"generator lmm is not bound to anything\n +hint: did you mean 'llm'"):
         build("lmm")
     with pytest.raises(DocumentError, match=r"nowhere.md: the script cannot be read: No such file"):

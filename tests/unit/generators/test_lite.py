@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("litellm_leaves_no_loop")
 
 @contextmanager
 def serving(status, body, received=None, hang=None):
-    """A real server that gives one answer to every request; with `hang` it waits for that event first."""
+    """A real server that sends one answer to every request; with `hang` it waits for that event and sends nothing."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
@@ -59,7 +59,7 @@ def serving(status, body, received=None, hang=None):
         server.server_close()
 
 
-def test_no_secret_gets_into_a_message(monkeypatch):
+def test_error_message_contains_no_secret(monkeypatch):
     """Messages are recorded in the ledger and shown."""
     monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-1")
     told = {"error": {"message": "bad sk-very-secret-1 for http://x/y?key=AIzaSecret2&a=b", "type": "x"}}
@@ -79,12 +79,12 @@ def test_no_secret_gets_into_a_message(monkeypatch):
 @pytest.mark.parametrize(
     "numbers", [{"temperature": float("nan")}, {"temperature": -1}, {"max_tokens": 0}, {"timeout_s": 0.0}]
 )
-def test_numbers_that_mean_nothing_are_refused(numbers):
+def test_invalid_numbers_are_refused(numbers):
     with pytest.raises(ValueError, match=next(iter(numbers))):
         LiteLLMGenerator("openai/m", **numbers)
 
 
-def test_without_a_name_the_model_is_that_of_the_agent_program():
+def test_default_model_is_that_of_the_agent_program():
     with serving(500, {}) as base, pytest.raises(GenerationError, match=r"ollama/qwen2\.5-coder:7b"):
         LiteLLMGenerator(api_base=base).generate(CONTEXT)
 
@@ -93,7 +93,7 @@ def fault(message, **more):
     return {"error": {"message": message, "type": "x", **more}}
 
 
-def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage(monkeypatch):
+def test_generator_sends_the_rendered_prompt_and_returns_reply_and_usage(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     received = []
     with serving(200, ANSWER, received) as base:
@@ -112,7 +112,7 @@ def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage(monkeypatc
     assert received[0]["seed"] != received[1]["seed"]
 
 
-def test_messages_and_tools_go_out_as_they_are_and_the_reply_comes_back():
+def test_complete_sends_messages_and_tools_unchanged_and_returns_the_reply():
     messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     tools = [{"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}]
     received = []
@@ -125,7 +125,7 @@ def test_messages_and_tools_go_out_as_they_are_and_the_reply_comes_back():
     assert received[1] == {"model": "m", "messages": messages, "temperature": 0.2, "seed": 8}
 
 
-def test_the_address_may_come_from_the_environment(monkeypatch):
+def test_address_may_come_from_the_environment(monkeypatch):
     with serving(200, ANSWER) as base:
         monkeypatch.setenv("OPENAI_BASE_URL", base)
         assert LiteLLMGenerator("openai/m").generate(CONTEXT).content == "hi"
@@ -154,7 +154,7 @@ def test_the_address_may_come_from_the_environment(monkeypatch):
         (200, {**ANSWER, "choices": [{"index": 0, "message": {"role": "assistant"}}]}, "bad_answer", "without text"),
     ],
 )
-def test_errors_of_providers_come_out_as_one_sentence_and_what_to_do(status, body, reason, advice):
+def test_provider_errors_become_one_line_with_advice(status, body, reason, advice):
     with serving(status, body) as base, pytest.raises(GenerationError) as raised:
         LiteLLMGenerator("openai/m", api_base=base).generate(CONTEXT)
     assert raised.value.reason == reason
@@ -162,7 +162,7 @@ def test_errors_of_providers_come_out_as_one_sentence_and_what_to_do(status, bod
     assert "\n" not in str(raised.value)
 
 
-def test_a_closed_port_is_unreachable():
+def test_closed_port_is_unreachable():
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     server.server_close()
     with pytest.raises(
@@ -172,13 +172,13 @@ def test_a_closed_port_is_unreachable():
     assert raised.value.reason == "unreachable"
 
 
-def test_an_answer_that_does_not_come_is_a_timeout():
+def test_missing_answer_is_a_timeout():
     with serving(200, ANSWER, hang=threading.Event()) as base, pytest.raises(GenerationError) as raised:
         LiteLLMGenerator("openai/m", api_base=base, timeout_s=0.3).generate(CONTEXT)
     assert (raised.value.reason, "within 0.3 s" in str(raised.value)) == ("timeout", True)
 
 
-def test_a_name_that_no_provider_has_is_told():
+def test_name_without_a_provider_is_reported():
     with pytest.raises(GenerationError, match="knows no provider for 'nonsense'; write it as provider/model"):
         LiteLLMGenerator("nonsense").generate(CONTEXT)
 
@@ -191,7 +191,7 @@ def test_a_name_that_no_provider_has_is_told():
         ("gemini/gemini-1.5-flash", "GEMINI_API_KEY"),
     ],
 )
-def test_a_missing_key_is_told_at_once_with_its_variable(monkeypatch, model, variable):
+def test_missing_key_is_reported_at_once_with_its_variable(monkeypatch, model, variable):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(GenerationError, match=f"there is none; set {variable} in the environment.$") as raised:
@@ -201,7 +201,7 @@ def test_a_missing_key_is_told_at_once_with_its_variable(monkeypatch, model, var
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1/v1", "nonsense", "http://h:port/v1"])
 @pytest.mark.parametrize("given_by", ["api_base", "OPENAI_BASE_URL"])
-def test_what_is_no_address_is_told_at_once_with_where_it_is_from(monkeypatch, address, given_by):
+def test_invalid_address_is_reported_at_once_with_its_origin(monkeypatch, address, given_by):
     monkeypatch.delenv("OPENAI_API_BASE", raising=False)
     if given_by != "api_base":
         monkeypatch.setenv(given_by, address)
@@ -215,7 +215,7 @@ def test_what_is_no_address_is_told_at_once_with_where_it_is_from(monkeypatch, a
 
 
 @pytest.mark.model
-def test_asks_a_real_model_over_http():
+def test_generator_asks_a_real_model_over_http():
     xllamacpp = pytest.importorskip("xllamacpp")
     from dsa.generators.local_model import model_path
 

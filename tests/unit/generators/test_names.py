@@ -1,4 +1,4 @@
-"""What may be the name of a model: nothing that LiteLLM could know is refused."""
+"""Names of models: no name that LiteLLM could know is refused."""
 
 import re
 
@@ -29,7 +29,7 @@ from dsa.generators.model_options import require_model_name
         "1024-x-1024/50-steps/stability.stable-diffusion-xl-v1",
     ],
 )
-def test_what_can_be_a_model_is_none_of_our_business(name):
+def test_possible_model_name_is_accepted(name):
     require_model_name(name)
 
 
@@ -56,6 +56,6 @@ def test_what_can_be_a_model_is_none_of_our_business(name):
         ("openai/gpt 4", "'openai/gpt 4' is no model: it is local,"),
     ],
 )
-def test_what_can_be_none_is_refused_with_what_can_be_written(name, said):
+def test_impossible_model_name_is_refused_with_advice(name, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         require_model_name(name)

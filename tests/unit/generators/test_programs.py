@@ -17,7 +17,7 @@ def command(source, **options):
     return CommandGenerator(f"{sys.executable} -c '{source}'", **options)
 
 
-def test_a_program_is_given_the_prompt_and_writes_the_artifact():
+def test_program_reads_the_prompt_and_writes_the_artifact():
     echo = command("import sys; sys.stdout.write(sys.stdin.read().upper())")
     artifact = echo.generate(CONTEXT, PromptTemplate(task="Do {specification}."))
     assert "DO WRITE \u00c4DD." in artifact.content
@@ -36,9 +36,9 @@ def test_a_program_is_given_the_prompt_and_writes_the_artifact():
         ('import sys; sys.stdout.buffer.write(b"ab\\xff")', {}, "not UTF-8 (byte 2).", "bad_answer"),
         ("print()", {}, "wrote nothing.", "bad_answer"),
     ],
-    ids=["fails", "killed", "slow", "much", "bytes", "nothing"],
+    ids=["fails", "killed", "slow", "too long", "not UTF-8", "empty"],
 )
-def test_what_a_program_cannot_do_is_said(source, options, said, reason):
+def test_failure_of_a_program_is_reported(source, options, said, reason):
     with pytest.raises(GenerationError) as caught:
         command(source, **options).generate(CONTEXT)
     assert said in str(caught.value)
@@ -51,7 +51,7 @@ def script(path, reply):
     path.chmod(0o755)
 
 
-def test_a_program_that_is_gone_is_unavailable(tmp_path):
+def test_deleted_program_is_unavailable(tmp_path):
     script(tmp_path / "pen", "x")
     generator = CommandGenerator(f"{tmp_path}/pen")
     (tmp_path / "pen").unlink()
@@ -59,7 +59,7 @@ def test_a_program_that_is_gone_is_unavailable(tmp_path):
         generator.generate(CONTEXT)
 
 
-def test_a_program_is_looked_up_when_it_is_bound_with_a_slash_from_the_folder_else_in_path(tmp_path, monkeypatch):
+def test_program_is_found_at_binding_from_the_folder_or_in_path(tmp_path, monkeypatch):
     script(tmp_path / "doc" / "pen", "beside")
     script(tmp_path / "here" / "pen", "here")
     script(tmp_path / "path" / "pen", "found")
@@ -78,12 +78,12 @@ def test_a_program_is_looked_up_when_it_is_bound_with_a_slash_from_the_folder_el
 @pytest.mark.parametrize(
     "options", [{"command": " "}, {"command": "sh", "timeout_s": 0}, {"command": "sh", "most_bytes": 0}]
 )
-def test_numbers_that_mean_nothing_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ValueError, match=r"command is empty|no time limit|too few"):
         CommandGenerator(**options)
 
 
-def test_a_table_names_a_program():
+def test_table_can_name_a_program():
     text = "# m\n\n## Generators\n| generator | is | options |\n| - | - | - |\n| g | command | command = {} |\n"
     steps = "\n## Steps\n| step | generator | guard |\n| - | - | - |\n| a | g | syntax |\n"
     machine = loads(text.format("printf 'x = 1'") + steps)
@@ -95,14 +95,14 @@ def test_a_table_names_a_program():
     assert machine.generators == (Generator("g", "command", (("command", "printf 'x = 1'"),)),)
 
 
-def test_a_function_writes_from_the_prompt():
+def test_function_writes_from_the_prompt():
     given = FunctionGenerator(lambda prompt: prompt.splitlines()[0]).generate(Context(AmbientEnvironment(), "one\ntwo"))
     assert given == Artifact("one")
     whole = Artifact("whole")
     assert FunctionGenerator(lambda _: whole).generate(CONTEXT) is whole
 
 
-def test_a_function_that_gives_no_text_is_named():
+def test_function_that_returns_no_text_is_named_in_the_error():
     def nothing(_prompt):
         return None
 
@@ -124,16 +124,16 @@ class Asked:
 
 
 @pytest.mark.parametrize("function", [asked, streamed, Asked(), functools.partial(asked), Asked().__call__])
-def test_an_async_function_is_told_what_is_meant(function):
+def test_async_function_is_refused_with_the_alternative(function):
     with pytest.raises(TypeError, match=r"is an async function.*derive an AsyncGeneratorInterface"):
         FunctionGenerator(function)
 
 
-def test_a_coroutine_is_no_text_and_is_closed():
+def test_returned_coroutine_is_refused_and_closed():
     with pytest.raises(TypeError, match=r"<lambda> gave a coroutine.*AsyncGeneratorInterface"):
         FunctionGenerator(lambda prompt: asked(prompt.strip())).generate(CONTEXT)
 
 
-def test_what_is_no_function_is_refused():
+def test_value_that_is_not_a_function_is_refused():
     with pytest.raises(TypeError, match="needs a function of the prompt, and this is a str"):
         FunctionGenerator("prompt")

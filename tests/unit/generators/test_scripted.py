@@ -42,11 +42,11 @@ def ask(generator, step=""):
     return generator.generate(Context(AmbientEnvironment(), "Psi", step=step)).content
 
 
-def test_reads_the_replies_of_a_document():
+def test_replies_are_read_from_a_document():
     assert parse_script(SCRIPT) == {"": ["one\n", "two\n"], "g_test": ["for g_test\n", "```python\nfenced\n```\n"]}
 
 
-def test_gives_each_reply_once_in_order_and_steps_their_own(tmp_path):
+def test_each_reply_is_used_once_in_order_and_steps_have_their_own(tmp_path):
     path = tmp_path / "script.md"
     path.write_text(SCRIPT)
     generator = load_script(path)
@@ -60,7 +60,7 @@ def test_gives_each_reply_once_in_order_and_steps_their_own(tmp_path):
     assert raised.value.reason == "exhausted"
 
 
-def test_what_a_run_was_given_before_is_skipped():
+def test_replies_that_a_run_has_used_can_be_skipped():
     generator = ScriptedGenerator(["a", "b"], {"docs": ["c", "d"]})
     generator.skip("code")
     generator.skip("docs")
@@ -70,7 +70,7 @@ def test_what_a_run_was_given_before_is_skipped():
         ask(generator, "code")
 
 
-def test_usage_is_free():
+def test_scripted_replies_cost_nothing():
     usage = ScriptedGenerator(["a"]).generate(Context(AmbientEnvironment(), "")).usage
     assert (usage.model, usage.seconds, usage.cost_usd, usage.prompt_tokens) == ("scripted", 0.0, 0.0, None)
 
@@ -79,7 +79,7 @@ def test_usage_is_free():
     ("content", "message"),
     [(None, "cannot be read: No such file"), (b"no fence", "has no reply"), (b"\xff```", "it is not UTF-8")],
 )
-def test_a_file_that_is_no_script_is_one_clear_error(tmp_path, content, message):
+def test_invalid_script_file_is_one_clear_error(tmp_path, content, message):
     path = tmp_path / "script.md"
     if content is not None:
         path.write_bytes(content)

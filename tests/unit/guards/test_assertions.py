@@ -26,7 +26,7 @@ from dsa.guards.pytest_guard import forgotten_imports, kind_of_tests, missing_na
         ("x = 1", "none"),
     ],
 )  # fmt: skip
-def test_which_kind_of_tests_a_text_is(text, kind):
+def test_kind_of_tests_is_recognized(text, kind):
     assert kind_of_tests(text) == kind
 
 
@@ -45,10 +45,10 @@ def test_which_kind_of_tests_a_text_is(text, kind):
         ("return 1", set()),
     ],
 )
-def test_names_that_nothing_binds_are_the_codes(text, names):
+def test_unbound_names_belong_to_the_code(text, names):
     assert missing_names(text) == names
 
 
-def test_only_modules_that_are_used_as_such_are_forgotten():
+def test_only_names_used_as_modules_count_as_forgotten_imports():
     assert forgotten_imports("pytest.raises(x)\nmath.pi\nqueue.put(1)\nre(3)") == ("math", "pytest")
     assert forgotten_imports("import pytest\npytest.raises(x)") == ()

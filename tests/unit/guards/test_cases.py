@@ -10,7 +10,7 @@ def judge(code, *cases, **options):
     return CasesGuard(cases, **options).validate(Artifact(content=code))
 
 
-def test_passes_code_that_gives_every_expected_value():
+def test_code_that_returns_every_expected_value_passes():
     code = "Sure:\n```python\ndef add(a, b):\n    return a + b\n```"
     assert judge(code, Case("add(2, 3)", "5"), ("add('a', 'b')", "'ab'"), ("add([1], [2])", [1, 2])).passed
 
@@ -75,7 +75,7 @@ def test_integers_too_long_for_decimal_are_compared():
     assert not judge(code, ("f(6000)", 10**6000 + 1)).passed
 
 
-def test_feedback_names_the_call_and_what_it_gave_but_not_what_was_expected():
+def test_feedback_names_call_and_result_but_not_the_expected_value():
     result = judge("def f(n): return n - 1", ("f(1)", 777), ("f(2)", 1))
     assert result.feedback == "1 of 2 calls failed:\nf(1) gave 0"
 
@@ -86,7 +86,7 @@ def test_feedback_shows_the_expected_value_when_asked():
     )
 
 
-def test_feedback_gives_the_exception_with_its_line():
+def test_feedback_names_the_exception_with_its_line():
     code = "def f(n):\n    x = 1\n    return x // n"
     assert judge(code, ("f(0)", 1)).feedback == (
         "The call failed:\nf(0) raised ZeroDivisionError: integer division or modulo by zero (line 3)"
@@ -124,12 +124,12 @@ def test_feedback_is_bounded_and_printable():
         ("def f(): pass", "The call failed:\nf() gave None"),
     ],
 )
-def test_says_what_is_wrong_with_code_that_cannot_be_judged_by_value(code, feedback):
+def test_feedback_explains_why_code_cannot_be_judged_by_value(code, feedback):
     result = judge(code, ("f()", 1))
     assert (result.passed, result.fatal, result.feedback) == (False, False, feedback)
 
 
-def test_code_has_the_standard_library_and_a_module_of_its_own():
+def test_code_can_use_the_standard_library_and_has_its_own_module():
     code = """
 from __future__ import annotations
 import re, math, json, collections, datetime, itertools, functools, decimal, typing
@@ -150,7 +150,7 @@ if __name__ == '__main__':
     assert result.passed, result.feedback
 
 
-def test_the_calls_share_what_the_code_keeps():
+def test_calls_share_the_state_of_the_code():
     code = "seen = []\ndef f(x):\n    seen.append(x)\n    return list(seen)"
     assert judge(code, ("f(1)", [1]), ("f(2)", [1, 2])).passed
 
@@ -159,12 +159,12 @@ def test_the_calls_share_what_the_code_keeps():
     "cases",
     [[], [("f(", 1)], [("x = 1", 1)], [Case("f()", "g()")], [Case("f()", "")], [("f()", "unquoted text")]],
 )
-def test_refuses_cases_that_mean_nothing(cases):
+def test_invalid_cases_are_refused(cases):
     with pytest.raises(ValueError, match=r"case|expression|literal"):
         CasesGuard(cases)
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e9])
-def test_refuses_a_time_limit_that_is_none(timeout_s):
+def test_invalid_time_limit_is_refused(timeout_s):
     with pytest.raises(ValueError, match="timeout_s"):
         CasesGuard([("f()", "1")], timeout_s=timeout_s)

@@ -37,7 +37,7 @@ from dsa.runtime.content import Artifact
         ("", ""),
     ],
 )
-def test_finds_the_code_of_a_reply(reply, code):
+def test_code_is_extracted_from_a_reply(reply, code):
     assert extract_code(reply) == code
 
 
@@ -71,7 +71,7 @@ IN_A_LIST = [
 
 
 @pytest.mark.parametrize("reply", IN_A_LIST)
-def test_code_in_a_list_is_found_without_the_blanks_of_the_list(reply):
+def test_code_in_a_list_is_found_without_the_indentation_of_the_list(reply):
     assert ast.unparse(ast.parse(extract_code(reply))) == "def f():\n    return 1"
 
 
@@ -82,7 +82,7 @@ def test_code_in_a_list_is_found_without_the_blanks_of_the_list(reply):
         'x = """\n    ```python\n    y\n    ```\n"""\n',
     ],
 )
-def test_fences_in_code_without_a_fence_are_its_own(code):
+def test_fences_inside_code_are_part_of_the_code(code):
     assert extract_code(code) == code
     assert extract_code(f"Here:\n```python\n{code}```\n") == code
 
@@ -108,12 +108,12 @@ def test_syntax_guard_passes_code_that_only_warns():
     ],
     ids=["spaces", "words", "language", "blanks", "tildes", "fences", "lines"],
 )
-def test_the_time_is_linear_in_the_text(text):
+def test_time_to_extract_code_is_linear_in_the_text(text):
     """A model may write anything. When a pattern looks back again and again, this takes hours."""
     assert len(extract_code(text)) <= len(text)
 
 
-def test_code_too_long_to_be_read_is_rejected_unread():
+def test_code_that_is_too_long_is_rejected_unread():
     result = SyntaxGuard().validate(Artifact("x = 1\n" * 1_000_000))
     assert not result.passed
     assert result.feedback == "The code is too long: 6000000 characters, and at most 500000 are read."

@@ -1,4 +1,4 @@
-"""Programs over texts: on every rung that this machine has."""
+"""Programs that judge texts, on every rung of the sandbox that this machine has."""
 
 import os
 import resource
@@ -37,14 +37,14 @@ def judge(text, command="sh", **options):
     return result
 
 
-def test_the_exit_code_decides_and_what_is_printed_is_the_feedback(rung):
+def test_exit_code_decides_and_output_is_the_feedback(rung):
     passed = judge("echo fine", rung=rung)
     assert (passed.passed, passed.feedback) == (True, "sh ended with 0 (trust: cooperative).")
     failed = judge("echo out; echo err >&2; exit 3", rung=rung)
     assert (failed.passed, failed.feedback) == (False, "sh ended with 3.\nout\nerr")
 
 
-def test_the_text_is_in_a_file_or_on_standard_input(rung):
+def test_text_arrives_in_a_file_or_on_standard_input(rung):
     assert judge("abc\n", "grep -qx abc in/text.txt", file="in/text.txt", rung=rung).passed
     assert judge("abc\n", "grep -qx abc", rung=rung).passed
     assert not judge("abd\n", "grep -qx abc", rung=rung).passed
@@ -52,16 +52,16 @@ def test_the_text_is_in_a_file_or_on_standard_input(rung):
     assert listed.feedback == "sh ended with 1."  # what was standard input is no file
 
 
-def test_the_text_may_be_taken_out_of_a_fence():
+def test_text_can_be_taken_out_of_a_fence():
     reply = "Here:\n```sh\nexit 0\n```\n```python\nprint(1)\n```\n"
     assert judge(reply, fence="sh").passed
     assert judge(reply, "grep -q print", fence="python").passed
     assert not judge(reply).passed
 
 
-def test_it_sees_no_environment_no_other_file_and_no_network(rung, monkeypatch, tmp_path):
+def test_program_sees_neither_the_environment_nor_other_files(rung, monkeypatch, tmp_path):
     if rung == "limits":
-        pytest.skip("this rung keeps it from no files")
+        pytest.skip("this rung hides no files")
     monkeypatch.setenv("SECRET_KEY", "s3cret")
     (tmp_path / "other").write_text("other")
     told = judge(f"env; cat {tmp_path}/other; exit 1", rung=rung).feedback
@@ -72,7 +72,7 @@ def test_it_sees_no_environment_no_other_file_and_no_network(rung, monkeypatch, 
     ]  # fmt: skip
 
 
-def test_what_is_to_be_read_is_there_by_its_name_and_cannot_be_written(rung, monkeypatch, tmp_path):
+def test_files_of_the_option_read_are_available_and_read_only(rung, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for folder in (tmp_path, *tmp_path.parents):
         if not folder.stat().st_mode & stat.S_IXOTH and rung in ("landlock", "limits") and os.geteuid() == 0:
@@ -89,12 +89,12 @@ def test_what_is_to_be_read_is_there_by_its_name_and_cannot_be_written(rung, mon
         assert not (tmp_path / "checks" / "new").exists()
 
 
-def test_what_takes_too_long_is_killed_with_all_that_it_started(rung):
+def test_program_that_takes_too_long_is_killed_with_its_children(rung):
     result = judge("sleep 600 & sleep 600", timeout_s=0.3, rung=rung)
     assert result.feedback == "sh did not end within 0.3 s."
 
 
-def test_a_flood_of_output_is_bounded_at_both_ends():
+def test_flood_of_output_is_cut_to_its_beginning_and_end():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     said = judge("echo begin; head -c 300000000 /dev/zero | tr '\\0' x; echo; echo end; exit 1", timeout_s=60).feedback
     assert said.startswith("sh ended with 1.\nbegin\nxxx")
@@ -105,11 +105,11 @@ def test_a_flood_of_output_is_bounded_at_both_ends():
 
 
 @pytest.mark.parametrize("signal", ["SEGV", "TERM", "KILL"])
-def test_a_signal_is_named(rung, signal):
+def test_signal_is_named(rung, signal):
     assert judge(f"kill -{signal} $$; exit 0", rung=rung).feedback.startswith(f"sh was killed (SIG{signal})")
 
 
-def test_processor_time_is_bounded_and_said(rung):
+def test_processor_time_is_bounded_and_the_limit_is_reported(rung):
     code = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass\n"
     if rung in ("landlock", "limits") and not _python_is_reachable():
         pytest.skip("another user cannot reach this Python")
@@ -117,7 +117,7 @@ def test_processor_time_is_bounded_and_said(rung):
     assert said in {"python used more than 1 s of processor time.", "python did not end within 1.4 s."}
 
 
-def test_python_is_the_one_that_runs_this():
+def test_python_is_the_interpreter_that_runs_the_tests():
     code = f"import sys\nassert sys.version_info[:2] == {sys.version_info[:2]}\n"
     assert judge(f"```python\n{code}```", "python solution.py", file="solution.py", fence="python").passed
     failed = judge("1 / 0", "python3 solution.py", file="solution.py").feedback
@@ -125,18 +125,18 @@ def test_python_is_the_one_that_runs_this():
     assert failed.splitlines()[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_no_other_file_is_open_in_it():
+def test_program_inherits_no_open_files():
     code = "import os\nfor n in range(3, 256):\n    try: os.fstat(n)\n    except OSError: continue\n    raise SystemExit(n)\n"
     assert judge(code, "python x.py", file="x.py").passed
 
 
-def test_text_that_no_file_can_hold_has_failed():
+def test_text_that_cannot_be_written_to_a_file_fails():
     assert judge("\ud800").feedback == "The text holds characters that no file may hold."
     assert "too long" in judge("x" * 4_000_001).feedback
     assert judge("\0", "grep -qaP '\\x00'").passed
 
 
-def test_a_program_that_cannot_be_started_there_is_no_verdict(tmp_path):
+def test_program_that_cannot_be_started_raises_an_error(tmp_path):
     script = tmp_path / "tool"
     script.write_text("#!/nowhere/interpreter\n")
     script.chmod(0o755)
@@ -146,7 +146,7 @@ def test_a_program_that_cannot_be_started_there_is_no_verdict(tmp_path):
         judge("x", str(script))
 
 
-def test_a_program_whose_libraries_are_not_there_is_no_verdict(tmp_path):
+def test_program_with_missing_libraries_raises_an_error(tmp_path):
     script = tmp_path / "tool"
     script.write_text('#!/bin/sh\necho "$0: error while loading shared libraries: libx.so: nowhere" >&2\nexit 127\n')
     script.chmod(0o755)
@@ -157,7 +157,7 @@ def test_a_program_whose_libraries_are_not_there_is_no_verdict(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that the sandbox's user cannot enter")
-def test_a_program_that_only_root_can_read_is_explained(tmp_path):
+def test_error_explains_a_program_that_only_root_can_read(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "tool").write_text("#!/bin/sh\n")
@@ -168,7 +168,7 @@ def test_a_program_that_only_root_can_read_is_explained(tmp_path):
         judge("x", str(closed / "tool"), rung="limits")
 
 
-def test_a_rung_without_what_is_required_runs_nothing():
+def test_rung_without_a_required_feature_runs_nothing():
     with pytest.raises(SandboxError, match="lacks what is required: no network"):
         judge("exit 0", require=("no network",), rung="limits")
 
@@ -188,7 +188,7 @@ def test_a_rung_without_what_is_required_runs_nothing():
         ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         CommandGuard(**options)
 
@@ -207,7 +207,7 @@ TABLE = """# t
 """
 
 
-def test_a_table_names_it():
+def test_table_can_name_a_command():
     guard = build_guard("tool", loads(TABLE.format(options="command = grep -q 'a b'; timeout_s = 5")))
     assert guard.validate(Artifact("a b")).passed
     with pytest.raises(BindingError):
@@ -216,7 +216,7 @@ def test_a_table_names_it():
         build_guard("tool", loads(TABLE.format(options="command = nonesuch-program")))
 
 
-def test_programs_with_a_slash_and_what_they_read_are_named_from_the_folder_that_is_given(tmp_path, monkeypatch):
+def test_programs_and_files_to_read_are_found_from_the_document_folder(tmp_path, monkeypatch):
     for name, word in (("doc", "beside"), ("here", "here")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "words").write_text(word)

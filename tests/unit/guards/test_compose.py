@@ -10,7 +10,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 @attrs.define
 class Says(GuardInterface):
-    """A guard that gives what it was made with, and counts."""
+    """A guard that returns a fixed result and records its calls."""
 
     result: GuardResult
     asked: list = attrs.field(factory=list)
@@ -35,7 +35,7 @@ def fatal(feedback="never"):
 ARTIFACT = Artifact(content="x")
 
 
-def test_in_order_stops_at_the_first_that_does_not_pass():
+def test_in_order_stops_at_the_first_part_that_does_not_pass():
     parts = {"a": passed(), "b": failed("bad b"), "c": fatal()}
     assert AllOf(parts).validate(ARTIFACT, test=ARTIFACT) == GuardResult(passed=False, feedback="b: bad b")
     assert parts["a"].asked == [(ARTIFACT, {"test": ARTIFACT})]
@@ -71,12 +71,12 @@ def test_combinations_count_the_parts_that_pass(kind, k, passing, verdict):
 
 
 @pytest.mark.parametrize("kind", ["all", "any", "at_least"])
-def test_a_fatal_part_dominates_every_combination(kind):
+def test_fatal_part_dominates_every_combination(kind):
     result = Combination({"a": passed(), "b": passed(), "c": fatal("stop")}, kind).validate(ARTIFACT)
     assert result == GuardResult(passed=False, feedback="c: stop", fatal=True)
 
 
-def test_a_part_that_raises_is_not_a_verdict():
+def test_error_of_a_part_is_raised_even_if_another_part_is_fatal():
     class Broken(GuardInterface):
         def validate(self, artifact, **dependencies):
             raise RuntimeError("broken")
@@ -86,7 +86,7 @@ def test_a_part_that_raises_is_not_a_verdict():
 
 
 @pytest.mark.parametrize(("parts", "k"), [(0, 1), (2, 0), (2, 3)])
-def test_refuses_what_can_never_or_always_pass(parts, k):
+def test_combination_that_can_never_or_always_pass_is_refused(parts, k):
     with pytest.raises(ValueError, match="at least"):
         Combination({f"g{n}": passed() for n in range(parts)}, "at_least", k)
 
@@ -97,7 +97,7 @@ class Silent(GuardInterface):
 
 
 @pytest.mark.parametrize("whole", [AllOf({"quiet": Silent()}), Combination({"quiet": Silent()}, "any")])
-def test_a_part_that_gives_no_result_is_named(whole):
+def test_part_that_returns_no_result_is_named(whole):
     with pytest.raises(TypeError, match="guard quiet gave None, not a GuardResult"):
         whole.validate(Artifact("x"))
 
@@ -132,7 +132,7 @@ class Hangs(GuardInterface):
 
 
 @pytest.mark.parametrize("parallel", [True, False])
-def test_a_part_that_says_nothing_in_time_is_no_verdict(parallel):
+def test_part_that_takes_too_long_raises_a_timeout(parallel):
     hanging = Hangs()
     guard = Combination({"slow": hanging, "quick": failed()}, parallel=parallel, timeout_s=0.05)
     with pytest.raises(TimeoutError, match="guard slow gave no verdict in time"):
@@ -143,7 +143,7 @@ def test_a_part_that_says_nothing_in_time_is_no_verdict(parallel):
 
 
 @pytest.mark.parametrize("parallel", [True, False])
-def test_what_a_part_raises_comes_through(parallel):
+def test_error_of_a_part_is_raised_whether_parallel_or_not(parallel):
     class Raises(GuardInterface):
         def validate(self, artifact, **dependencies):
             raise ZeroDivisionError("oh")
@@ -161,12 +161,12 @@ def test_review_hands_everything_to_a_person():
     ("other", "review"),
     [(passed(), True), (failed("no"), True), (fatal("never"), False), (ReviewGuard("And this?"), True)],
 )
-def test_a_combination_asks_for_a_review_when_nothing_else_is_fatal(other, review):
+def test_combination_asks_for_a_review_when_nothing_else_is_fatal(other, review):
     result = Combination({"a": other, "b": ReviewGuard("Is it kind?")}).validate(ARTIFACT)
     assert (result.fatal, result.review) == (True, review)
 
 
-def test_a_review_is_fatal():
+def test_review_must_be_fatal():
     with pytest.raises(ValueError, match="asks for a review is fatal"):
         GuardResult(passed=False, review=True)
     with pytest.raises(TypeError, match="`review` must be True or False"):

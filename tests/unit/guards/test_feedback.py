@@ -10,43 +10,43 @@ def fits(text):
     return len(text) <= MOST_CHARACTERS and len(text.split("\n")) <= MOST_LINES
 
 
-def test_what_is_short_stays_as_it_is():
+def test_short_text_is_not_cut():
     assert clip("abc") == clip_middle("abc") == "abc"
     assert bound_text("a\n  b\n\nc") == "a\n  b\n\nc"
     assert bound_text("\n\na\r\nb\n") == "a\nb"
 
 
-def test_one_thing_is_printable_on_one_line_and_said_to_go_on():
+def test_clipped_text_is_one_printable_line_with_an_ellipsis():
     assert clip("a\n\x1b[2J\ud800b") == "a [2J b"
     assert clip("x" * 200, 10) == "xxxxxxxxxx..."
     assert clip("\n" * 10_000_000 + "x", 10) == " ..."
     assert clip_middle("a" * 100 + "is wrong", 20) == "aaaaaaaaaa...aais wrong"
 
 
-def test_the_first_and_the_last_lines_are_kept():
+def test_first_and_last_lines_of_a_long_text_remain():
     lines = bound_text("\n".join(str(n) for n in range(1000))).split("\n")
     assert (lines[0], lines[-1], len(lines)) == ("0", "999", MOST_LINES)
     assert "... (some of it is left out)" in lines
 
 
-def test_the_end_may_come_apart_from_the_beginning():
+def test_end_can_be_passed_separately_from_the_beginning():
     said = bound_text("first\nsecond", "torn\nlast\n").split("\n")
     assert said == ["first", "second", "... (some of it is left out)", "torn", "last"]
 
 
 @settings(max_examples=40)
 @given(texts, texts)
-def test_nothing_is_longer_than_may_be_said(text, end):
+def test_bounded_text_fits_the_limits(text, end):
     assert fits(bound_text(text))
     assert fits(bound_text(text, end))
 
 
 @settings(max_examples=40)
 @given(st.lists(texts, max_size=30))
-def test_of_several_feedbacks_each_gets_its_share(parts):
+def test_joined_feedback_fits_the_limits(parts):
     assert fits(together(parts))
 
 
-def test_every_part_is_heard():
+def test_joined_feedback_has_every_part():
     said = together([f"{name}: " + "\n".join([f"line of {name}"] * 50) for name in "abcd"])
     assert [f"{name}: line of {name}" in said for name in "abcd"] == [True] * 4

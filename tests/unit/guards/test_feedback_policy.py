@@ -1,4 +1,4 @@
-"""What holds of the feedback of every kind of guard: it is short, printable, and has no expected values unless that is asked for."""
+"""Feedback of every kind of guard: it is short, printable, and has no expected values unless they are requested."""
 
 import json
 
@@ -25,7 +25,7 @@ CODE = {
     "global": f"def f({LONG}):\n    global {LONG}\n",
 }
 TEXTS = {
-    "no JSON": f"[{LONG}",
+    "not JSON": f"[{LONG}",
     "wrong": json.dumps({"a": "other", "b": "other"}),
     "much": json.dumps({"a": LONG, "b": [LONG] * 20}),
     "long names": json.dumps({"a": 1, LONG: {LONG: 1}, **{f"k{n}": LONG for n in range(500)}}),
@@ -43,16 +43,16 @@ SCHEMA = {"properties": {"a": {"const": WANTED}, "b": {"enum": [WANTED]}}, "addi
 TESTS = f"def test_f():\n    assert f() == '{WANTED}'\n" + "".join(
     f"def test_{'long' * 50}_{n}():\n    assert f({n}) == '{WANTED}'\n" for n in range(40)
 )
-#: Tests of code that does not exist, of no use to it.
+#: Useless tests of code that does not exist yet.
 NEW_TESTS = {
-    "wants what is not there": "".join(
+    "needs missing fixtures": "".join(
         f"def test_{n}({LONG[:900]}{n}):\n    assert f() == '{WANTED}'\n" for n in range(40)
     ),
     "own code": f"def f():\n    return '{WANTED}'\n{TESTS.partition('def test_long')[0]}",
-    "many of its own": "".join(f"def f{n}{LONG[:900]}():\n    return 1\n" for n in range(40)),
+    "many definitions": "".join(f"def f{n}{LONG[:900]}():\n    return 1\n" for n in range(40)),
     "module": f"import sympy.{LONG}\n{TESTS}",
 }
-#: The options of each kind, and whether it judges code; those with `show_expected` are asked with it as well.
+#: The options of each kind and the texts that it judges; kinds with `show_expected` are tried with it as well.
 OPTIONS = {
     "syntax": ((), CODE),
     "cases": ((), CODE),
@@ -77,14 +77,14 @@ TELL_EXPECTED = {name for name, kind in KINDS.items() if "show_expected" in {opt
 
 
 class Wordy(GuardInterface):
-    """One of a user's, which has much to say."""
+    """A guard of a user, with long feedback."""
 
     def validate(self, artifact, **dependencies):
         return GuardResult(passed=False, feedback="\n".join([artifact.content[:1000] + "word " * 50] * 100))
 
 
 class Talks(GeneratorInterface):
-    """A judge that has much to say too."""
+    """A judge with long answers."""
 
     def generate(self, context, template=None):
         return Artifact(f"FAIL: {LONG}\n" * 5)
@@ -108,7 +108,7 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "tests.py").write_text(TESTS)
 
 
-def test_every_kind_is_here():
+def test_every_kind_of_guard_is_covered():
     assert set(OPTIONS) == set(KINDS)
 
 
@@ -129,6 +129,6 @@ def test_feedback_is_short_printable_and_without_expected_values(kind):
 
 @pytest.mark.parametrize("kind", sorted(TELL_EXPECTED))
 @pytest.mark.usefixtures("files")
-def test_expected_values_are_told_where_that_is_asked_for(kind):
+def test_expected_values_are_shown_on_request(kind):
     said = guard(kind, ("show_expected", "true")).validate(Artifact(OPTIONS[kind][1]["wrong"]), test=Artifact(TESTS))
     assert WANTED in said.feedback

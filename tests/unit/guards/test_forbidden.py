@@ -1,4 +1,4 @@
-"""Code that names what it must not."""
+"""Code that names forbidden modules and functions."""
 
 import pytest
 from each_row import each_row
@@ -31,7 +31,7 @@ REACHES_OS_SYSTEM = [
 
 
 @each_row("code", REACHES_OS_SYSTEM)
-def test_a_forbidden_call_is_found_under_any_name(code):
+def test_forbidden_call_is_found_under_any_name(code):
     result = judged(code)
     assert result.fatal
     assert "os.system is forbidden" in result.feedback
@@ -54,7 +54,7 @@ def test_a_forbidden_call_is_found_under_any_name(code):
         ("import os\nos.execvp('ls', [])", "os.execvp"),
     ],
 )
-def test_modules_and_builtins_are_found(code, name):
+def test_forbidden_modules_and_builtins_are_found(code, name):
     result = judged(code)
     assert result.fatal
     assert f"{name} is forbidden" in result.feedback
@@ -73,21 +73,21 @@ def test_modules_and_builtins_are_found(code, name):
         "import subprocesses",
     ],
 )
-def test_what_only_looks_alike_passes(code):
+def test_code_that_only_looks_forbidden_passes(code):
     assert judged(code).passed
 
 
-def test_the_feedback_names_each_with_its_first_line():
+def test_feedback_names_each_call_with_its_first_line():
     result = judged("import os\nos.system('a')\nos.system('b')\nos.popen('c')")
     assert result.feedback == "Security: os.system is forbidden (line 2); os.popen is forbidden (line 4)."
 
 
-def test_many_are_counted():
+def test_long_list_of_forbidden_calls_is_shortened_with_a_count():
     code = "import os\n" + "\n".join(f"os.exec{n}()" for n in range(9))
     assert judged(code).feedback.endswith(", and 4 more.")
 
 
-def test_what_is_forbidden_is_the_users_choice():
+def test_forbidden_names_can_be_chosen():
     assert judged("import requests", imports=("requests",), calls=()).fatal
     assert judged("import subprocess", imports=("requests",), calls=()).passed
     result = judged("print(1)", imports=(), calls=("print",), fatal=False)
@@ -113,32 +113,32 @@ def test_what_is_forbidden_is_the_users_choice():
         ((), "eval"),
     ],
 )
-def test_what_can_be_no_name_is_refused(imports, calls):
+def test_invalid_name_is_refused(imports, calls):
     with pytest.raises(ValueError, match=r"is not a name, and would forbid nothing|is one text: give a tuple"):
         ForbiddenGuard(imports, calls)
 
 
 @pytest.mark.parametrize("calls", ["builtins.eval", "*al", "ev*", "eval"])
-def test_a_builtin_is_forbidden_by_either_name_and_by_a_pattern(calls):
+def test_builtin_is_forbidden_by_either_name_and_by_a_pattern(calls):
     assert judged("eval('1')", imports=(), calls=(calls,)).fatal
     assert judged("import builtins\nbuiltins.eval('1')", imports=(), calls=(calls,)).fatal
 
 
-def test_a_package_and_what_lies_in_it_can_be_forbidden():
+def test_submodule_can_be_forbidden_without_its_package():
     assert judged("import os.path", imports=("os.path",), calls=()).fatal
     assert judged("import os", imports=("os.path",), calls=()).passed
 
 
-def test_what_is_no_python_has_failed_and_is_not_fatal():
+def test_invalid_python_fails_without_being_fatal():
     result = judged("import os(")
     assert (result.passed, result.fatal) == (False, False)
     assert "syntax error" in result.feedback
 
 
-def test_code_in_a_fence_is_found():
+def test_forbidden_call_in_a_fence_is_found():
     assert judged("Sure!\n```python\nimport os\nos.system('x')\n```").fatal
 
 
-def test_long_chains_of_names_end():
+def test_long_cyclic_chain_of_aliases_is_resolved():
     code = "import os\na0 = os.system\n" + "\n".join(f"a{n + 1} = a{n}" for n in range(200)) + "\na0 = a200\n"
     assert judged(code).fatal

@@ -34,7 +34,7 @@ def test_fail_fails_with_its_reason(reply, feedback):
 
 
 @pytest.mark.parametrize("reply", ["It is fine.", "PASS or FAIL", "Passing tests are there", "", "PASS/FAIL: PASS"])
-def test_what_is_neither_is_asked_again_and_then_no_verdict(reply):
+def test_unclear_answer_is_asked_again_once_and_then_an_error(reply):
     result, texts = judged(reply, "FAIL no")
     assert result.feedback == "no"
     (_, first), (again, _) = texts.calls[0], texts.calls[1]
@@ -44,7 +44,7 @@ def test_what_is_neither_is_asked_again_and_then_no_verdict(reply):
         judged(reply, reply)
 
 
-def test_the_judge_sees_text_and_question_and_what_it_is_based_on_each_in_fences_of_its_own():
+def test_judge_sees_question_and_safely_fenced_text_and_dependencies():
     _, texts = judged("PASS", test=Artifact("assert x"))
     told = texts.calls[0][0].specification
     assert "## test, which it is based on\n```\nassert x\n```" in told
@@ -52,7 +52,7 @@ def test_the_judge_sees_text_and_question_and_what_it_is_based_on_each_in_fences
     assert "## The question\nIs it short?" in told
 
 
-def test_a_model_that_gives_nothing_is_no_verdict():
+def test_error_of_the_model_is_raised():
     with pytest.raises(GenerationError, match="down"):
         judged(GenerationError("the server is down"))
 
@@ -76,7 +76,7 @@ MACHINE = """# m
 """
 
 
-def test_a_table_names_the_generator_that_judges(tmp_path):
+def test_table_can_name_the_generator_that_judges(tmp_path):
     script = tmp_path / "script.md"
     script.write_text("```\nFAIL long\n```\n", encoding="utf-8")
     machine = loads(MACHINE.format(file=script, by="; by = strict"))
@@ -84,7 +84,7 @@ def test_a_table_names_the_generator_that_judges(tmp_path):
     assert guard.validate(TEXT) == GuardResult(passed=False, feedback="long")
 
 
-def test_a_generator_that_is_not_there_is_named_with_the_line(tmp_path):
+def test_missing_generator_is_reported_with_the_line(tmp_path):
     machine = loads(MACHINE.format(file=tmp_path, by="; by = strct"))
     with pytest.raises(BindingError, match=r"(?s)11.*guard good: .*strct.*did you mean 'strict'"):
         build_guard("good", machine, generator_of=lambda name: build_generator(name, machine))
@@ -92,12 +92,12 @@ def test_a_generator_that_is_not_there_is_named_with_the_line(tmp_path):
         build_guard("good", machine)
 
 
-def test_a_question_must_be_asked(tmp_path):
+def test_empty_question_is_refused(tmp_path):
     with pytest.raises(ValueError, match="the question is empty"):
         JudgeGuard(Texts([]), " ")
 
 
-def test_a_draft_is_no_verdict():
+def test_draft_in_the_answer_is_ignored():
     assert judged("<think>PASS would be too kind.</think>\n\nFAIL: too long")[0] == GuardResult(
         passed=False, feedback="too long"
     )

@@ -21,17 +21,17 @@ def cases(name, expected="1"):
     return Cases(name, (Case("f()", expected),))
 
 
-def test_builds_a_declared_guard_from_its_kind_and_cases():
+def test_declared_guard_is_built_from_its_kind_and_cases():
     guard = build_guard("g", machine(Guard("g", kind="cases"), cases=(cases("g"),)))
     assert guard.validate(GOOD).passed
 
 
-def test_the_kind_is_the_name_where_none_is_given():
+def test_name_is_the_kind_by_default():
     assert isinstance(build_guard("syntax", machine(Guard("syntax"))), SyntaxGuard)
     assert isinstance(build_guard("syntax", machine()), SyntaxGuard)
 
 
-def test_a_step_asks_its_guards_in_order_and_takes_its_own_cases_first():
+def test_step_asks_its_guards_in_order_and_prefers_its_own_cases():
     step = StepRow("g_impl", "llm", ("syntax", "cases"))
     both = machine(steps=(step,), cases=(cases("cases", "2"), cases("g_impl", "1")))
     assert build_guard("g_impl", both).validate(GOOD).passed
@@ -40,7 +40,7 @@ def test_a_step_asks_its_guards_in_order_and_takes_its_own_cases_first():
     assert build_guard("g_impl", only_general).validate(GOOD).feedback.startswith("cases: ")
 
 
-def test_a_step_may_name_declared_guards():
+def test_step_may_name_declared_guards():
     step = StepRow("s", "llm", ("mine",))
     declared = machine(Guard("mine", kind="cases"), steps=(step,), cases=(cases("mine"),))
     assert build_guard("s", declared).validate(GOOD).passed
@@ -52,7 +52,7 @@ def test_options_are_read_by_their_type():
     assert guard.validate(GOOD).feedback == "The call failed:\nf() gave 1, expected 2"
 
 
-def test_compositions_are_built_of_their_parts():
+def test_compositions_are_built_from_their_parts():
     rows = (
         Guard("strong", kind="at_least", options=(("k", "2"), ("of", "syntax, a, b"))),
         Guard("a", kind="cases"),
@@ -69,7 +69,7 @@ class Mine(GuardInterface):
         return GuardResult(passed=False, feedback="mine")
 
 
-def test_the_users_guards_come_first_by_name_and_by_kind():
+def test_guards_of_the_user_come_first_by_name_and_by_kind():
     mine = Mine()
     assert build_guard("syntax", machine(), {"syntax": mine}) is mine
     assert build_guard("g", machine(Guard("g", kind="special")), {"special": mine}) is mine
@@ -77,12 +77,12 @@ def test_the_users_guards_come_first_by_name_and_by_kind():
     assert build_guard("g", of, {"special": mine}).validate(GOOD).feedback == "special: mine"
 
 
-def test_users_register_kinds_with_options(monkeypatch):
+def test_users_can_register_kinds_with_options(monkeypatch):
     monkeypatch.setattr("dsa.guards.guard_kinds.KINDS", dict(KINDS))
 
     @register("longest")
     class Longest(GuardInterface):
-        """Pass at most so many characters."""
+        """Pass at most `limit` characters."""
 
         def __init__(self, limit: int, words: tuple[str, ...] = ()) -> None:
             self.limit, self.words = limit, words
@@ -95,14 +95,14 @@ def test_users_register_kinds_with_options(monkeypatch):
     assert (built.limit, built.words) == (3, ("a", "b"))
 
 
-def test_nobody_takes_a_name_of_ours():
+def test_built_in_kind_cannot_be_registered_again():
     before = KINDS["syntax"]
     with pytest.raises(ValueError, match="'syntax' is a kind of dsa's own: register another name"):
         register("syntax")(Mine)
     assert KINDS["syntax"] is before
 
 
-def test_every_kind_describes_itself_and_its_options():
+def test_every_kind_has_a_description_and_its_options():
     assert {name: (kind.description.endswith((".", ")")), len(kind.options)) for name, kind in KINDS.items()} == {
         "syntax": (True, 0),
         "cases": (True, 4),
@@ -147,13 +147,13 @@ def test_every_mistake_is_one_error_that_says_what_to_do(guard, message):
     assert message in str(raised.value)
 
 
-def test_a_longer_cycle_is_shown():
+def test_longer_cycle_is_shown():
     rows = (Guard("a", kind="all", options=(("of", "b"),)), Guard("b", kind="any", options=(("of", "a"),)))
     with pytest.raises(BindingError, match="guard a is a part of itself: a of b of a"):
         build_guard("a", machine(*rows))
 
 
-def test_a_case_that_means_nothing_is_a_binding_error_with_its_place():
+def test_invalid_case_is_a_binding_error_with_its_place():
     bad = Cases("g", (Case("f(", "1"),), span=SPAN)
     with pytest.raises(BindingError, match=r"m.md:7:3: guard g: the call 'f\(' is not a Python expression"):
         build_guard("g", machine(Guard("g", kind="cases"), cases=(bad,)))
@@ -176,17 +176,17 @@ STEPS = """# m
 
 
 @pytest.mark.parametrize("guard", ["tests", "syntax, tests", "mine", "both"])
-def test_the_guard_tests_needs_tests_that_its_step_uses(guard):
+def test_guard_of_kind_tests_requires_tests_that_its_step_uses(guard):
     text = STEPS.replace("GUARD", guard)
     for uses in ("", "code = a"):
         with pytest.raises(BindingError, match=r":13:3: guard \w+ of step b needs the tests of an earlier") as raised:
             build_guard("b", loads(text.replace("USES", uses)))
         assert raised.value.hint == "write into its column uses: test = STEP"
     assert build_guard("b", loads(text.replace("USES", "test = a")))
-    assert build_guard("tests", machine()), "outside of steps nobody knows"
+    assert build_guard("tests", machine()), "outside of steps it is unknown what is used"
 
 
-def test_tests_of_the_user_that_are_no_python_are_a_fault_of_the_table(tmp_path, monkeypatch):
+def test_invalid_python_in_tests_of_the_user_is_a_fault_of_the_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m2.py").write_text("def test_add(:\n")
     row = Guard("g", kind="pytest", options=(("file", "m2.py"),), span=SPAN)
@@ -194,7 +194,7 @@ def test_tests_of_the_user_that_are_no_python_are_a_fault_of_the_table(tmp_path,
         build_guard("g", machine(row))
 
 
-def test_a_name_that_would_forbid_nothing_is_refused_with_its_line():
+def test_name_that_would_forbid_nothing_is_refused_with_its_line():
     row = Guard("g", kind="forbidden", options=(("imports", "os os"),), span=SPAN)
     with pytest.raises(BindingError, match=r"m.md:7:3: guard g: 'os os' in imports is not a name, and would forbid"):
         build_guard("g", machine(row))

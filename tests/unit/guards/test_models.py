@@ -71,22 +71,22 @@ def test_faults_are_named_with_their_places(text, feedback):
     assert says(Person, text) == feedback
 
 
-def test_right_values_are_told_only_where_that_is_wanted():
+def test_expected_values_are_shown_on_request():
     assert says(Person, '{"name": "a", "size": "x"}', show_expected=True) == "size: Input should be 'small' or 'large'"
 
 
-def test_the_value_itself_is_not_repeated():
+def test_feedback_does_not_repeat_the_value():
     said = says(Person, json.dumps({"name": ["s3cret" * 1000], "ages": ["s3cret" * 1000] * 50}))
     assert "s3cret" not in said
     assert said.endswith("and 48 more")
     assert len(says(dict[str, int], json.dumps({"k" * 9000: "x"}))) < MOST_CHARACTERS
 
 
-def test_a_lone_surrogate_is_a_fault_of_the_text():
+def test_lone_surrogate_is_a_fault_of_the_text():
     assert "JSON" in says(Person, '{"name": "\\ud800"}')
 
 
-def test_any_type_that_pydantic_can_check_will_do():
+def test_any_type_that_pydantic_can_check_is_accepted():
     assert says(list[int], "[1, 2]") == ""
     assert says(list[int], '["x"]').startswith("[0]: Input should be a valid integer")
     assert says(Annotated[int, pydantic.Field(gt=3)], "2") == "the whole: Input should be greater than 3"
@@ -97,14 +97,14 @@ def test_any_type_that_pydantic_can_check_will_do():
 @pytest.mark.parametrize(
     "model", [json.loads, len, functools.partial(json.loads), Person.model_validate, lambda value: value, "int"]
 )
-def test_a_function_is_no_type(model):
+def test_function_is_refused_as_a_type(model):
     with pytest.raises(
         ValueError, match=r"is a (str|function|method|partial|builtin_function_or_method), and not a type"
     ):
         PydanticGuard(model)
 
 
-def test_a_function_in_a_table_is_refused_with_its_line():
+def test_function_in_a_table_is_refused_with_its_line():
     text = "# m\n\n## Guards\n| guard | is | options |\n| - | - | - |\n| g | pydantic | model = json:loads |\n"
     with pytest.raises(
         BindingError, match=r"^<text>:6:.*guard g: loads is a function, and not a type that JSON can have"
@@ -112,12 +112,12 @@ def test_a_function_in_a_table_is_refused_with_its_line():
         build_guard("g", loads(f"{text}\n## Steps\n| step | guard |\n| - | - |\n| a | g |\n"))
 
 
-def test_what_a_validator_raises_of_its_own_is_no_verdict():
+def test_unexpected_error_of_a_validator_is_raised():
     with pytest.raises(ZeroDivisionError):
         PydanticGuard(Person).validate(Artifact('{"name": "zero"}'))
 
 
-def test_where_pydantic_is_not_installed_it_is_said_how(monkeypatch):
+def test_missing_pydantic_is_reported_with_the_install_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BindingError, match=r"pip install '\.\[pydantic\]'"):
         PydanticGuard(int)
@@ -151,7 +151,7 @@ TABLE = """# t
 """
 
 
-def test_a_table_names_a_model_in_a_file_or_a_module(tmp_path, monkeypatch):
+def test_table_can_name_a_model_in_a_file_or_a_module(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shapes.py").write_text(SHAPES)
     guard = build_guard("form", loads(TABLE.format(model="shapes.py:Outer.Person")))
@@ -159,7 +159,7 @@ def test_a_table_names_a_model_in_a_file_or_a_module(tmp_path, monkeypatch):
     assert model_at("collections.abc:Mapping").__name__ == "Mapping"
 
 
-def test_a_file_with_a_model_is_named_from_the_folder_that_is_given(tmp_path, monkeypatch):
+def test_file_with_a_model_is_found_from_the_document_folder(tmp_path, monkeypatch):
     (tmp_path / "doc").mkdir()
     (tmp_path / "doc" / "shapes.py").write_text(SHAPES)
     (tmp_path / "shapes.py").write_text("class Outer: Person = int")
@@ -190,7 +190,7 @@ def test_a_file_with_a_model_is_named_from_the_folder_that_is_given(tmp_path, mo
         ("shapes.py:number", "3 is not a type that pydantic can check"),
     ],
 )
-def test_a_model_that_is_not_there_is_found_before_the_first_event(tmp_path, monkeypatch, model, message):
+def test_missing_or_invalid_model_is_reported_when_the_guard_is_built(tmp_path, monkeypatch, model, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shapes.py").write_text(SHAPES)
     (tmp_path / "quits.py").write_text("raise SystemExit(0)")

@@ -28,7 +28,7 @@ def test_faults_are_named_by_line(rung):
     assert says(f"import json\ny: str = json.dumps(1)\n{WRONG}", rung=rung) == f"line 3: {SAID}"
 
 
-def test_functions_without_annotations_are_checked_and_strict_wants_them():
+def test_unannotated_functions_are_checked_and_refused_by_strict():
     assert 'line 2: Unsupported operand types for + ("int" and "str")' in says("def f(a):\n    return 1 + 'a'")
     assert says("def f(a):\n    return a") == ""
     assert (
@@ -37,11 +37,11 @@ def test_functions_without_annotations_are_checked_and_strict_wants_them():
     )
 
 
-def test_what_is_not_in_the_standard_library_is_taken_as_it_comes():
+def test_modules_outside_the_standard_library_are_not_checked():
     assert says("import numpy, yaml, requests, attrs\nx: int = numpy.array(1)") == ""
 
 
-#: What silences the checker, with the beginning of what is said of it; the first two silence a whole file.
+#: Code that silences the checker, with the beginning of its feedback; the first two silence a whole file.
 SILENCED = [
     (f"# type: ignore\n{WRONG}", "line 1: `# type: ignore` is not allowed"),
     (f"# mypy: ignore-errors\n{WRONG}", "line 1: `# mypy:` is not allowed"),
@@ -53,24 +53,24 @@ SILENCED = [
 
 
 @each_row(("code", "said"), SILENCED)
-def test_what_silences_the_checker_is_a_fault(code, said):
+def test_code_that_silences_the_checker_is_a_fault(code, said):
     assert said in says(code)
 
 
 @each_row("code", [*(code for code, _ in SILENCED[:2]), "\n".join(code for code, _ in SILENCED[2:])])
-def test_what_silences_the_checker_may_be_allowed(code):
+def test_silencing_the_checker_can_be_allowed(code):
     assert says(code, allow_ignores=True) == ""
 
 
-def test_settings_are_found_in_strings_too_where_some_versions_read_them():
+def test_settings_in_strings_are_found_because_some_versions_read_them():
     assert says(f'"""\n# mypy: ignore-errors\n"""\n{WRONG}').startswith("line 2: `# mypy:` is not allowed")
 
 
-def test_a_text_that_speaks_of_ignoring_is_none():
+def test_string_that_mentions_ignoring_is_accepted():
     assert says('x = "# type: ignore"') == ""
 
 
-def test_no_configuration_and_no_plugin_is_read(tmp_path, monkeypatch):
+def test_configuration_and_plugins_are_not_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mypy.ini").write_text("[mypy]\nignore_errors = true\nplugins = nowhere.py\n")
     monkeypatch.setenv("MYPYPATH", str(tmp_path))
@@ -85,7 +85,7 @@ def test_feedback_has_a_few_faults_and_counts_the_others():
     assert len(says("x: int = " + repr("a") + "\n" + f"{'y' * 50_000}.z")) < MOST_CHARACTERS
 
 
-def test_what_is_no_python_and_what_takes_too_long_has_failed():
+def test_invalid_python_and_an_exceeded_time_limit_fail():
     assert says("def f(:") == "The code has a syntax error in line 1: invalid syntax."
     assert says("x = 1", timeout_s=0.05) == "mypy did not finish with the code within 0.05 s."
 
@@ -98,13 +98,13 @@ def test_what_is_no_python_and_what_takes_too_long_has_failed():
         (b'[1, "solution.py: odd", ""]', "odd"),
     ],
 )
-def test_a_fault_of_mypys_own_is_no_verdict(results, said):
+def test_failure_of_mypy_itself_is_an_error(results, said):
     outcome = SandboxOutcome("exited", 1, results, b"Traceback", 1.0, 1.0, "limits")
     with pytest.raises(match=said):
         tool_guards.faults_in(outcome)
 
 
-def test_where_mypy_is_not_installed_it_is_said_how(monkeypatch):
+def test_missing_mypy_is_reported_with_the_install_command(monkeypatch):
     tool_guards.program.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BindingError, match=r"mypy is not installed: pip install '\.\[lint\]'"):

@@ -30,7 +30,7 @@ PASSING = {
     "mixed with one that is always true": "def test_true():\n    assert True\ndef test_add():\n    assert add(1, 2) == 3",
     "xfail": "import pytest\n@pytest.mark.xfail\ndef test_add():\n    assert add(1, 2) == 3",
 }  # fmt: skip
-#: What tests do with the code while they are only collected.
+#: Uses of the code while the tests are only collected.
 AT_THE_TOP = {
     "parameters": "@pytest.mark.parametrize('n', [add(1, 2), add.LIMIT])",
     "parameters that the code gives": "@pytest.mark.parametrize(('n', 'm'), CASES)",
@@ -38,7 +38,7 @@ AT_THE_TOP = {
     "constants": "N = add(1, 2) + LIMIT * 2 - len(NAMES)\nNAME = f'{LIMIT:>3} of {NAMES[0]!r}'",
     "a pair": "A, (B, *C) = pair()",
     "a loop": "for name in NAMES:\n    print(name)",
-    "what is asserted beside tests": "assert LIMIT == 3 and LIMIT > 2 and 'x' in NAMES",
+    "an assert beside tests": "assert LIMIT == 3 and LIMIT > 2 and 'x' in NAMES",
     "a base class": "import abc\nclass Fake(Base, abc.ABC, size=3):\n    inner: LIMIT | None = None",
     "a decorator": "@traced\ndef helper():\n    return 1",
     "with": "with opened(1) as file:\n    TEXT = file.read()[3:]",
@@ -52,7 +52,7 @@ def test_tests_that_only_the_code_can_satisfy_pass(name):
 
 
 @each_row("name", AT_THE_TOP)
-def test_what_tests_do_with_the_code_while_they_are_collected_is_not_held_against_them(name):
+def test_tests_may_use_the_code_while_they_are_collected(name):
     top = AT_THE_TOP[name]
     arguments = (
         "n=0, m=0" if top.startswith("for") or not top.startswith("@pytest") else "n, m" if "'m'" in top else "n"
@@ -61,7 +61,7 @@ def test_what_tests_do_with_the_code_while_they_are_collected_is_not_held_agains
     assert result.passed, result.feedback
 
 
-def test_a_pass_says_how_many_tests_wait_for_the_code():
+def test_passing_feedback_counts_the_tests_that_need_the_code():
     result = judge(PASSING["mixed with one that is always true"])
     assert result.feedback == "2 tests, of which 1 fails without the code."
 
@@ -95,13 +95,13 @@ def test_a_pass_says_how_many_tests_wait_for_the_code():
         ("import time\ntime.sleep(60)\ndef test_add():\n    assert add(1, 2) == 3", "they took more than 1 s."),
     ],
 )  # fmt: skip
-def test_what_is_of_no_use_to_the_next_step_is_turned_down_with_a_reason(tests, said):
+def test_useless_tests_are_rejected_with_a_reason(tests, said):
     result = judge(tests, timeout_s=1 if "sleep" in tests else 30)
     assert (result.passed, result.fatal) == (False, False)
     assert said in result.feedback
 
 
-def test_the_module_that_is_told_is_the_one_that_is_meant():
+def test_feedback_names_the_configured_module():
     assert (
         "import what is tested from stack"
         in judge("import sympy\ndef test_it():\n    assert push()", module="stack").feedback
@@ -109,24 +109,24 @@ def test_the_module_that_is_told_is_the_one_that_is_meant():
 
 
 @pytest.mark.parametrize("name", ["a module in a package", "a module in the code's", "asserts alone", "unittest"])
-def test_code_is_judged_by_the_tests_that_passed(name):
+def test_code_is_judged_by_the_accepted_tests(name):
     code = f"{ADD}class Bad(Exception): pass\n"
     assert TestGuard(PASSING[name]).validate(Artifact(code)).passed
     assert "tests failed" in TestGuard(PASSING[name]).validate(Artifact(code.replace("+", "-"))).feedback
 
 
 @pytest.mark.parametrize("options", [{"module": "a-b"}, {"module": "json"}, {"timeout_s": 0}, {"require": ("x",)}])
-def test_options_that_mean_nothing_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ValueError, match=r"module|time limit|feature"):
         NewTestsGuard(**options)
 
 
-def test_what_is_required_and_not_there_is_no_verdict():
+def test_missing_required_feature_raises_an_error():
     with pytest.raises(SandboxError, match="own file tree"):
         judge(PASSING["a function"], rung="limits", require=("own file tree",))
 
 
-def test_it_is_a_kind_with_options():
+def test_kind_are_tests_takes_options():
     table = (
         "# m\n\n## Guards\n| guard | is | options |\n| - | - | - |\n| g | are_tests | module = stack; timeout_s = 5 |\n"
     )

@@ -28,7 +28,7 @@ def test_faults_are_named_by_line_and_rule(rung):
     assert says("x = 1\nimport os\n", select=("F",), rung=rung) == "line 2: F401 `os` imported but unused"
 
 
-def test_rules_are_chosen():
+def test_rules_can_be_selected_and_ignored():
     assert says("import os\n", select=("E",)) == ""
     assert says("import os\n", select=("F",), ignore=("F401",)) == ""
     assert says("x = 1" + "1" * 60 + "\n", line_length=50) == "line 1: E501 Line too long (65 > 50)"
@@ -57,8 +57,8 @@ def test_no_comment_switches_off_the_sorting_of_imports():
     assert says('x = "# isort: skip_file"\n') == ""
 
 
-def test_no_configuration_is_read(monkeypatch):
-    """On the lowest rung its working folder lies below others, where it would look."""
+def test_configuration_is_not_read(monkeypatch):
+    """On the lowest rung ruff's working folder lies below other folders, where it would look for one."""
     with tempfile.TemporaryDirectory() as above:
         Path(above).chmod(0o755)
         (Path(above) / "ruff.toml").write_text("line-length = 20\n")
@@ -73,23 +73,23 @@ def test_feedback_has_a_few_faults_and_counts_the_others():
     assert len(says(f"import {'a' * 100_000}\n", select=("F",))) < MOST_CHARACTERS
 
 
-def test_a_name_that_looks_like_ruffs_own_lines_does_not_make_it_pass():
+def test_name_that_looks_like_output_of_ruff_does_not_pass():
     assert says('__all__ = ["a\\nAll checks passed!"]\n', select=("F",)).startswith("line 1: F822")
 
 
-def test_what_is_no_python_has_failed():
+def test_invalid_python_fails():
     assert says("def f(:\n") == "The code has a syntax error in line 1: invalid syntax."
 
 
 @pytest.mark.parametrize("options", [{"select": ("NOPE",)}, {"line_length": 100_000}, {"ignore": ("--exit-zero",)}])
-def test_rules_that_ruff_does_not_know_are_found_at_once(options):
+def test_invalid_options_are_refused_at_once(options):
     with pytest.raises(ValueError, match="ruff does not take these options: "):
         RuffGuard(**options)
     with pytest.raises(ValueError, match="no time limit"):
         RuffGuard(timeout_s=0)
 
 
-def test_where_ruff_is_not_installed_it_is_said_how(monkeypatch):
+def test_missing_ruff_is_reported_with_the_install_command(monkeypatch):
     monkeypatch.setattr(sysconfig, "get_path", lambda _: "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BindingError, match=r"ruff is not installed: pip install '\.\[lint\]'"):

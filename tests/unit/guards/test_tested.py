@@ -21,7 +21,7 @@ def test_code_that_passes_is_labelled_cooperative(hardened):
     assert result.feedback == f"1 test passed (trust: cooperative{', hardened' if hardened else ''})."
 
 
-def test_feedback_names_the_test_and_what_the_code_gave_but_not_what_was_expected():
+def test_feedback_names_test_and_result_but_not_the_expected_value():
     result = judge("def add(a, b):\n    return a * b", "def test_add():\n    assert add(2, 700) == 702\n")
     assert (result.passed, result.fatal) == (False, False)
     assert result.feedback == "1 of 1 tests failed:\ntest_add: add(2, 700) gave 1400 (line 2 of the tests)"
@@ -51,7 +51,7 @@ def test_feedback_shows_the_assertion_when_asked():
         ("import pytest\n@pytest.fixture\ndef x():\n    return add()\ndef test_it(x):\n    pass", "test_it: TypeError: add() missing 2"),
     ],
 )  # fmt: skip
-def test_how_a_test_failed(test, said):
+def test_feedback_explains_how_a_test_failed(test, said):
     assert said in judge("def add(a, b):\n    return a * b", test).feedback
 
 
@@ -66,14 +66,14 @@ def test_feedback_shows_three_tests_and_names_the_others():
 @pytest.mark.parametrize(
     "names", ["from solution import add", "from adder import add", "import adder\nadd = adder.add", "", '"""Words."""\nfrom __future__ import annotations'],
 )  # fmt: skip
-def test_tests_know_the_code_by_any_name_or_none(names):
+def test_tests_reach_the_code_by_any_module_name_or_none(names):
     assert judge(ADD, f"{names}\ndef test_add():\n    assert add(1, 2) == 3\n").passed
 
 
-def test_what_is_installed_is_not_taken_for_the_code():
+def test_installed_module_is_not_mistaken_for_the_code():
     result = judge(ADD, "from math import add\ndef test_add(): pass")
     assert "cannot import name 'add' from 'math'" in result.feedback
-    assert result.fatal, "no code can give math a function"
+    assert result.fatal, "no code can add a function to math"
 
 
 @each_row(
@@ -99,7 +99,7 @@ def test_what_is_installed_is_not_taken_for_the_code():
         ("import os\nfor n in range(3, 64):\n    try: os.write(n, b'[\"end\"]\\n')\n    except OSError: pass\n" + ADD, TESTS, "wrote to the channel"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_is_a_failure_with_a_reason(code, tests, said):
+def test_broken_or_cheating_code_fails_with_a_reason(code, tests, said):
     result = judge(code, tests, timeout_s=1 if "while" in code else 30)
     assert (result.passed, result.fatal) == (False, False)
     assert said in result.feedback
@@ -120,7 +120,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_the_hardened_mode_finds_what_the_plain_one_believes(name):
+def test_hardened_mode_finds_cheats_that_plain_mode_misses(name):
     tests = "def test_one(): assert add(0, 0) == 0\ndef test_two(): assert add(1, 2) == 3\n"
     assert judge(CHEATS[name], tests).passed
     result = judge(CHEATS[name], tests, hardened=True)
@@ -143,19 +143,19 @@ def test_hardened_tests_may_use_the_code_while_they_are_collected():
     assert result.passed, result.feedback
 
 
-def test_the_tests_of_the_step_go_before_those_given():
+def test_tests_that_the_step_uses_take_precedence():
     used = Artifact("```python\ndef test_it():\n    assert add(1, 1) == 3\n```")
     assert not TestGuard(TESTS).validate(Artifact(ADD), test=used).passed
 
 
 @pytest.mark.parametrize("guard", [TestGuard(), TDDTestGuard()])
-def test_without_tests_a_person_decides(guard):
+def test_person_decides_when_tests_are_missing(guard):
     result = guard.validate(Artifact(ADD), other=Artifact(TESTS))
     assert (result.passed, result.fatal) == (False, True)
     assert result.feedback.startswith("There are no tests: ")
 
 
-def test_the_tests_of_an_earlier_step():
+def test_code_is_judged_by_the_tests_of_an_earlier_step():
     guard = TDDTestGuard()
     assert guard.validate(Artifact(ADD), test=Artifact(f"Tests:\n```python\n{TESTS}```")).passed
 
@@ -175,7 +175,7 @@ FOR_NO_CODE = {
 
 
 @each_row(("code", "tests"), [(ADD, tests) for tests in FOR_NO_CODE] + [("def add(:", "x = 1"), ("1 / 0", "x = 1")])
-def test_the_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
+def test_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
     result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
     assert (result.passed, result.fatal) == (False, True), result.feedback
     assert FOR_NO_CODE[tests] in result.feedback
@@ -191,7 +191,7 @@ def test_the_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
         ("def add(a, b):\n    return []", "import pytest\n@pytest.mark.parametrize('n', add(1, 2))\ndef test_it(n):\n    assert n"),
     ],
 )  # fmt: skip
-def test_where_the_code_has_a_part_in_it_the_code_has_failed(code, tests):
+def test_code_fails_where_it_is_partly_to_blame(code, tests):
     result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
     assert (result.passed, result.fatal) == (False, False), result.feedback
 
@@ -214,13 +214,13 @@ def test_plain_asserts_are_one_test(names, hardened):
         ("def sub(a):\n    return a", "test_asserts: NameError: name 'add' is not defined (line 2 of the tests)"),
     ],
 )  # fmt: skip
-def test_feedback_names_the_plain_assert_and_what_the_code_gave(code, said):
+def test_feedback_names_the_plain_assert_and_its_result(code, said):
     for result in (judge(code, PLAIN), TDDTestGuard().validate(Artifact(code), test=Artifact(PLAIN))):
         assert result.feedback == f"1 of 1 tests failed:\n{said}"
         assert not result.fatal
 
 
-#: Gives what equals all that the tests compare it with.
+#: Returns objects that equal everything that the tests compare them with.
 AGREES = """
 class Any(int):
     def __eq__(self, other): return True
@@ -260,12 +260,12 @@ def test_code_whose_objects_equal_everything_is_noticed_when_hardened(tests):
         ("class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\ndef point(x): return P(x)", "def test_it():\n    assert P(1) == point(1)"),
     ],
 )  # fmt: skip
-def test_honest_comparisons_are_believed_when_hardened(code, tests):
+def test_honest_comparisons_are_accepted_when_hardened(code, tests):
     result = judge(code, tests, hardened=True)
     assert result.passed, result.feedback
 
 
-def test_code_that_agrees_with_numbers_alone_is_not_noticed():
+def test_code_whose_objects_equal_only_numbers_is_not_noticed():
     code = AGREES.replace("return True", "return isinstance(other, int)")
     assert judge(code, hardened=True).passed, "the guard says so: it may notice it one day"
 
@@ -273,7 +273,7 @@ def test_code_that_agrees_with_numbers_alone_is_not_noticed():
 @pytest.mark.parametrize(
     "options", [{"module": "a-b"}, {"module": "json"}, {"timeout_s": 0}, {"require": ("x",)}, {"rung": "x"}]
 )
-def test_options_that_mean_nothing_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ValueError, match=r"module|time limit|required|rung"):
         TestGuard(TESTS, **options)
 
@@ -289,12 +289,12 @@ def test_options_that_mean_nothing_are_refused(options):
         ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "the tests define no test, and assert nothing"),
     ],
 )
-def test_given_tests_that_judge_nothing_are_refused(tests, message):
+def test_invalid_or_empty_tests_are_refused(tests, message):
     with pytest.raises(ValueError, match=message):
         TestGuard(tests)
 
 
-def test_without_pytest_the_guard_says_what_to_install(monkeypatch):
+def test_missing_pytest_is_reported_with_the_install_command(monkeypatch):
     pytest_guard.program.cache_clear()
     find = pytest_guard.importlib.util.find_spec
     monkeypatch.setattr(
@@ -305,7 +305,7 @@ def test_without_pytest_the_guard_says_what_to_install(monkeypatch):
     pytest_guard.program.cache_clear()
 
 
-def test_what_is_required_and_not_there_is_no_verdict():
+def test_missing_required_feature_raises_an_error():
     with pytest.raises(SandboxError, match="own file tree"):
         judge(ADD, rung="limits", require=("own file tree",))
 

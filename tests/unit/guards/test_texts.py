@@ -1,4 +1,4 @@
-"""Texts of a form."""
+"""Guards of texts: patterns, JSON schemas, and options that name files."""
 
 import json
 import time
@@ -26,7 +26,7 @@ def says(guard, text):
     return result.feedback
 
 
-def test_a_pattern_is_found_matched_whole_or_absent():
+def test_pattern_is_found_matched_whole_or_absent():
     assert says(RegexGuard(r"\d+"), "a 1 b") == ""
     assert r"must have the form \d+" in says(RegexGuard(r"\d+"), "none")
     assert says(RegexGuard(r"a.b", whole=True), "a\nb") == ""
@@ -37,7 +37,7 @@ def test_a_pattern_is_found_matched_whole_or_absent():
         RegexGuard("(")
 
 
-def test_a_text_with_which_a_pattern_takes_for_ever_has_failed():
+def test_text_fails_when_a_pattern_takes_too_long():
     guard = RegexGuard("(a+)+$", timeout_s=0.3)
     told = says(guard, "a" * 40 + "b")
     assert told == "This text could not be judged by the pattern (a+)+$ within 0.3 s: write it shorter and simpler."
@@ -49,7 +49,7 @@ def test_a_text_with_which_a_pattern_takes_for_ever_has_failed():
 SLOW = {"type": "object", "properties": {"email": {"type": "string", "pattern": r"^([a-zA-Z0-9]+\.?)+@example\.com$"}}}
 
 
-def test_a_text_with_which_a_schema_takes_for_ever_has_failed(monkeypatch):
+def test_text_fails_when_a_schema_takes_too_long(monkeypatch):
     monkeypatch.setattr("dsa.guards.text_guards._SCHEMA_S", 0.5)
     guard = SchemaGuard(SLOW)
     began_s = time.monotonic()
@@ -59,7 +59,7 @@ def test_a_text_with_which_a_schema_takes_for_ever_has_failed(monkeypatch):
     assert says(guard, json.dumps({"email": "ann@example.com"})) == ""
 
 
-def test_many_unlike_items_and_deep_nesting_take_no_longer_than_they_may(monkeypatch):
+def test_many_items_and_deep_nesting_respect_the_limits(monkeypatch):
     monkeypatch.setattr("dsa.guards.text_guards._SCHEMA_S", 0.5)
     unique = SchemaGuard({"uniqueItems": True})
     assert "could not be judged by the schema" in says(unique, json.dumps([{"a": n} for n in range(20_000)]))
@@ -76,7 +76,7 @@ def test_texts_of_any_characters_are_matched():
 @pytest.mark.parametrize(
     "text", ['{"name": "a"}', 'Here:\n```json\n{"name": "a", "ages": [1]}\n```', '```\n{"name": ""}\n```']
 )
-def test_json_that_keeps_to_its_schema_passes(text):
+def test_json_that_matches_its_schema_passes(text):
     assert says(SchemaGuard(SCHEMA), text) == ""
 
 
@@ -99,12 +99,12 @@ def test_faults_are_named_with_their_places(text, feedback):
     assert re.search(feedback, says(SchemaGuard(SCHEMA), text))
 
 
-def test_what_is_no_schema_is_refused():
+def test_invalid_schema_is_refused():
     with pytest.raises(ValueError, match="not a JSON schema"):
         SchemaGuard({"type": "nothing"})
 
 
-def test_references_elsewhere_are_not_followed():
+def test_remote_references_are_not_followed():
     guard = SchemaGuard({"$ref": "http://127.0.0.1:9/schema.json"})
     with pytest.raises(Exception, match=r"schema\.json"):
         guard.validate(Artifact("{}"))
@@ -118,11 +118,11 @@ def test_references_elsewhere_are_not_followed():
         ("9" * 5000, "This JSON has a number of 5000 digits, which is too large to be read."),
     ],
 )
-def test_numbers_that_cannot_be_read_are_told(number, feedback):
+def test_numbers_that_cannot_be_read_are_reported(number, feedback):
     assert says(SchemaGuard({}), f'{{"a": [{number}]}}') == feedback
 
 
-def test_right_values_are_told_only_where_that_is_wanted():
+def test_expected_values_are_shown_only_on_request():
     schema = {"properties": {"a": {"const": 4711}, "b": {"enum": ["red", "blue"]}}}
     told = says(SchemaGuard(schema), '{"a": 1, "b": "green"}')
     assert told == "a: 1 is not the value that is wanted\nb: 'green' is none of the values that are allowed"
@@ -131,7 +131,7 @@ def test_right_values_are_told_only_where_that_is_wanted():
     assert "'red'" in shown
 
 
-def test_the_point_of_a_message_is_kept_after_a_value_of_any_length():
+def test_long_value_does_not_hide_the_point_of_a_message():
     told = says(SchemaGuard({"type": "object"}), json.dumps(["x" * 9000]))
     assert told.startswith("the whole: ['xxx")
     assert told.endswith("is not of type 'object'")
@@ -158,7 +158,7 @@ def built(kind, options):
     return build_guard("form", loads(TABLE.format(kind=kind, options=options)))
 
 
-def test_a_table_names_them(tmp_path, monkeypatch):
+def test_table_can_name_guards_of_texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
     assert says(built("regex", "pattern = [0-9]; whole = true"), "7") == ""
@@ -169,7 +169,7 @@ def test_a_table_names_them(tmp_path, monkeypatch):
         built("json", "schema = no.json")
 
 
-def test_a_schema_is_named_from_the_folder_that_is_given_and_from_nowhere_else(tmp_path, monkeypatch):
+def test_schema_is_found_from_the_document_folder_only(tmp_path, monkeypatch):
     (tmp_path / "doc").mkdir()
     (tmp_path / "doc" / "s.json").write_text('{"type": "integer"}')
     (tmp_path / "s.json").write_text('{"type": "string"}')
@@ -186,7 +186,7 @@ def test_a_schema_is_named_from_the_folder_that_is_given_and_from_nowhere_else(t
         judge("here.json", Path("doc"))
 
 
-def test_tests_in_a_file_are_named_from_the_folder_that_is_given(tmp_path, monkeypatch):
+def test_file_of_tests_is_found_from_the_document_folder(tmp_path, monkeypatch):
     (tmp_path / "doc").mkdir()
     (tmp_path / "doc" / "t.py").write_text("def test_it(): pass")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A document that is right, and what is found in it after some of its text was replaced."""
+"""A valid document, and the findings in it after some of its text was replaced."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def after(*changes):
 
 @pytest.fixture
 def faults():
-    """Give, for changes to the document, each finding's code and the text it points at."""
+    """Return a function that gives the code and the marked text of each finding in the changed document."""
 
     def found(*changes):
         reading = read_machine(after(*changes))
@@ -90,7 +90,7 @@ def faults():
 
 @pytest.fixture
 def machine():
-    """Return the machine that the changed document is."""
+    """Return a function that reads the machine of the changed document."""
 
     def read(*changes):
         reading = read_machine(after(*changes))

@@ -1,4 +1,4 @@
-"""Sections, columns and cells as a whole document has them."""
+"""Sections, columns and cells of whole documents."""
 
 import pytest
 from each_row import each_row
@@ -9,7 +9,7 @@ from dsa.lang import dumps, loads, read_machine
 from dsa.semantics import start
 
 
-def test_a_document_is_a_machine(machine):
+def test_document_becomes_a_machine(machine):
     made = machine()
     assert (made.name, made.initial) == ("m", "idle")
     assert [row.source for row in made.transitions] == [
@@ -32,7 +32,7 @@ def test_a_document_is_a_machine(machine):
     assert made.transitions[5].duration_ms == 30_000
 
 
-def test_every_row_knows_its_line_and_its_cells(machine):
+def test_every_row_has_the_places_of_its_line_and_cells(machine):
     row = machine().transitions[3]
     assert row.span.line == 42
     place = row.span_of("if")
@@ -57,14 +57,14 @@ def test_every_row_knows_its_line_and_its_cells(machine):
         ),
     ],
 )
-def test_what_is_missing_or_too_much_is_said(text, code):
+def test_missing_or_surplus_parts_of_a_document_are_reported(text, code):
     assert code in {finding.code for finding in read_machine(text).diagnostics}
 
 
 SMALL = "# m\n## Transitions\n| source | event | target |\n|-|-|-|\n| a | go | b |\n| b | go | a |\n"
 
 
-def test_without_tables_rows_declare_states_events_and_effects():
+def test_rows_declare_states_events_and_effects_when_tables_are_missing():
     machine = loads(
         SMALL.replace("target |\n|-", "target | effects |\n|-|-")
         .replace("b |\n", "b | e, f |\n", 1)
@@ -92,14 +92,14 @@ def test_without_tables_rows_declare_states_events_and_effects():
         "\ufeff" + SMALL,
         "before\n\n" + SMALL + "\n## Notes\nprose\n",
     ],
-    ids=["order", "header", "backticks", "note", "parts", "tables", "crlf", "underlined", "case", "no end", "bom", "prose"],
+    ids=["order", "header", "backticks", "note", "parts", "tables", "crlf", "underlined", "case", "no last line end", "bom", "prose"],
 )  # fmt: skip
 def test_layout_does_not_matter(text):
     assert loads(text) == loads(SMALL)
     assert [finding.code for finding in read_machine(text).diagnostics] == []
 
 
-def test_a_cell_may_list_sources_and_events():
+def test_cell_may_list_sources_and_events():
     machine = loads(SMALL.replace("| a | go | b |", "| a, b | stop, after 5m | b |"))
     assert [(row.source, row.event) for row in machine.transitions][:4] == [
         ("a", "stop"), ("a", "after 5m"), ("b", "stop"), ("b", "after 5m"),
@@ -117,12 +117,12 @@ def test_a_cell_may_list_sources_and_events():
         ("after\t30s", "after 30s"),
     ],
 )
-def test_timers_are_kept_as_they_are_written(text, event):
+def test_timer_has_the_spelling_of_the_document(text, event):
     assert loads(SMALL.replace("| a | go |", f"| a | {text} |")).transitions[0].event == event
 
 
 @each_row("text", ["after 30", "after", "after 0s", "after -1s", "after 1.5s", "after 30 s x", "after ٣s", "after 1w"])
-def test_a_timer_needs_a_number_and_a_unit(text):
+def test_timer_needs_a_number_and_a_unit(text):
     (finding,) = read_machine(SMALL.replace("| a | go |", f"| a | {text} |")).diagnostics
     assert finding.code == "DSA107"
     assert "after 30s" in finding.hint
@@ -137,7 +137,7 @@ def test_a_timer_needs_a_number_and_a_unit(text):
         ("`done = not done`", (Assign("done", Not(Name("done", "variable"))),)),
     ],
 )  # fmt: skip
-def test_updates(cell, expected, machine):
+def test_updates_are_read(cell, expected, machine):
     found = machine(("| retries += 1              |", f"| {cell} |")).transitions[3].updates
     assert found == expected
 
@@ -156,7 +156,7 @@ def test_updates(cell, expected, machine):
         ("nothing = 1", "DSA201"),
     ],
 )
-def test_wrong_updates(cell, code, faults):
+def test_wrong_updates_are_reported(cell, code, faults):
     assert [found for found, _ in faults(("| retries += 1              |", f"| {cell} |"))] == [code]
 
 
@@ -169,7 +169,7 @@ def test_wrong_updates(cell, code, faults):
         ("`log`", (Emit("log"),)),
     ],
 )
-def test_effects(cell, expected, machine):
+def test_effects_are_read(cell, expected, machine):
     assert machine(("| log           | over", f"| {cell} | over")).transitions[2].effects == expected
 
 
@@ -182,17 +182,17 @@ def test_effects(cell, expected, machine):
         ("`else`", Boolean(value=True), True),
     ],
 )
-def test_conditions(cell, condition, is_else, machine):
+def test_conditions_are_read(cell, condition, is_else, machine):
     row = machine(("| else                        |", f"| {cell} |")).transitions[4]
     assert (row.condition, row.is_else) == (condition, is_else)
 
 
 @pytest.mark.parametrize("cell", ["else or done", "done and else", "else done", "not else", "else and", "(else)"])
-def test_else_is_the_whole_cell_or_comes_first(cell, faults):
+def test_else_must_be_the_whole_cell_or_come_first(cell, faults):
     assert [code for code, _ in faults(("| else                        |", f"| {cell} |"))] == ["DSA108"]
 
 
-def test_a_state_may_be_written_by_its_last_part_and_a_full_name_wins():
+def test_state_may_be_written_by_its_last_part_and_a_full_name_wins():
     states = "# m\n## States\n|state|kind|\n|-|-|\n|draft|initial|\n|a|\n|a.draft|initial|\n|a.open||\n## Transitions\n|source|event|target|\n|-|-|-|\n"
     states = states.replace("|a|\n", "|a||\n")
     machine = loads(states + "|draft|go|open|\n|open|go|draft|\n|a.draft|go|a|\n")
@@ -203,20 +203,20 @@ def test_a_state_may_be_written_by_its_last_part_and_a_full_name_wins():
     ]
 
 
-def test_a_last_part_that_two_states_have_is_asked_about():
+def test_ambiguous_last_part_of_a_state_is_reported():
     text = "# m\n## States\n|state|kind|\n|-|-|\n|i|initial|\n|a.x|initial|\n|b.x|initial|\n## Transitions\n|source|event|target|\n|-|-|-|\n|i|go|x|\n"
     (finding,) = read_machine(text).diagnostics
     assert (finding.code, finding.message, finding.hint) == ("DSA201", "'x' may be a.x or b.x", "write the full name")
 
 
-def test_an_event_of_the_same_spelling_as_a_states_last_part_is_the_event_in_a_property():
+def test_name_of_event_and_last_part_of_state_is_the_event_in_a_property():
     text = "# m\n## States\n|state|kind|\n|-|-|\n|i|initial|\n|a.x|initial|\n## Transitions\n|source|event|target|\n|-|-|-|\n|i|x|a|\n## Properties\n- never x\n"
     machine = loads(text)
     assert machine.properties[0].form.condition == Name("x", "event")
     assert loads(dumps(machine)) == machine
 
 
-def test_the_failure_of_an_effect_is_an_event_only_where_the_effect_has_answers(machine, faults):
+def test_failure_is_an_event_only_if_the_effect_has_answers(machine, faults):
     row = "| work    | after 30s     |"
     assert machine((row, "| work    | query_llm.failed |")).transitions[5].event == "query_llm.failed"
     assert faults((row, "| work    | log.failed |")) == [("DSA201", "log.failed")]
@@ -229,7 +229,7 @@ def test_the_failure_of_an_effect_is_an_event_only_where_the_effect_has_answers(
     assert [finding.code for finding in read_machine(text).diagnostics] == ["DSA201"]
 
 
-def test_verdicts_may_be_narrowed(machine, faults):
+def test_verdicts_of_a_guard_can_be_restricted(machine, faults):
     guards = (
         "| guard | judges  | is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |",
         "| guard | judges  | verdicts |\n| ----- | ------- | ----- |\n| g     | verdict | failed, passed |",
@@ -247,7 +247,7 @@ def test_verdicts_may_be_narrowed(machine, faults):
         ("| idle         | initial |\n| over.x | |", "state 'over' is final, but has child states"),
     ],
 )
-def test_the_tree_of_states_has_one_way_in(state, message, dual):
+def test_second_initial_state_and_final_state_with_children_are_reported(state, message, dual):
     (finding,) = read_machine(dual.replace("| idle         | initial |", state)).diagnostics
     assert finding.code == "DSA206"
     assert message in finding.message
@@ -263,12 +263,12 @@ def test_the_tree_of_states_has_one_way_in(state, message, dual):
         ("| `       | specification | | | | over |", "DSA106", "`"),
     ],
 )
-def test_rows_that_cannot_be(row, code, text, faults):
+def test_impossible_rows_are_reported(row, code, text, faults):
     end = "| cancel, log   | over    |\n"
     assert faults((end, end + row + "\n")) == [(code, text)]
 
 
-def test_names_stand_for_one_thing_only(faults):
+def test_each_name_has_only_one_meaning(faults):
     assert (
         faults(("| verdict       | execute_guard |", "| verdict       | execute_guard |\n| retries       | outside |"))[
             0
@@ -289,14 +289,14 @@ def test_names_stand_for_one_thing_only(faults):
     assert faults(shared) == []
 
 
-def test_effects_when_listed_are_complete(faults):
+def test_table_of_effects_must_be_complete(faults):
     table = "## Effects\n| effect | kind | in doubt | time limit | retries |\n|-|-|-|-|-|\n| query_llm | sensing | retry | 30s | 2 |\n| execute_guard | internal | ask | | |\n"
     found = faults(("## States", table + "\n## States"))
     assert {code for code, _ in found} == {"DSA201"}
     assert {text for _, text in found} == {"log"}
 
 
-def test_options_are_pairs(machine, faults):
+def test_options_are_read_as_pairs(machine, faults):
     def options(text):
         return (
             "| is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |",
@@ -310,7 +310,7 @@ def test_options_are_pairs(machine, faults):
     assert faults(options("k = 2; k = 3")) == [("DSA202", "k = 3")]
 
 
-def test_a_table_of_states_without_an_initial_one_is_a_finding(faults):
+def test_table_of_states_without_an_initial_state_is_reported(faults):
     assert faults(
         ("| idle         | initial |", "| idle         |         |"),
         ("| work.writing | initial |", "| work.writing |         |"),
@@ -318,7 +318,7 @@ def test_a_table_of_states_without_an_initial_one_is_a_finding(faults):
 
 
 @pytest.mark.parametrize("effects", ["bus.cancel", "cancel bus.cancel", "after.all, log"])
-def test_a_reserved_word_is_no_part_of_a_name_that_only_a_row_mentions(effects):
+def test_reserved_word_in_the_name_of_an_undeclared_effect_is_reported(effects):
     text = f"# m\n## Events\n| event | from |\n| - | - |\n| go | outside |\n## Transitions\n| source | event | effects | target |\n| - | - | - | - |\n| a | go | {effects} | b |\n"
     reading = read_machine(text, "m.md")
     assert reading.machine is None

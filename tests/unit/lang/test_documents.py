@@ -1,4 +1,4 @@
-"""Prompts, cases, constraints, specs; writing and laying out whole documents."""
+"""Prompts, cases, constraints and specs; writing and formatting whole documents."""
 
 import warnings
 
@@ -15,7 +15,7 @@ def codes(text):
 PROMPT = "\n## Prompt: query_llm\n### Role\n```\nYou write.\n```\n\n### Task\n~~~text\nDo {specification}\n\n```\ncode\n```\n~~~\n"
 
 
-def test_a_prompt_has_parts_with_one_fence_each(dual):
+def test_prompt_has_parts_with_one_fence_each(dual):
     machine = loads(dual + PROMPT)
     assert machine.prompts == (Prompt("query_llm", role="You write.", task="Do {specification}\n\n```\ncode\n```"),)
     assert loads(dumps(machine)) == machine
@@ -39,13 +39,13 @@ def test_one_fault_in_a_prompt_is_one_finding(text, dual):
     assert codes(dual + "\n## Prompt: query_llm\n" + text) == ["DSA112"]
 
 
-def test_a_fault_in_a_prompt_is_shown_in_its_line(dual):
+def test_fault_in_a_prompt_is_marked_at_its_place(dual):
     (finding,) = read_machine(dual + PROMPT.replace("{specification}", "{spec}")).diagnostics
     assert finding.span.text[finding.span.column - 1 : finding.span.end - 1] == "{spec}"
 
 
 @pytest.mark.parametrize("kind", ["Prompt", "Cases"])
-def test_prompts_and_cases_are_of_something(kind, dual):
+def test_prompts_and_cases_need_one_known_owner(kind, dual):
     body = "### Task\n```\nx\n```\n" if kind == "Prompt" else "| call | expected |\n| - | - |\n| f() | 1 |\n"
     owner = "query_llm" if kind == "Prompt" else "g"
     assert codes(dual + f"\n## {kind}: {owner}\n{body}") == []
@@ -75,7 +75,7 @@ def cases(call, expected):
         ("f()", "'\ud800'", Case("f()", "'\ud800'")),
     ],
 )
-def test_cases_are_calls_and_literals(call, expected, case, dual):
+def test_cases_must_be_calls_with_literals(call, expected, case, dual):
     reading = read_machine(dual + cases(call, expected))
     assert [finding.code for finding in reading.diagnostics] in ([], ["DSA107"])
     if case is None or reading.machine is None:
@@ -85,7 +85,7 @@ def test_cases_are_calls_and_literals(call, expected, case, dual):
     assert loads(dumps(reading.machine)) == reading.machine
 
 
-def test_what_people_write_in_cases_makes_python_warn_of_nothing(dual):
+def test_text_of_cases_causes_no_python_warning(dual):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loads(dual + cases(r"f('\d', 1 is 1)", r"'\d'"))
@@ -95,17 +95,17 @@ def test_what_people_write_in_cases_makes_python_warn_of_nothing(dual):
 @pytest.mark.parametrize(
     "text", ["No network.", "    ## indented code", "- a\n\n  b", "```\nopen", "> q", "<!-- open", "a\n\n\nb  \nc"]
 )
-def test_constraints_are_kept_as_written(text, dual):
+def test_constraints_are_preserved_as_written(text, dual):
     machine = loads(dual + f"\n## Constraints\n\n{text}\n")
     assert machine.constraints == text
     assert loads(dumps(machine)) == machine
 
 
-def test_an_underlined_heading_is_no_part_of_the_constraints(dual):
+def test_underlined_heading_does_not_belong_to_the_constraints(dual):
     assert loads(dual + "\nConstraints\n-----------\nNo network.\n").constraints == "No network."
 
 
-def test_a_digest_is_of_the_meaning(dual):
+def test_digest_depends_on_the_meaning_only(dual):
     assert digest(loads(dual)) == digest(loads(dual.replace("## States", "prose\n\n## States").replace("|  ", "| ")))
     assert digest(loads(dual)) != digest(loads(dual.replace("after 30s", "after 31s")))
 
@@ -113,7 +113,7 @@ def test_a_digest_is_of_the_meaning(dual):
 SPEC = "# more\n\nMachine: `other.md`\n\n## Properties\n- possible over\n\n## Scenario: two\n| percept | action |\n| - | - |\n| specification | query_llm |\n"
 
 
-def test_a_spec_adds_to_its_machine(dual):
+def test_spec_adds_properties_and_scenarios_to_its_machine(dual):
     machine = loads(dual)
     name, span = machine_of(SPEC, "s.md")
     assert (name, span.line, span.column) == ("other.md", 3, 10)
@@ -124,7 +124,7 @@ def test_a_spec_adds_to_its_machine(dual):
     assert [scenario.name for scenario in read.machine.scenarios] == ["one", "two"]
 
 
-def test_a_spec_says_how_its_machine_declares_effects_and_variables(dual):
+def test_spec_states_how_its_machine_declares_effects_and_variables(dual):
     said = "## Effects\n| effect | in doubt | time limit |\n| - | - | - |\n| query_llm | ask | |\n\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| retries | 0..rmax | 0 |\n\n## Properties"
     machine = loads(dual)
     read = read_spec(SPEC.replace("## Properties", said), machine)
@@ -151,7 +151,7 @@ def test_a_spec_says_how_its_machine_declares_effects_and_variables(dual):
         ),
     ],
 )
-def test_faults_of_a_spec_are_found(old, new, code, dual):
+def test_faults_of_a_spec_are_reported(old, new, code, dual):
     read = read_spec(SPEC.replace(old, new), loads(dual), "s.md")
     assert read.machine is None
     assert [(finding.code, finding.span.path) for finding in read.diagnostics] == [(code, "s.md")]
@@ -174,12 +174,12 @@ def test_faults_of_a_spec_are_found(old, new, code, dual):
         ("## States\r\n|state|\r\n|-|\n|a|", "## States\r\n| state |\r\n| ----- |\n| a     |"),
     ],
 )
-def test_tables_of_the_language_are_laid_out(text, expected):
+def test_tables_of_the_language_are_formatted(text, expected):
     assert format_document(text) == expected
     assert format_document(expected) == expected
 
 
-def test_a_hint_lists_as_many_values_as_fit_a_line():
+def test_hint_lists_as_many_values_as_fit_a_line():
     values = ", ".join(f"v{number}" for number in range(5_000))
     text = f"# m\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| x | {{{values}}} | idle |\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | go | a |\n"
     (finding,) = [each for each in read_machine(text).diagnostics if "'idle'" in each.message]

@@ -1,4 +1,4 @@
-"""Durations read as they were written; what is equally long is one timer, in one document and between two."""
+"""Durations are read as written; equal durations are one timer, within a document and between two."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def events(machine):
     return [row.event for row in machine.transitions]
 
 
-def test_a_document_has_one_spelling_for_each_duration_the_first():
+def test_equal_durations_have_the_first_spelling_of_the_document():
     machine = loads(TEXT)
     assert events(machine) == ["go", "after 24h", "after 90s", "after 24h"]
     assert machine.scenarios[0].steps[1].event == "after 24h"
@@ -35,14 +35,14 @@ def test_a_document_has_one_spelling_for_each_duration_the_first():
     assert "after 24h" in dumps(machine)
 
 
-def test_the_digest_is_of_the_durations():
+def test_digest_depends_on_durations_and_not_their_spelling():
     other = loads(TEXT.replace("24h", "1440m"))
     assert events(other) != events(loads(TEXT))
     assert digest(other) == digest(loads(TEXT)) == digest(spelled_shortest(other))
     assert digest(other) != digest(loads(TEXT.replace("24h", "25h")))
 
 
-def test_what_is_compared_is_spelled_alike():
+def test_compared_machines_are_spelled_alike():
     machine, other = loads(TEXT), loads(TEXT.replace("24h", "1440m").replace("90s", "91s"))
     alike = spelled_like(other, machine)
     assert events(alike) == ["go", "after 24h", "after 91s", "after 24h"]
@@ -50,7 +50,7 @@ def test_what_is_compared_is_spelled_alike():
     assert spelled_like(machine, machine) is machine
 
 
-def test_the_same_duration_twice_in_a_cell_is_a_mistake():
+def test_same_duration_twice_in_a_cell_is_an_error():
     with pytest.raises(MachineError, match="'after 1440m' occurs twice in this cell"):
         loads(TEXT.replace("90s", "1440m"))
 
@@ -73,7 +73,7 @@ SLEEP = """# nap
 """
 
 
-def test_the_duration_of_a_sleep_is_compared_by_its_length():
+def test_duration_of_a_sleep_is_compared_by_its_length():
     machine, other = loads(SLEEP), loads(SLEEP.replace("24h", "1440m"))
     assert sleeping_effects(machine) == {"nap": 86_400_000}
     assert (machine, digest(machine)) == (other, digest(other))

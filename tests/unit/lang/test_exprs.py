@@ -40,7 +40,7 @@ def read(text, rule=ExpressionParser.expression):
         ("x\u00a0>\t1", "x > 1"),
     ],
 )
-def test_an_expression_is_read_with_the_precedence_of_python(text, expected):
+def test_expression_is_read_with_the_precedence_of_python(text, expected):
     assert unparse(read(text)) == expected
     assert read(expected) == read(text)
 
@@ -71,7 +71,7 @@ def test_an_expression_is_read_with_the_precedence_of_python(text, expected):
         ("x > 1²", 5, 6, "²"),
     ],
 )
-def test_what_cannot_be_read_is_shown_where_it_stands(text, start, end, word):
+def test_unreadable_expression_is_marked_at_its_place(text, start, end, word):
     with pytest.raises(UnreadableError) as caught:
         read(text)
     assert (caught.value.start, caught.value.end) == (start, end)
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_shown_where_it_stands(text, start, end, word):
 
 
 @each_row("word", sorted(KEYWORDS - {"true", "false", "pending", "not"}))
-def test_a_reserved_word_is_no_name(word):
+def test_reserved_word_is_refused_as_a_name(word):
     with pytest.raises(UnreadableError):
         read(f"x > {word}")
 
@@ -96,19 +96,19 @@ def test_a_reserved_word_is_no_name(word):
         "x" * 201,
     ],
 )
-def test_what_would_make_a_tree_too_deep_is_refused(text):
+def test_expression_that_is_too_deep_or_too_long_is_refused(text):
     with pytest.raises(UnreadableError, match=r"at most|nested"):
         read(text)
 
 
-def test_the_deepest_tree_that_is_read_can_be_walked():
+def test_deepest_accepted_tree_can_be_walked():
     text = "(" * 60 + "x" + " + 1)" * 60 + " + 1" * 40
     assert read(unparse(read(text))) == read(text)
     wide = " and ".join(["x > 1"] * 5_000)
     assert unparse(read(wide)) == wide
 
 
-def test_every_node_knows_its_place():
+def test_every_node_has_its_place():
     expr = read("a and  bc > 1")
     assert (expr.span.column, expr.span.end) == (1, 14)
     compare = expr.operands[1]
@@ -117,10 +117,10 @@ def test_every_node_knows_its_place():
 
 
 @pytest.mark.parametrize("text", ["1 + 1", "(1)", "--1", "-x"])
-def test_a_literal_is_a_single_value(text):
+def test_literal_must_be_a_single_value(text):
     with pytest.raises(UnreadableError):
         read(text, ExpressionParser.literal)
 
 
-def test_a_literal_may_have_a_sign():
+def test_literal_may_have_a_sign():
     assert unparse(read("-3", ExpressionParser.literal)) == "-3"

@@ -1,4 +1,4 @@
-"""Documents with families: public models with their published numbers of states, and what a family stands for."""
+"""Documents with families: public models with their published numbers of states, and the documents they expand to."""
 
 from pathlib import Path
 
@@ -40,20 +40,20 @@ def test_seven_resource_managers_have_their_published_number_of_states():
 
 
 @each_row(("name", "rows", "most"), [("credit_check", 10, 14), ("philosophers", 7, 9), ("two_phase_commit", 7, 7)])
-def test_a_written_row_is_one_line_for_all_that_it_stands_for(name, rows, most):
+def test_written_row_is_one_line_for_all_its_instances(name, rows, most):
     machine = loads(text_of(name))
     lines = {row.span.line for row in machine.transitions}
     assert len(lines) == rows <= most
     assert len(machine.transitions) > rows
 
 
-def test_the_properties_of_a_credit_check_hold_and_nothing_is_reported():
+def test_properties_of_a_credit_check_hold_and_nothing_is_reported():
     report = check(loads(text_of("credit_check")))
     assert not report.diagnostics
     assert {claim.verdict for claim in report.properties} == {"HOLDS"}
 
 
-def test_a_row_that_forgets_a_bureau_is_named_once_with_one_instance():
+def test_row_that_forgets_a_bureau_is_reported_once_with_one_instance():
     text = text_of("credit_check").replace("look[b].failed | pending  ", "look[b].failed | false    ")
     found = [each for each in check(loads(text)).diagnostics if each.code == "DSA305"]
     assert len(found) == 1
@@ -61,12 +61,12 @@ def test_a_row_that_forgets_a_bureau_is_named_once_with_one_instance():
 
 
 @each_row("name", ["credit_check", "philosophers", "two_phase_commit", "readers_writers"])
-def test_nothing_is_reported_of_a_public_model(name):
+def test_public_model_has_no_diagnostics(name):
     assert not check(loads(text_of(name))).diagnostics
 
 
 @each_row("name", ["credit_check", "philosophers", "readers_writers", "two_phase_commit"])
-def test_a_document_is_written_back_with_its_families(name):
+def test_document_is_written_back_with_its_families(name):
     machine = loads(text_of(name))
     again = loads(dumps(machine))
     assert again == machine
@@ -74,7 +74,7 @@ def test_a_document_is_written_back_with_its_families(name):
     assert "## Families" in dumps(machine)
 
 
-def test_another_name_of_a_family_is_no_change_of_meaning():
+def test_renaming_a_family_does_not_change_the_meaning():
     text = text_of("credit_check")
     renamed = (
         text.replace("[b]", "[who]")
@@ -86,12 +86,12 @@ def test_another_name_of_a_family_is_no_change_of_meaning():
     assert digest(loads(renamed)) == digest(loads(text))
 
 
-def test_an_unknown_family_is_an_error_that_names_the_known_ones():
+def test_unknown_family_is_an_error_that_names_the_known_ones():
     with pytest.raises((DocumentError, ValueError), match="known here: 'b'"):
         loads(text_of("credit_check"), families={"c": "1..2"})
 
 
-def test_what_a_family_stands_for_is_a_document_of_its_own():
+def test_expanded_families_are_a_complete_document():
     machine = loads(text_of("credit_check"))
     whole = spell_out(machine)
     assert loads(dumps(whole)) == whole == machine
@@ -110,21 +110,21 @@ def test_what_a_family_stands_for_is_a_document_of_its_own():
         ("", "p=: expected a whole number, 0 or greater, but nothing follows"),
     ],
 )
-def test_a_given_index_that_is_none_is_reported_by_what_was_given(index, message):
+def test_invalid_index_argument_is_quoted_in_the_error(index, message):
     with pytest.raises(ParameterError) as raised:
         loads(text_of("philosophers"), families={"p": index})
     assert str(raised.value).startswith(message)
 
 
-def test_an_overlap_of_a_row_with_itself_that_no_family_explains_is_reported():
-    """As a mutant has it that changes one event of a row with several."""
+def test_row_that_overlaps_itself_without_a_family_is_reported():
+    """Such rows occur in a mutant that changes one event of a row with several events."""
     machine = loads(text_of("credit_check"))
     row = machine.transitions[0]
     several = attrs.evolve(machine, transitions=(row, row, *machine.transitions[1:]))
     assert "DSA304" in [finding.code for finding in check(several).diagnostics]
 
 
-def test_a_fault_of_a_row_is_reported_once_for_all_that_it_stands_for():
+def test_fault_of_a_row_is_reported_once_for_all_its_instances():
     text = text_of("philosophers").replace("at[p] == eat   ", "ate[p] == eat  ")
     with pytest.raises(MachineError) as raised:
         loads(text)

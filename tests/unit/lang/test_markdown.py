@@ -15,7 +15,7 @@ def texts(line):
     return [cell.text for cell in split_row(line, "m.md", 1)]
 
 
-def test_a_table_has_its_cells_and_their_places():
+def test_table_has_its_cells_and_their_places():
     (table,) = tables("## s\n\n" + TABLE)
     assert [[cell.text for cell in row.cells] for row in (table.header, *table.rows)] == [["a", "b"], ["1", "2"]]
     place = table.rows[0].cells[1].span()
@@ -39,7 +39,7 @@ def test_a_table_has_its_cells_and_their_places():
     ],
     ids=["list", "quote", "fence", "open fence", "comment", "indented code", "short dashes", "no dashes", "not dashes", "gap"],
 )  # fmt: skip
-def test_what_github_does_not_show_as_a_table_is_none(text):
+def test_text_that_github_does_not_show_as_a_table_is_not_a_table(text):
     assert tables("## s\n\n" + text) == []
 
 
@@ -74,7 +74,7 @@ def test_cells_are_split_as_github_splits_them(line, expected):
     assert texts(line) == expected
 
 
-def test_columns_stay_true_behind_escaped_pipes():
+def test_columns_are_correct_after_escaped_pipes():
     line = r"| a \| b \| c | d |"
     first, second = split_row(line, "m.md", 1)
     place = first.span(first.text.index("c"))
@@ -94,7 +94,7 @@ def test_columns_stay_true_behind_escaped_pipes():
         ("`x", "`x"),
     ],
 )
-def test_backticks_around_a_whole_cell_are_no_part_of_its_text(text, expected):
+def test_backticks_around_a_whole_cell_are_removed(text, expected):
     assert Cell(text, "m.md", 1, 1, text).plain == expected
 
 
@@ -105,12 +105,12 @@ def test_headings_of_both_styles_open_sections():
     assert document.sections[0].heading.span().line == 4
 
 
-def test_an_underlined_heading_is_no_part_of_its_section():
+def test_underlined_heading_does_not_belong_to_its_section():
     (section,) = read("Constraints\n---\nNo network.", "m.md").sections
     assert (section.first, section.last) == (2, 3)
 
 
-def test_a_heading_over_two_lines_is_one_line_of_text():
+def test_heading_over_two_lines_is_one_line_of_text():
     (section,) = read("Scenario: one\n  two\n---\n", "m.md").sections
     assert section.name == "one two"
     assert section.heading.span().end == len("Scenario: one") + 1
@@ -131,7 +131,7 @@ def test_blocks_are_found_with_their_lines():
     assert fence.content == "x\n"
 
 
-def test_a_bullet_over_several_lines_knows_where_each_stands():
+def test_bullet_over_several_lines_has_the_place_of_each_word():
     (section,) = read("## s\n- always a and\n  b or\nc\n", "m.md").sections
     text = section.blocks[0].text
     assert text.text == "always a and b or c"
@@ -142,13 +142,13 @@ def test_a_bullet_over_several_lines_knows_where_each_stands():
     assert text.span().end == len("- always a and") + 1
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text():
+def test_byte_order_mark_does_not_belong_to_the_text():
     document = read("\ufeff# m\n", "m.md")
     assert document.titles[0].text == "m"
     assert document.titles[0].column == 4
 
 
-def test_any_character_may_stand_in_a_line():
+def test_line_may_contain_any_character():
     for character in "\x00\x0b\x0c\x1c\x85\u2028\u2029\ufeff\ud800":
         document = read(f"# m\n\nprose{character}prose\n\n## s\n{TABLE}", "m.md")
         assert document.sections[0].tables[0].rows[0].cells[0].line == 8

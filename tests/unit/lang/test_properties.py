@@ -57,7 +57,7 @@ def read(text, machine):
         ("never query_llm.failed", Never, "never query_llm.failed"),
     ],
 )
-def test_a_property_is_read_and_written(text, form, written, machine):
+def test_property_is_read_and_written(text, form, written, machine):
     found = read(text, machine)
     assert isinstance(found.form, form)
     assert show(found.form) == written
@@ -86,12 +86,12 @@ def test_a_property_is_read_and_written(text, form, written, machine):
         ("always g", "DSA201", "g"),
     ],
 )
-def test_what_is_wrong_in_a_property_is_shown_where_it_stands(text, code, pointed, faults):
+def test_fault_in_a_property_is_marked_at_its_place(text, code, pointed, faults):
     assert [(kind, shown.strip()) for kind, shown in faults(("- never done and writing", f"- {text}"))] == [
         (code, pointed)
     ]
 
 
-def test_a_property_may_go_on_over_lines(faults, machine):
+def test_property_may_continue_on_the_next_line(faults, machine):
     assert machine(("- never done and writing", "- never done\n  and writing")) == machine()
     assert faults(("- never done and writing", "- never done\n  and writng")) == [("DSA201", "writng")]

@@ -25,7 +25,7 @@ def read(row, machine):
         ("| artifact | refused: late | | |", ScenarioStep("artifact", (), RefusedAction("late"))),
     ],
 )
-def test_a_step_of_a_scenario(row, expected, machine):
+def test_step_of_a_scenario_is_read_and_written(row, expected, machine):
     assert read(row, machine) == expected
     whole = machine((LAST, row))
     assert loads(dumps(whole)) == whole
@@ -48,14 +48,14 @@ def test_a_step_of_a_scenario(row, expected, machine):
         ("| | log | | |", "DSA106", ""),
     ],
 )
-def test_what_is_wrong_in_a_step_is_shown_where_it_stands(row, code, pointed, faults):
+def test_fault_in_a_step_is_marked_at_its_place(row, code, pointed, faults):
     assert [(kind, text.strip()) for kind, text in faults((LAST, row))] == [(code, pointed)]
 
 
 @pytest.mark.parametrize(
     ("line", "expected"), [("Parameters: rmax = 1", (("rmax", 1),)), ("Parameters:  rmax=0", (("rmax", 0),))]
 )
-def test_a_scenario_has_its_own_parameters(line, expected, machine):
+def test_scenario_has_its_own_parameters(line, expected, machine):
     assert machine(("## Scenario: one\n", f"## Scenario: one\n{line}\n\n")).scenarios[0].parameters == expected
 
 
@@ -69,11 +69,11 @@ def test_a_scenario_has_its_own_parameters(line, expected, machine):
         ("Parameters: rmax = 1, rmax = 2", "DSA202"),
     ],
 )
-def test_wrong_parameters_are_found(line, code, faults):
+def test_wrong_parameters_are_reported(line, code, faults):
     assert [found for found, _ in faults(("## Scenario: one\n", f"## Scenario: one\n{line}\n\n"))] == [code]
 
 
-def test_values_are_kept_in_the_order_of_the_variables(machine):
+def test_values_of_a_step_have_the_order_of_the_variables(machine):
     header = (
         "| state   | retries |\n| ---------------- | ------------- | ------- | ------- |",
         "| colour | done | state   | retries |\n| ---------------- | ------------- | ------- | ------- | - | - |",
@@ -95,14 +95,14 @@ def test_values_are_kept_in_the_order_of_the_variables(machine):
     assert loads(dumps(made)) == made
 
 
-def test_a_column_note_is_free_text_also_where_a_variable_has_that_name(machine):
+def test_column_note_is_free_text_even_if_a_variable_has_that_name(machine):
     variable = ("| colour   | environment", "| note     | environment | bool | false |\n| colour   | environment")
     made = machine(variable, ("| state   | retries |\n", "| state   | note    |\n"))
     assert made.scenarios[0].steps[0].values == ()
 
 
 @pytest.mark.parametrize("name", ["C#", "`x`", "a: b", "über | all", "x \\#"])
-def test_a_scenario_may_have_any_name(name, machine):
+def test_scenario_may_have_any_name(name, machine):
     made = machine(("## Scenario: one\n", f"## Scenario: {name}\n"))
     assert made.scenarios[0].name == name.strip("`")
     assert loads(dumps(made)) == made

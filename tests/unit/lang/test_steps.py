@@ -1,4 +1,4 @@
-"""Steps documents and what they stand for."""
+"""Documents with steps, and the machines that they expand to."""
 
 import pytest
 from each_row import each_row
@@ -20,7 +20,7 @@ CHOOSING = CHAIN.replace("| code | plan     |", "| code | not plan |")
 
 
 def run(machine, *percepts):
-    """Take the steps, each `event` or `event guard.verdict`; return the last state and effects."""
+    """Take a step for each percept, `event` or `event guard.verdict`; return the last state and effects."""
     configuration, effects = start(machine), ()
     for percept in percepts:
         event, _, said = percept.partition(" ")
@@ -48,7 +48,7 @@ def codes(text):
 PLAN = ("specification", "artifact", "verdict plan.passed")
 
 
-def test_a_list_of_earlier_steps_makes_a_chain():
+def test_list_of_earlier_steps_makes_a_chain():
     machine = loads(CHAIN)
     assert "choosing" not in machine.state_named
     assert run(machine, "specification") == ("generating.plan", ("query_llm",))
@@ -57,7 +57,7 @@ def test_a_list_of_earlier_steps_makes_a_chain():
     assert run(machine, *PLAN, "artifact", "verdict code.passed") == ("succeeded", ("advance_state", "reply_to_user"))
 
 
-def test_a_step_declares_its_variables_its_bound_and_its_guard():
+def test_step_declares_its_variables_its_bound_and_its_guard():
     machine = loads(CHAIN)
     assert {p.name: p.default for p in machine.parameters} == {"rmax.plan": 1, "rmax.code": 3, "grants": 1}
     assert {v.name: v.scope for v in machine.variables} == {
@@ -70,7 +70,7 @@ def test_a_step_declares_its_variables_its_bound_and_its_guard():
     assert machine.at(rmax=7).constants == {"rmax.plan": 7, "rmax.code": 7, "grants": 1}
 
 
-def test_a_failed_step_is_tried_again_until_its_retries_are_used_up():
+def test_failed_step_is_retried_until_its_retries_are_used_up():
     machine = loads(CHAIN)
     once = ("specification", "artifact", "verdict plan.failed")
     assert run(machine, *once) == ("generating.plan", ("refine_context", "query_llm"))
@@ -79,7 +79,7 @@ def test_a_failed_step_is_tried_again_until_its_retries_are_used_up():
     assert value(machine, "retries.plan", *once, "artifact", "verdict plan.passed") == 0
 
 
-def test_a_fatal_step_waits_for_a_person():
+def test_fatal_step_waits_for_a_person():
     machine = loads(CHAIN)
     fatal = ("specification", "artifact", "verdict plan.fatal")
     assert run(machine, *fatal) == ("escalated.plan", ("escalate_to_user",))
@@ -98,7 +98,7 @@ def test_a_fatal_step_waits_for_a_person():
     )
 
 
-def test_an_optional_step_is_passed_over_when_its_retries_are_used_up():
+def test_optional_step_is_skipped_when_its_retries_are_used_up():
     machine = loads(
         CHAIN.replace("{specification} |          |", "{specification} | yes      |")
         .replace("| code | plan     |", "| code |          |")
@@ -110,7 +110,7 @@ def test_an_optional_step_is_passed_over_when_its_retries_are_used_up():
     assert value(machine, "sigma.plan", *lost) is False
 
 
-def test_other_requirements_go_through_choosing():
+def test_requirements_other_than_a_chain_use_the_state_choosing():
     machine = loads(CHOOSING)
     assert run(machine, "specification") == ("choosing", ("advance_state",))
     assert run(machine, "specification", "advanced") == ("generating.plan", ("query_llm",))
@@ -126,7 +126,7 @@ def test_only_lists_of_earlier_steps_make_a_chain(changed):
         assert ("choosing" in reading.machine.state_named) == ("and" in changed[1])
 
 
-def test_a_step_that_requires_a_later_one_is_chosen_after_it():
+def test_step_that_requires_a_later_one_is_chosen_after_it():
     swapped = (
         CHAIN.replace("| plan |          |", "| plan | code     |")
         .replace("| code | plan     | lint, test | p = plan |", "| code |          | lint, test |          |")
@@ -136,7 +136,7 @@ def test_a_step_that_requires_a_later_one_is_chosen_after_it():
     assert run(machine, "specification", "advanced") == ("generating.code", ("query_llm",))
 
 
-def test_the_goal_ends_the_workflow_early():
+def test_goal_ends_the_workflow_early():
     machine = loads(CHAIN + "\nGoal: plan or code\n")
     assert unparse(machine.goal) == "plan or code"
     passed = ("specification", "advanced", "artifact", "verdict plan.passed")
@@ -147,18 +147,18 @@ def test_the_goal_ends_the_workflow_early():
     ("line", "result"),
     [("", None), ("Result: plan\n", "plan"), ("Goal: plan or code\nResult: `plan`\n", "plan")],
 )
-def test_the_result_is_the_step_that_is_named(line, result):
+def test_result_is_the_named_step(line, result):
     machine = loads(f"{CHAIN}\n{line}")
     assert machine.result == result
     assert loads(dumps(machine)) == machine
     assert spell_out(machine).result is None
 
 
-def test_a_result_before_the_sections_is_read_too():
+def test_result_before_the_sections_is_read_too():
     assert loads(CHAIN.replace("## Steps", "Result: plan\n\n## Steps")).result == "plan"
 
 
-def test_a_result_changes_no_row():
+def test_result_does_not_change_the_rows():
     assert loads(CHAIN + "\nResult: plan\n").transitions == loads(CHAIN).transitions
 
 
@@ -171,11 +171,11 @@ def test_a_result_changes_no_row():
         ("Result: plan or code", "DSA107"),
     ],
 )
-def test_a_fault_of_the_result_is_one_finding(line, code):
+def test_fault_of_the_result_is_one_finding(line, code):
     assert codes(f"{CHAIN}\n{line}\n") == [code]
 
 
-def test_what_is_chosen_is_never_ambiguous():
+def test_choice_of_the_next_step_is_never_ambiguous():
     machine = loads(CHAIN.replace("| code | plan     |", "| code | plan or not plan |") + "\nGoal: code\n")
     for passed in ((), ("verdict plan.passed",)):
         percepts = ("specification", "advanced", *(("artifact", *passed) if passed else ()))
@@ -211,16 +211,16 @@ def test_one_fault_in_a_step_is_one_finding(old, new, code):
     assert codes(CHAIN.replace(old, new, 1)) == [code]
 
 
-def test_a_step_declared_twice_is_one_finding():
+def test_step_declared_twice_is_one_finding():
     assert codes(CHAIN + CHAIN.splitlines()[-1] + "\n") == ["DSA202"]
 
 
-def test_steps_that_wait_for_each_other_are_found():
+def test_steps_that_wait_for_each_other_are_reported():
     assert codes(CHAIN.replace("| plan |          |", "| plan | code     |")) == ["DSA214", "DSA214"]
 
 
 @pytest.mark.parametrize("kind", ["Variables", "Events", "States", "Transitions"])
-def test_what_steps_define_cannot_be_declared_beside_them(kind):
+def test_tables_that_steps_define_cannot_be_declared_beside_them(kind):
     assert codes(CHAIN + f"\n## {kind}\n| a |\n| - |\n| b |\n") == ["DSA111"]
 
 
@@ -234,7 +234,7 @@ def test_cases_feed_the_guard_of_their_step():
     assert machine.cases[0].cases[0].expected == "[1, 'a']"
 
 
-def test_a_prompt_of_a_step_may_use_its_uses():
+def test_prompt_of_a_step_may_use_the_names_in_its_column_uses():
     prompt = "\n## Prompt: {}\n### Task\n```\nFollow {{p}} and {{{{x}}}}\n```\n### Feedback\n```\nIt said {{feedback}}\n```\n"
     machine = loads(CHAIN + prompt.format("code"))
     assert machine.prompts == (Prompt("code", task="Follow {p} and {{x}}", feedback="It said {feedback}"),)
@@ -243,7 +243,7 @@ def test_a_prompt_of_a_step_may_use_its_uses():
 
 
 @pytest.mark.parametrize("text", [CHAIN, CHOOSING, CHAIN + "\nGoal: plan or code\n\nResult: plan\n"])
-def test_what_steps_stand_for_is_a_document_too(text):
+def test_expanded_steps_are_a_complete_document(text):
     machine = loads(text)
     assert loads(dumps(machine)) == machine
     whole = spell_out(machine)
@@ -252,7 +252,7 @@ def test_what_steps_stand_for_is_a_document_too(text):
     assert spell_out(whole) is whole
 
 
-def test_a_bound_may_be_declared_among_the_parameters():
+def test_bound_may_be_declared_among_the_parameters():
     machine = loads(
         CHAIN
         + "\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| rmax.plan | 0..5 | 2 |\n| budget | 0.. | 9 |\n"
@@ -262,7 +262,7 @@ def test_a_bound_may_be_declared_among_the_parameters():
 
 
 @pytest.mark.parametrize("cell", ["`b`", "b   `", "`b  ` ", "` b`"])
-def test_a_backtick_around_a_name_or_left_over_is_no_end_of_reading(cell):
+def test_backtick_around_or_beside_a_name_does_not_stop_the_reading(cell):
     reading = read_machine(
         f"# m\n\n## Steps\n| step | guard | uses |\n| - | - | - |\n| a | syntax | |\n| {cell} | syntax | a |\n"
     )

@@ -1,4 +1,4 @@
-"""Names that are values of an enumeration and a state, event or effect too: which of them is meant where."""
+"""Names of both a value of an enumeration and a state, event or effect: which one is meant."""
 
 import pytest
 from each_row import each_row
@@ -76,12 +76,12 @@ def condition_of(claim):
         ("always pending look == (kind == look)", ["pending pending look", "variable kind", "value look"]),
     ],
 )
-def test_a_name_is_the_value_where_the_other_side_is_of_an_enumeration(claim, names):
+def test_name_is_a_value_when_compared_with_an_enumeration(claim, names):
     assert meant(condition_of(claim)) == names
 
 
 @pytest.mark.parametrize("claim", ["always seen == look", "always none == look", "possible seen in {pay}"])
-def test_a_value_that_the_other_side_does_not_have_is_reported_as_one(claim):
+def test_value_that_the_other_side_lacks_is_reported_as_a_value(claim):
     (found,) = reading(claim=claim).diagnostics
     assert (found.code, "one of {" in found.message, "compared with one of {" in found.message) == (
         "DSA204",
@@ -90,7 +90,7 @@ def test_a_value_that_the_other_side_does_not_have_is_reported_as_one(claim):
     )
 
 
-def test_what_is_read_is_written_as_it_was_and_read_alike():
+def test_ambiguous_names_are_unchanged_after_writing_and_reading():
     machine = reading(
         "kind == look or look == kind", "kind = look; seen = open", "never open == (kind == open)"
     ).machine
@@ -98,7 +98,7 @@ def test_what_is_read_is_written_as_it_was_and_read_alike():
 
 
 @pytest.mark.parametrize("update", ["kind = open", "kind = pay", "kind = look"])
-def test_the_new_value_of_an_update_is_a_value(update):
+def test_new_value_in_an_update_is_a_value(update):
     assert meant(reading(update=update).machine.transitions[0].updates[0].value) == [f"value {update[7:]}"]
 
 
@@ -112,7 +112,7 @@ def test_the_new_value_of_an_update_is_a_value(update):
         ("n == open", "open"),
     ],
 )
-def test_in_a_condition_it_is_nothing_where_it_is_no_value(condition, names):
+def test_name_in_a_condition_is_undeclared_unless_it_is_a_value(condition, names):
     found = reading(condition).diagnostics
     assert {(each.code, each.hint) for each in found} == {
         (
@@ -123,7 +123,7 @@ def test_in_a_condition_it_is_nothing_where_it_is_no_value(condition, names):
     }
 
 
-def test_why_tells_a_value_from_the_state_of_its_name():
+def test_why_distinguishes_a_value_from_the_state_of_its_name():
     machine = reading("kind == open").machine
     assert [case.outcome for case in why(machine, "pay", "open", {"kind": "open"}).cases] == ["taken"]
     assert [case.outcome for case in why(machine, "pay", "open", {"kind": "none"}).cases] == ["invalid_state"]

@@ -92,7 +92,7 @@ def test_bindings_beside_the_file_are_used_and_the_rest_is_built_in(folder):
     assert bound.generators["llm"].generate(None).content == "mine"
 
 
-def test_module_says_with_which_settings_no_run_can_go_on(folder):
+def test_module_can_refuse_settings(folder):
     fault = "def fault_of_settings(config):\n    return '' if config['disk'] == 'here' else f\"{config['disk']}: no disk\"\n"
     (folder / "bindings.py").write_text(BINDINGS + fault)
     assert bind(loads(TABLE), path=folder / "machine.md", config={"disk": "here"}).config["disk"] == "here"
@@ -104,7 +104,7 @@ def test_module_says_with_which_settings_no_run_can_go_on(folder):
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_a_module_is_used_instead_of_what_lies_beside_the_file(folder, monkeypatch, by_name):
+def test_named_module_is_used_instead_of_the_one_beside_the_file(folder, monkeypatch, by_name):
     (folder / "bindings.py").write_text("raise RuntimeError('must not be run')")
     (folder / "other_bindings_of_this_test.py").write_text(BINDINGS)
     monkeypatch.syspath_prepend(str(folder))
@@ -113,7 +113,7 @@ def test_a_module_is_used_instead_of_what_lies_beside_the_file(folder, monkeypat
 
 
 @pytest.mark.parametrize("module", ["no_such_module_at_all", "/no/such/file.py", "", "..x", "a b"])
-def test_a_module_that_is_not_there_is_a_binding_error(module):
+def test_missing_module_is_a_binding_error(module):
     with pytest.raises(BindingError, match=r"no such|no module|is not the name of a module"):
         bind(load("dual_state"), module=module)
 
@@ -128,13 +128,13 @@ def test_a_module_that_is_not_there_is_a_binding_error(module):
         ("effects = {'tidy': 3}", r"the effect 'tidy' is bound to int, not to an async function"),
     ],
 )
-def test_a_module_that_cannot_be_used_says_why(folder, text, said):
+def test_error_says_why_a_module_cannot_be_used(folder, text, said):
     (folder / "mine.py").write_text(text)
     with pytest.raises(BindingError, match=said):
         bind(load("dual_state"), module=str(folder / "mine.py"))
 
 
-def test_a_class_is_not_taken_for_an_object(folder):
+def test_class_is_refused_in_place_of_an_object(folder):
     (folder / "mine.py").write_text(
         BINDINGS + "\nguards = {'nice': Nice}\ngenerators = {'llm': Mine}\neffects = {'notify': Nice}\n"
     )
@@ -144,12 +144,12 @@ def test_a_class_is_not_taken_for_an_object(folder):
         assert f"{name} is bound to the class " in str(caught.value)
 
 
-def test_a_guard_that_counts_as_false_is_a_guard(folder):
+def test_falsy_guard_is_accepted(folder):
     (folder / "mine.py").write_text(BINDINGS.replace("class Nice(", "class Nice(dict, "))
     assert bind(loads(TABLE), module=str(folder / "mine.py")).guards["nice"] == {}
 
 
-def test_a_policy_must_answer_with_what_the_machine_declares():
+def test_policy_must_answer_with_a_declared_event():
     machine = loads(
         TABLE.replace("| artifact | query_llm |", "| text | query_llm |").replace("| busy | artifact", "| busy | text")
     )
@@ -160,7 +160,7 @@ def test_a_policy_must_answer_with_what_the_machine_declares():
     )
 
 
-def test_shipped_machines_bind_with_nothing_given():
+def test_shipped_machines_bind_without_arguments():
     dual_state = bind(load("dual_state"))
     assert isinstance(dual_state.guards["g"], CasesGuard)
     assert set(dual_state.generators) == {"llm"}
@@ -172,7 +172,7 @@ def test_shipped_machines_bind_with_nothing_given():
     }
 
 
-def test_a_step_names_its_generator_and_a_plain_machine_has_one():
+def test_step_names_its_generator_and_a_plain_machine_has_one():
     assert generator_name(load("workflow"), "g_impl") == "llm"
     assert generator_name(load("dual_state"), "g") == "llm"
     text = "\n## Generators\n| generator | is |\n| - | - |\n| mine | llm |\n"
@@ -190,7 +190,7 @@ async def mine(action, context):
 """
 
 
-def test_a_module_gives_policies_and_the_shipped_ones_are_there_under_other_names(tmp_path):
+def test_policies_of_a_module_extend_and_override_the_shipped_ones(tmp_path):
     (tmp_path / "bindings.py").write_text(POLICIES + BINDINGS)
     (tmp_path / "mine.py").write_text(POLICIES)
     machine = loads(TABLE.replace("| nice | launched | pretty |", "| nice | launched | |"))
@@ -203,13 +203,13 @@ def test_a_module_gives_policies_and_the_shipped_ones_are_there_under_other_name
     assert bind(asked).policies["quoting_policy"].description.startswith("Answer with what the files say")
 
 
-def test_policies_are_a_registry(tmp_path):
+def test_policies_must_be_a_registry(tmp_path):
     (tmp_path / "mine.py").write_text("policies = {}")
     with pytest.raises(BindingError, match=r"mine\.py: `policies` is dict, not a Registry"):
         bind(load("policy"), module=str(tmp_path / "mine.py"))
 
 
-def test_a_file_that_was_changed_within_a_second_is_read_anew(tmp_path, monkeypatch):
+def test_file_changed_within_the_same_second_is_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     module = tmp_path / "mine.py"
     for name in ("one_policy", "two_policy"):

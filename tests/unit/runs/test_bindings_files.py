@@ -1,4 +1,4 @@
-"""Bindings in files: what lies beside them can be imported, and what is wrong with them has a line, wherever they are named from."""
+"""Bindings in files: modules beside them can be imported, and faults have a line, for relative and absolute paths."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from dsa.runs.bindings import import_kinds
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder under a name that no other test imports from, and the path of modules put back."""
+    """A folder that no other test imports from; `sys.path` is restored afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "of").mkdir()
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
         ("\n\n1/0\n", ":3: it cannot be imported: ZeroDivisionError: division by zero"),
     ],
 )
-def test_what_is_wrong_has_a_line(folder, text, said, absolute):
+def test_fault_in_a_file_of_bindings_has_a_line(folder, text, said, absolute):
     path = (folder / "mine.py").absolute() if absolute else folder / "mine.py"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BindingError) as caught:
@@ -34,7 +34,7 @@ def test_what_is_wrong_has_a_line(folder, text, said, absolute):
     assert str(caught.value) == f"{path}{said}"
 
 
-def test_what_lies_beside_it_can_be_imported(folder):
+def test_module_beside_the_bindings_can_be_imported(folder):
     (folder / "beside_for_this_test.py").write_text("FOUND = []\n", encoding="utf-8")
     (folder / "mine.py").write_text("from beside_for_this_test import FOUND\nFOUND.append(1)\n", encoding="utf-8")
     import_kinds(str(folder / "mine.py"))

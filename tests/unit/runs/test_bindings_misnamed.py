@@ -74,7 +74,7 @@ def bound(tmp_path, more, module=None):
         ("effects = {'query_lm': effect}", "effect 'query_lm', which no table names; did you mean 'query_llm'?"),
     ],
 )
-def test_a_name_that_is_close_to_one_that_is_used_is_a_fault(tmp_path, module, more, said):
+def test_name_similar_to_a_used_name_is_a_fault(tmp_path, module, more, said):
     with pytest.raises(BindingError, match=re.escape(f"{module or 'bindings.py'} gives the {said}")):
         bound(tmp_path, more, module)
 
@@ -90,9 +90,9 @@ def test_a_name_that_is_close_to_one_that_is_used_is_a_fault(tmp_path, module, m
         ("guards['finals'] = Guard()", "guard 'finals'"),
         ("effects = {'mail': effect}", "effect 'mail'"),
     ],
-    ids=["far", "given", "sibling", "of a kind", "guard of a kind", "step", "effect"],
+    ids=["unlike any", "already bound", "sibling", "of a kind", "guard of a kind", "step", "effect"],
 )
-def test_any_other_name_may_be_for_another_document_and_is_noted(tmp_path, more, name):
+def test_other_unused_name_is_only_noted(tmp_path, more, name):
     assert bound(tmp_path, more).notes == (f"bindings.py gives the {name}, which no table names; it is not used",)
 
 
@@ -105,11 +105,11 @@ def test_any_other_name_may_be_for_another_document_and_is_noted(tmp_path, more,
         "effects = {'query_llm': effect, 'execute_guard': effect}",
     ],
 )
-def test_every_name_that_the_machine_could_use_is_fine(tmp_path, more):
+def test_name_that_the_machine_could_use_is_not_noted(tmp_path, more):
     assert bound(tmp_path, more).notes == ()
 
 
-def test_a_kind_that_a_row_names_is_used(tmp_path):
+def test_kind_named_in_a_row_counts_as_used(tmp_path):
     text = "# m\n\n## Generators\n| generator | is |\n| - | - |\n| g | pen |\n\n## Guards\n| guard | is |\n| - | - |\n| h | nice |\n"
     steps = "\n## Steps\n| step | generator | guard |\n| - | - | - |\n| a | g | h |\n"
     (tmp_path / "bindings.py").write_text(f"{MODULE}\ngenerators, guards = {{'pen': Generator()}}, {{'nice': Guard()}}")
@@ -129,7 +129,7 @@ def test_a_kind_that_a_row_names_is_used(tmp_path):
         ("effects = {}\neffect = effects", None),
     ],
 )
-def test_what_looks_like_a_table_and_is_none_is_noted(tmp_path, more, meant):
+def test_variable_that_resembles_a_table_of_bindings_is_noted(tmp_path, more, meant):
     if "gaurds" in more:
         with pytest.raises(BindingError, match="guard ok is not bound"):
             bound(tmp_path, more)
@@ -138,7 +138,7 @@ def test_what_looks_like_a_table_and_is_none_is_noted(tmp_path, more, meant):
     assert [note.rpartition("did you mean ")[2] for note in notes] == ([f"`{meant}`?"] if meant else [])
 
 
-def test_what_packages_bring_and_what_a_machine_within_may_use_is_not_noted(tmp_path):
+def test_names_of_packages_and_of_nested_machines_are_not_noted(tmp_path):
     assert bind(load("dual_state"), path=locate("dual_state")).notes == ()
     assert bind(load("workflow"), module="machines.dual_state.bindings").notes == ()
     (tmp_path / "in.md").write_text("# in\n\n## Steps\n| step | guard |\n| - | - |\n| a | syntax |\n")

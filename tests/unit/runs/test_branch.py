@@ -60,7 +60,7 @@ OLD, NEW = "loop-1", "loop-2"
 
 
 def recorded(moves, *, text=TEXT):
-    """Play a run: `go` and what it starts, whole; `refused`, an event that is not taken; `late`, a time limit."""
+    """Record a run: `go`, with all that follows; `resumed`, the same with a resumption; `refused`, an event; `late`, a timer."""
     machine = loads(text)
     run, _ = begin(machine, OLD, digest=digest(machine), settings={"seed": 0, "about": f"{OLD}/1/1"}, at_ms=1)
     rests = [len(run.ledger)]
@@ -91,7 +91,7 @@ lives = st.lists(st.sampled_from(["go", "refused", "late", "resumed"]), max_size
 
 
 @given(lives, st.data())
-def test_a_branch_is_its_original_under_another_name(moves, data):
+def test_branch_equals_its_original_under_another_name(moves, data):
     whole, rests = recorded(moves)
     length = data.draw(st.sampled_from(rests))
     branch = branch_of(whole, length, NEW)
@@ -103,7 +103,7 @@ def test_a_branch_is_its_original_under_another_name(moves, data):
 
 
 @given(lives, st.data())
-def test_a_branch_stands_where_its_original_stood_and_can_go_on(moves, data):
+def test_branch_has_the_state_of_its_original_and_can_continue(moves, data):
     whole, rests = recorded(moves)
     length = data.draw(st.sampled_from(rests))
     run, _ = replay_stored(branch_of(whole, length, NEW))
@@ -114,7 +114,7 @@ def test_a_branch_stands_where_its_original_stood_and_can_go_on(moves, data):
 
 
 @given(lives, st.data())
-def test_a_run_is_branched_only_where_it_rests(moves, data):
+def test_run_can_be_branched_only_where_it_rests(moves, data):
     whole, rests = recorded([*moves, "go"])
     length = data.draw(st.integers(1, len(whole.entries)))
     if length in rests:
@@ -126,7 +126,7 @@ def test_a_run_is_branched_only_where_it_rests(moves, data):
 
 
 @pytest.mark.parametrize("kept", [EffectEntry, "note", "work"], ids=str)
-def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
+def test_branch_is_refused_while_an_effect_is_under_way(kept):
     whole, _ = recorded(["go"])
     names = [entry.steps[0]["actor"] if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
     length = len(names) - names[::-1].index(kept)
@@ -134,7 +134,7 @@ def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
         branch_of(whole, length, NEW)
 
 
-def test_an_event_and_its_step_are_not_parted():
+def test_branch_between_an_event_and_its_step_is_refused():
     whole, _ = recorded(["go"])
     length = len(whole.entries) - 1
     with pytest.raises(DsaError, match=f"entry {length + 1} of run {OLD} belongs to the one before"):
@@ -142,7 +142,7 @@ def test_an_event_and_its_step_are_not_parted():
 
 
 @pytest.mark.parametrize("length", [-1, 0, 100])
-def test_a_length_that_the_run_does_not_have_is_refused(length):
+def test_length_outside_the_run_is_refused(length):
     whole, _ = recorded(["go"])
     with pytest.raises(
         DsaError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after {length}"
@@ -150,14 +150,14 @@ def test_a_length_that_the_run_does_not_have_is_refused(length):
         branch_of(whole, length, NEW)
 
 
-def test_the_original_stays_as_it_is():
+def test_original_is_unchanged_by_a_branch():
     whole, rests = recorded(["go", "go"])
     before = list(whole.entries)
     branch_of(whole, rests[1], NEW)
     assert list(whole.entries) == before
 
 
-def test_a_branch_of_a_branch_names_the_branch():
+def test_branch_of_a_branch_names_the_branch():
     whole, rests = recorded(["go", "go"])
     third = branch_of(branch_of(whole, rests[2], NEW), rests[1], "loop-3")
     first = third.entries[0]
@@ -188,7 +188,7 @@ class Says(GuardInterface):
 
 
 @pytest.mark.parametrize("kind", ["memory", "git"])
-def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path, kind):
+def test_branch_finds_copied_artifacts_by_id_and_makes_its_own(tmp_path, kind):
     machine = loads(STEPS)
     old, new = (GitArtifacts(tmp_path / "r.git", n) if kind == "git" else MemoryArtifacts() for n in (OLD, NEW))
     binding = Bindings(effects, {"note": Says()}, {"llm": FunctionGenerator(lambda _prompt: "same")})
@@ -218,7 +218,7 @@ def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path
 # -- where to branch ------------------------------------------------------------------------------------------------------
 
 
-def test_the_place_before_an_event_counts_those_that_were_taken():
+def test_length_before_an_event_counts_only_events_that_were_taken():
     whole, rests = recorded(["go", "refused", "go", "late"])
     assert [length_before(whole.entries, "go", number) for number in (1, 2, 3, 4)] == [
         rests[0],
@@ -228,14 +228,14 @@ def test_the_place_before_an_event_counts_those_that_were_taken():
     ]
 
 
-def test_an_event_that_was_refused_is_not_counted():
+def test_refused_event_is_not_counted():
     whole, rests = recorded(["go", "refused"])
     assert isinstance(whole.entries[rests[1]], EventEntry)
     assert length_before(whole.entries, "done", 1) == rests[1] - 2
     assert length_before(whole.entries, "done", 2) == rests[2]
 
 
-def test_an_event_that_never_came_is_after_everything():
+def test_length_before_an_event_that_never_came_is_the_whole_run():
     whole, _ = recorded(["go"])
     assert length_before(whole.entries, "never", 1) == len(whole.entries)
     assert isinstance(whole.entries[-1], RowEntry)

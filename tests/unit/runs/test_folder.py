@@ -22,7 +22,7 @@ def test_run_ids_sort_by_time_and_differ():
     assert len({new_run_id("dual_state") for _ in range(20_000)}) == 20_000  # as many as may begin in one second
 
 
-def test_a_folder_is_written_as_the_run_goes(tmp_path):
+def test_folder_is_written_while_the_run_progresses(tmp_path):
     machine, artifacts = load("workflow"), MemoryArtifacts()
     run, _ = begin(machine, "r1")
     folder = RunFolder(tmp_path, run, "# workflow\n")
@@ -50,7 +50,7 @@ def test_a_folder_is_written_as_the_run_goes(tmp_path):
     assert (folder.path / "g_test-1-rejected.py").read_bytes().decode("utf-8", "surrogatepass") == made.content
 
 
-def test_what_a_person_says_later_renames_the_file_again(tmp_path):
+def test_later_decision_of_a_person_renames_the_file_again(tmp_path):
     artifacts = MemoryArtifacts()
     made = artifacts.store(Artifact("x", step="g_test"))
     folder = RunFolder(tmp_path, begin(load("workflow"), "r1")[0], "")
@@ -61,7 +61,7 @@ def test_what_a_person_says_later_renames_the_file_again(tmp_path):
     assert not (folder.path / "g_test-1-fatal.py").exists()
 
 
-def test_where_no_run_can_be_kept_is_a_document_error(tmp_path):
+def test_unusable_folder_of_runs_is_a_document_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     run, _ = begin(load("dual_state"), "r1")
     with pytest.raises(DocumentError, match="file: no run can be kept here"):
@@ -75,7 +75,7 @@ def keep_place(root):
     place.close()
 
 
-def test_git_passes_over_the_folder_of_runs_that_nobody_has_named(tmp_path):
+def test_git_ignores_only_the_default_folder_of_runs(tmp_path):
     for name in (".dsa", "named"):
         keep_place(tmp_path / name)
         assert (tmp_path / name / "ledger.db").exists()
@@ -83,10 +83,10 @@ def test_git_passes_over_the_folder_of_runs_that_nobody_has_named(tmp_path):
     assert not (tmp_path / "named" / ".gitignore").exists()
     (tmp_path / ".dsa" / ".gitignore").unlink()
     keep_place(tmp_path / ".dsa")
-    assert not (tmp_path / ".dsa" / ".gitignore").exists(), "somebody wants to commit runs"
+    assert not (tmp_path / ".dsa" / ".gitignore").exists(), "a deleted file is not written again"
 
 
-def test_names_of_any_length_make_names_of_files(tmp_path):
+def test_names_of_any_length_become_different_file_names(tmp_path):
     machine = attrs.evolve(load("dual_state"), name="m" * 5000)
     first, second = new_run_id(machine.name, entropy="a"), new_run_id("m" * 4999, entropy="a")
     assert first != second
@@ -119,14 +119,14 @@ Result: data
 
 
 def steps_folder(tmp_path, text=STEPS):
-    """Return a run's folder that is there, and a function that makes an artifact of a step."""
+    """Return a machine, the folder of a run, and a function that makes an artifact of a step."""
     machine, artifacts = loads(text), MemoryArtifacts()
     folder = RunFolder(tmp_path, begin(machine, "r1")[0], text)
     folder.path.mkdir()
     return machine, folder, lambda step, content: artifacts.store(Artifact(content, step=step))
 
 
-def test_each_step_that_has_passed_has_a_file_named_by_what_it_is(tmp_path):
+def test_each_passed_step_has_a_file_with_the_suffix_of_its_content(tmp_path):
     _, folder, made = steps_folder(tmp_path)
     fenced = "Here it is:\n```python\nx = 1\n```\nEnjoy."
     accepted = [
@@ -141,7 +141,7 @@ def test_each_step_that_has_passed_has_a_file_named_by_what_it_is(tmp_path):
     }  # fmt: skip
 
 
-def test_a_step_that_is_revoked_has_no_file_any_more(tmp_path):
+def test_file_of_a_revoked_step_is_removed(tmp_path):
     _, folder, made = steps_folder(tmp_path)
     folder.write_steps([made("code", "x = 1"), made("text", "a")])
     folder.write_steps([made("text", "a")])
@@ -150,14 +150,14 @@ def test_a_step_that_is_revoked_has_no_file_any_more(tmp_path):
     assert not (folder.path / "steps").exists()
 
 
-def test_one_step_has_its_file_in_final_alone(tmp_path):
+def test_single_step_has_only_the_final_file(tmp_path):
     _, folder, made = steps_folder(tmp_path, "# m\n## Steps\n| step | guard |\n| - | - |\n| g | syntax |\n")
     result = made("g", "x = 1")
     assert folder.write_steps([result]) is None
     assert folder.write_final(result).read_text() == "x = 1\n"
 
 
-def test_the_final_file_is_the_result_and_there_is_one(tmp_path):
+def test_final_file_is_the_result_and_the_only_one(tmp_path):
     machine, folder, made = steps_folder(tmp_path)
     accepted = [made("code", "x = 1"), made("data", "[1]"), made("text", "a")]
     assert folder.write_final(result_of(machine, accepted)).name == "final.json"
@@ -167,7 +167,7 @@ def test_the_final_file_is_the_result_and_there_is_one(tmp_path):
     assert not list(folder.path.glob("final.*"))
 
 
-def test_the_result_is_the_named_step_or_the_last_that_has_passed(tmp_path):
+def test_result_is_the_named_step_or_the_last_that_has_passed(tmp_path):
     machine, _, made = steps_folder(tmp_path)
     code, data, text = made("code", "x"), made("data", "[]"), made("text", "a")
     assert result_of(machine, [code, data, text]) is data
@@ -194,7 +194,7 @@ def test_the_result_is_the_named_step_or_the_last_that_has_passed(tmp_path):
         ("", ".txt"),
     ],
 )
-def test_a_text_that_no_guard_says_anything_of_is_named_by_what_it_looks_like(tmp_path, content, suffix):
+def test_suffix_follows_the_content_when_guards_do_not_determine_it(tmp_path, content, suffix):
     machine, _, _ = steps_folder(tmp_path)
     assert suffix_of(machine, "text", content) == suffix
     assert suffix_of(machine, "code", content) == ".py"

@@ -1,4 +1,4 @@
-"""Policies asked from outside, as runs of the machine `policy`, in process: begun, stopped, cut off, resumed, replayed."""
+"""Policies called from outside, as runs of the machine `policy`: started, stopped, cut off, resumed, replayed."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ PAY = "1/1/1.1.3"
 
 
 class Trip:
-    """A policy that looks at places and pays, and a list of what was done. `breaking` is raised once, where it says."""
+    """A policy that looks at places and pays. `did` lists what was done; `breaking` maps acts to errors raised once."""
 
     def __init__(self, **in_doubt):
         self.did, self.breaking = [], {}
@@ -105,14 +105,14 @@ def answer(rest):
 
 
 def stopped(root, **in_doubt):
-    """Return a run that no route has stopped while it paid."""
+    """Return a run that a connection error has stopped during the payment."""
     trip = Trip(**in_doubt)
     trip.breaking["pay"] = ConnectionError("no route")
     return trip, trip.begin(root)
 
 
 def cut_off(root, **in_doubt):
-    """Return a run whose process ended while it paid: what it could not write is missing."""
+    """Return a run whose process ended during the payment: entries that it could not write are missing."""
     trip, rest = stopped(root, **in_doubt)
     rmtree(root)
     kept = [entry for entry in rest.run.ledger if not isinstance(entry, ResultEntry)]
@@ -121,7 +121,7 @@ def cut_off(root, **in_doubt):
     return trip, rest.run.run_id
 
 
-def test_a_run_is_kept_as_it_goes(tmp_path):
+def test_run_is_stored_as_it_progresses(tmp_path):
     trip, seen = Trip(), []
     rest = trip.begin(tmp_path, model="m", on_moment=lambda moment, _is_new: seen.append(moment.entry))
     assert (rest.kind, rest.outcome, trip.did) == ("finished", "succeeded", ["Oslo", "Rome", "pay"])
@@ -134,14 +134,14 @@ def test_a_run_is_kept_as_it_goes(tmp_path):
     assert [*policy_steps(rest.run)] == [*calls[0].steps]
 
 
-def test_a_policys_own_ledger_begins_with_the_seed_and_it_may_call_what_it_is_given(tmp_path):
+def test_policy_sees_the_seed_and_may_call_only_the_listed_actions(tmp_path):
     rest = Trip().begin(tmp_path, seed=[text_step("user", "hello")])
     assert answer(rest).startswith("hello; Oslo")
     rest = Trip().begin(tmp_path, actions=["look"])
     assert "trip may not call pay" in policy_steps(rest.run)[-1]["payload"]["message"]
 
 
-def test_an_error_step_is_the_result_and_is_not_made_again(tmp_path):
+def test_error_step_is_the_result_and_is_not_repeated(tmp_path):
     trip, run = cut_off(tmp_path, pay="fail")
     rest = trip.resume(tmp_path, run)
     assert (rest.kind, rest.outcome, trip.did) == ("finished", "failed", [])
@@ -150,7 +150,7 @@ def test_an_error_step_is_the_result_and_is_not_made_again(tmp_path):
     assert (again.run.ledger, trip.did) == (rest.run.ledger, [])
 
 
-def test_what_a_policy_raises_stops_the_run_and_only_that_call_is_made_again(tmp_path):
+def test_error_of_a_policy_stops_the_run_and_only_that_call_is_repeated(tmp_path):
     trip, rest = stopped(tmp_path)
     assert (rest.kind, rest.failure.call, rest.failure.code) == ("stopped", f"pay {PAY}", "ConnectionError")
     assert str(rest.failure).startswith(
@@ -173,7 +173,7 @@ def test_what_a_policy_raises_stops_the_run_and_only_that_call_is_made_again(tmp
     ]
 
 
-def test_a_run_cut_off_after_it_was_resumed_goes_on_with_the_same_calls(tmp_path):
+def test_run_cut_off_after_a_resumption_continues_with_the_same_calls(tmp_path):
     trip, rest = stopped(tmp_path)
     run = rest.run.run_id
     rmtree(tmp_path / run)
@@ -185,7 +185,7 @@ def test_a_run_cut_off_after_it_was_resumed_goes_on_with_the_same_calls(tmp_path
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError("mine")])
-def test_a_policy_ends_neither_the_program_nor_the_loop(tmp_path, error):
+def test_policy_cannot_end_the_program_or_the_loop(tmp_path, error):
     trip = Trip()
     trip.breaking["pay"] = error
     rest = trip.begin(tmp_path)
@@ -193,7 +193,7 @@ def test_a_policy_ends_neither_the_program_nor_the_loop(tmp_path, error):
     assert trip.resume(tmp_path, rest.run.run_id).kind == "finished"
 
 
-def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path):
+def test_run_does_nothing_until_a_call_in_doubt_is_decided(tmp_path):
     trip, run = cut_off(tmp_path, pay="ask")
     before = entries_in(tmp_path, run)
     rest = trip.resume(tmp_path, run)
@@ -221,14 +221,14 @@ SAID = {
 
 
 @pytest.mark.parametrize(("said", "did", "told"), SAID.values(), ids=SAID)
-def test_what_somebody_says_of_a_call_is_done(tmp_path, said, did, told):
+def test_decision_about_a_call_is_carried_out(tmp_path, said, did, told):
     trip, run = cut_off(tmp_path, pay="ask")
     rest = trip.resume(tmp_path, run, **said)
     assert (rest.kind, trip.did) == ("finished", did)
     assert told in answer(rest)
 
 
-def test_what_is_said_of_one_call_stays_said_while_another_is_in_doubt(tmp_path):
+def test_answer_for_one_call_holds_while_another_is_in_doubt(tmp_path):
     trip, run = cut_off(tmp_path, look="ask", pay="ask")
     kept = [
         e
@@ -244,13 +244,13 @@ def test_what_is_said_of_one_call_stays_said_while_another_is_in_doubt(tmp_path)
 
 
 @pytest.mark.parametrize(("in_doubt", "did"), [("retry", ["pay"]), ("fail", [])])
-def test_what_is_declared_is_done_unasked(tmp_path, in_doubt, did):
+def test_declared_handling_is_applied_without_asking(tmp_path, in_doubt, did):
     trip, run = cut_off(tmp_path, pay=in_doubt)
     assert trip.resume(tmp_path, run).kind == "finished"
     assert trip.did == did
 
 
-def test_beside_a_call_that_raised_another_may_be_in_doubt(tmp_path):
+def test_call_may_be_in_doubt_beside_another_that_raised(tmp_path):
     trip, rest = stopped(tmp_path, look="ask")
     run, kept = rest.run.run_id, [*rest.run.ledger]
     rmtree(tmp_path)
@@ -264,7 +264,7 @@ def test_beside_a_call_that_raised_another_may_be_in_doubt(tmp_path):
     assert sorted(trip.did) == ["Oslo", "pay"]
 
 
-def test_a_budget_stops_the_calls_of_a_policy_and_a_greater_one_goes_on(tmp_path):
+def test_budget_stops_the_calls_of_a_policy_and_a_larger_one_continues(tmp_path):
     trip = Trip()
 
     async def twice(action, context):
@@ -279,7 +279,7 @@ def test_a_budget_stops_the_calls_of_a_policy_and_a_greater_one_goes_on(tmp_path
     assert (rest.outcome, trip.did) == ("succeeded", ["pay", "Oslo"])
 
 
-def test_another_program_does_nothing_and_writes_no_call(tmp_path):
+def test_changed_policy_does_nothing_and_records_no_call(tmp_path):
     trip, run = cut_off(tmp_path)
     other = Trip()
 
@@ -294,7 +294,7 @@ def test_another_program_does_nothing_and_writes_no_call(tmp_path):
     assert trip.resume(tmp_path, run).kind == "finished"
 
 
-def test_policies_that_are_gone_change_nothing(tmp_path):
+def test_missing_policies_change_nothing(tmp_path):
     _, run = cut_off(tmp_path)
     before = entries_in(tmp_path, run)
     gone = Trip()
@@ -308,7 +308,7 @@ def test_policies_that_are_gone_change_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("data", ["trip", {"payload": {}}, {"policy": 3}])
-def test_what_asks_no_policy_begins_no_run(tmp_path, data):
+def test_data_that_names_no_policy_starts_no_run(tmp_path, data):
     async def starting():
         async with open_runs("memory:") as runs:
             with pytest.raises(TypeError, match="a policy is asked with"):
@@ -318,7 +318,7 @@ def test_what_asks_no_policy_begins_no_run(tmp_path, data):
     asyncio.run(starting())
 
 
-def test_a_run_that_somebody_holds_is_not_taken_unasked(tmp_path):
+def test_held_run_is_taken_over_only_on_request(tmp_path):
     trip, run = cut_off(tmp_path)
 
     async def holding():
@@ -332,7 +332,7 @@ def test_a_run_that_somebody_holds_is_not_taken_unasked(tmp_path):
     asyncio.run(holding())
 
 
-def test_no_secret_is_kept_wherever_it_was(tmp_path):
+def test_secrets_are_never_stored(tmp_path):
     secret = "s3cr3t-t0ken"
     trip = Trip()
     trip.breaking["pay"] = ConnectionError(f"refused {secret}")
@@ -349,7 +349,7 @@ def test_no_secret_is_kept_wherever_it_was(tmp_path):
     assert secret not in json.dumps([str(entry) for entry in rest.run.ledger])
 
 
-def test_the_answer_is_the_last_text_or_what_the_last_step_carries():
+def test_answer_is_the_last_text_or_the_payload_of_the_last_step():
     text, result = text_step("a", "hello").to_json(), action_result_step("a", {"n": 1}).to_json()
     assert answer_text([text, result]) == "hello"
     assert json.loads(answer_text([result])) == {"n": 1}
@@ -357,13 +357,13 @@ def test_the_answer_is_the_last_text_or_what_the_last_step_carries():
     assert answer_text([]) == ""
 
 
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
+def test_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DocumentError, match=r"no runs? can be kept here"):
         Trip().begin(tmp_path / "file")
 
 
-def test_a_run_is_replayed_without_anything_being_done(tmp_path):
+def test_replay_of_a_run_performs_nothing(tmp_path):
     trip = Trip()
     run = trip.begin(tmp_path).run
     trip.did.clear()

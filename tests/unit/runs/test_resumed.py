@@ -1,4 +1,4 @@
-"""Runs taken up again: who is told what, and what changes nothing."""
+"""Resumed runs: what they report and record, and what changes nothing."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ PAY, MAIL = "1/2", "2/1"
 
 
 class Shop:
-    """Policies that note what they do."""
+    """Policies that record what they do."""
 
     def __init__(self):
         self.did = []
@@ -38,7 +38,7 @@ class Shop:
         return [event_step(action.policy, "paid")] if action.policy == "pay" else []
 
     def resume(self, root, *sent, on_moment=None, **said):
-        """Take up the run and drive it until it rests."""
+        """Resume the run and drive it until it rests."""
 
         async def resumed():
             async with open_runs(root) as runs:
@@ -51,20 +51,20 @@ class Shop:
 
 @pytest.fixture
 def doubted(tmp_path):
-    """A folder with a run that was cut off while it paid."""
+    """A folder with a run that was cut off during the payment."""
     run, _ = begun().feed(Occurrence("order"))
     keep(tmp_path, run.record(ResultEntry("1/1")).ledger)
     return tmp_path
 
 
-def test_nothing_goes_on_before_somebody_has_said_what_became_of_an_effect(doubted):
+def test_run_does_not_continue_until_an_effect_in_doubt_is_decided(doubted):
     shop, before = Shop(), recorded(doubted).entries
     rest = shop.resume(doubted, Occurrence("more"))
     assert (rest.kind, [intent.key for intent in rest.in_doubt], shop.did) == ("in doubt", [PAY], [])
     assert recorded(doubted).entries == before
 
 
-def test_moments_that_were_there_are_told_from_new_ones(doubted):
+def test_earlier_moments_are_distinguished_from_new_ones(doubted):
     shop, seen = Shop(), []
     before = recorded(doubted).entries
     rest = shop.resume(doubted, decisions={PAY: "retry"}, on_moment=lambda *told: seen.append(told))
@@ -78,16 +78,16 @@ def test_moments_that_were_there_are_told_from_new_ones(doubted):
     assert Ledger([moment.entry for moment, _ in seen]) == rest.run.ledger == recorded(doubted).entries
 
 
-def test_an_answer_is_taken_and_the_effect_not_performed(doubted):
+def test_answer_replaces_the_performance_of_its_effect(doubted):
     shop = Shop()
     rest = shop.resume(doubted, answers={PAY: Occurrence("paid", data={"by": "phone"})})
     assert (rest.kind, rest.run.configuration.state, shop.did) == ("waiting", "resting", ["mail", "log"])
     (paid,) = (entry for entry in rest.run.ledger if isinstance(entry, EventEntry) and entry.event == "paid")
     assert (paid.key, paid.data) == (PAY, {"by": "phone"})
-    assert recorded(doubted).entries == rest.run.ledger, "what was said is kept"
+    assert recorded(doubted).entries == rest.run.ledger, "the answer is stored"
 
 
-def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):
+def test_sent_event_takes_the_run_to_its_end(doubted):
     shop = Shop()
     shop.resume(doubted, decisions={PAY: "retry"})
     rest = shop.resume(doubted, Occurrence("more"))
@@ -99,7 +99,7 @@ def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):
     ({"decisions": {PAY: "done"}}, DsaError),
     ({"answers": {PAY: Occurrence("order")}}, OccurrenceError),
 ])  # fmt: skip
-def test_what_cannot_be_said_changes_nothing(doubted, said, fault):
+def test_invalid_decision_or_answer_changes_nothing(doubted, said, fault):
     before = recorded(doubted).entries
     with pytest.raises(fault):
         Shop().resume(doubted, **said)
@@ -109,7 +109,7 @@ def test_what_cannot_be_said_changes_nothing(doubted, said, fault):
 
 
 @pytest.mark.parametrize("event", ["paid", "nonsense"])
-def test_what_cannot_be_sent_changes_nothing(doubted, event):
+def test_invalid_event_changes_nothing(doubted, event):
     before = recorded(doubted).entries
     with pytest.raises(OccurrenceError):
         Shop().resume(doubted, Occurrence(event))
@@ -117,7 +117,7 @@ def test_what_cannot_be_sent_changes_nothing(doubted, event):
     assert (after.entries, after.holder) == (before, None)
 
 
-def test_a_document_that_reads_otherwise_is_another_machine():
+def test_document_with_another_meaning_is_another_machine():
     entries = begun().ledger
     run, first = replay_stored(StoredRun(RUN, SHOP, entries, 1))
     assert (run.machine, first) == (loads(SHOP), entries[0])
@@ -130,14 +130,14 @@ def test_a_document_that_reads_otherwise_is_another_machine():
         assert raised.value.run == RUN
 
 
-def test_a_ledger_that_is_not_its_machines_is_not_taken_for_one():
+def test_ledger_that_its_machine_cannot_produce_is_refused():
     run, _ = begun().feed(Occurrence("order"))
     entries = [*run.ledger][:2]
     with pytest.raises(ReplayError, match="entry 2"):
         replay_stored(StoredRun(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
 
 
-def test_a_new_run_can_be_taken_up_at_once(tmp_path):
+def test_new_run_can_be_resumed_at_once(tmp_path):
     shop = Shop()
 
     async def begun_and_resumed():
@@ -153,14 +153,14 @@ def test_a_new_run_can_be_taken_up_at_once(tmp_path):
     assert [entry.event for entry in rest.run.ledger if isinstance(entry, EventEntry)] == ["order", "more", "paid"]
 
 
-# -- what is recorded of it -----------------------------------------------------------------------------------------------
+# -- entries of resumptions -----------------------------------------------------------------------------------------------
 
 
 def resumptions(entries):
     return [entry for entry in entries if isinstance(entry, ResumedEntry)]
 
 
-def test_each_time_a_run_is_taken_up_with_something_under_way_is_one_entry(tmp_path):
+def test_each_resumption_with_unfinished_effects_is_one_entry(tmp_path):
     run, _ = begun().feed(Occurrence("order"))
     keep(tmp_path, run.ledger)
 
@@ -187,7 +187,7 @@ def test_each_time_a_run_is_taken_up_with_something_under_way_is_one_entry(tmp_p
     ("retry", "resting", ["pay", "mail", "log"]),
     ("fail", "failed", []),
 ])  # fmt: skip
-def test_a_decision_holds_when_the_process_ends_before_the_run_goes_on(doubted, handling, state, did):
+def test_decision_holds_when_the_process_ends_before_the_run_continues(doubted, handling, state, did):
     assert Shop().resume(doubted).kind == "in doubt"
     with open_runs(doubted) as runs:
         runs.hold(RUN, options=Options(Shop().bind), resumption=Resumption({PAY: handling})).release()
@@ -201,7 +201,7 @@ def test_a_decision_holds_when_the_process_ends_before_the_run_goes_on(doubted, 
     assert [entry.effects for entry in resumptions(rest.run.ledger)] == [((PAY, handling),)]
 
 
-def test_a_decision_is_about_one_time_that_an_effect_was_under_way(doubted):
+def test_decision_applies_to_one_interruption_of_an_effect(doubted):
     known = recorded(doubted)
     run, _ = replay_stored(known)
     decided = run.record(DecidedEntry(PAY, "retry"))
@@ -210,7 +210,7 @@ def test_a_decision_is_about_one_time_that_an_effect_was_under_way(doubted):
     assert unfinished_work(decided.record(ResumedEntry(model="m"))).in_flight[0].decisions == {PAY: "retry"}
 
 
-def test_where_nothing_was_under_way_only_what_is_otherwise_is_recorded(tmp_path):
+def test_resumption_without_unfinished_effects_records_only_changes(tmp_path):
     shop = Shop()
 
     async def resumed(*sent, **how):
@@ -241,4 +241,4 @@ def test_where_nothing_was_under_way_only_what_is_otherwise_is_recorded(tmp_path
     asyncio.run(resumed(Occurrence("order"), budget=["calls=9"]))
     asyncio.run(resumed(Occurrence("more"), budget=["calls=9"]))
     rest = asyncio.run(resumed(model="c"))
-    assert (rest.kind, len(told())) == ("finished", 3), "a run that is over goes on with nothing"
+    assert (rest.kind, len(told())) == ("finished", 3), "a finished run records no resumption"

@@ -1,4 +1,4 @@
-"""Summaries of runs under way say what a person has to decide about if the process dies at that moment."""
+"""Summaries of runs under way name what a person must decide if the process dies at that moment."""
 
 import pytest
 from kept_runs import SHOP, begun

@@ -29,7 +29,7 @@ def gathered(*pieces):
         (["", " "], [{}], ("empty_arguments",)),
     ],
 )
-def test_pieces_settle(pieces, values, rescues):
+def test_pieces_are_joined_into_arguments(pieces, values, rescues):
     settled = gathered(*pieces).settle(cut=False)
     assert (list(settled.values), settled.rescues, settled.error) == (values, rescues, None)
 
@@ -49,18 +49,18 @@ def test_pieces_settle(pieces, values, rescues):
         (["{" * 5000 + "}" * 5000], False, "invalid_arguments"),
     ],
 )
-def test_what_is_no_object_has_an_error(pieces, cut, error):
+def test_arguments_that_are_not_an_object_have_an_error(pieces, cut, error):
     settled = gathered(*pieces).settle(cut=cut)
     assert (settled.values, settled.error) == ((), error)
 
 
-def test_a_value_that_is_nested_deeply_is_compared_with_itself():
+def test_deeply_nested_pieces_are_compared():
     deep = '{"a": ' * 300 + "1" + "}" * 300
     assert gathered(deep, deep[:-300] + "2" + "}" * 299).settle(cut=False).error is not None
     assert len(gathered(deep, deep.replace("1", "2")).settle(cut=False).values) == 2
 
 
-def test_a_piece_repeats_what_is_complete_or_does_not():
+def test_only_repetitions_of_complete_arguments_count_as_repeats():
     arguments = gathered('{"a": ', "1}")
     assert arguments.complete
     assert [arguments.repeats(piece) for piece in (None, "", "\n", '{"a"', '{"a":1}', '"{\\"a\\": 1}"')] == [True] * 6
@@ -68,8 +68,8 @@ def test_a_piece_repeats_what_is_complete_or_does_not():
     assert not gathered('{"a": ').repeats("{")
 
 
-def test_by_chance_all_pieces_joined_may_look_whole():
-    """Each piece has all so far; joined, brackets and quotes happen to close."""
+def test_joined_cumulative_pieces_may_look_complete_by_chance():
+    """Each piece repeats everything before it; joined, brackets and quotes happen to close."""
     arguments = gathered('{"', '{"":null,"}')
     assert not arguments.complete_before("{")
     arguments.append('{"":null,"}":null}')
@@ -86,13 +86,13 @@ def test_by_chance_all_pieces_joined_may_look_whole():
         (['{"', '{":null,"]'], '":null}'),
     ],
 )
-def test_by_chance_one_piece_may_look_like_all(pieces, following):
-    """It begins like what was before it, and is the inner part of an object, or its brackets happen to close."""
+def test_piece_that_looks_cumulative_by_chance_is_not_complete(pieces, following):
+    """The last piece begins like the earlier ones, but is an inner part of the object, or its brackets happen to close."""
     arguments = gathered(*pieces)
     assert not arguments.complete
     assert not arguments.complete_before(following)
 
 
-def test_a_piece_that_has_all_so_far_is_whole_before_the_next_call():
+def test_cumulative_piece_is_complete_before_the_next_call():
     arguments = gathered('{"a": ', '{"a": 1}')
     assert all(arguments.complete_before(piece) for piece in (None, "", "{", '{"b": 1}', '"{'))

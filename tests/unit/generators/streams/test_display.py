@@ -30,9 +30,9 @@ def shown(*pieces, tools=TOOLS):
         (["Look.</tool_call>"], ["Look."]),
     ],
 )
-def test_what_may_be_a_call_is_not_shown(pieces, expected):
+def test_text_that_may_be_a_call_is_not_shown(pieces, expected):
     assert shown(*pieces) == expected
 
 
-def test_without_tools_all_is_shown():
+def test_all_text_is_shown_without_tools():
     assert shown("{", "<tool_call>", tools=read_tools(())) == ["{", "<tool_call>"]

@@ -37,12 +37,12 @@ from dsa.generators.streams.offered_tools import has_grown, read_object, read_va
         ("", None, ()),
     ],
 )
-def test_an_object_is_read_or_not(text, value, rescues):
+def test_objects_are_read_and_other_text_is_not(text, value, rescues):
     reading = read_object(text)
     assert (reading.value, reading.rescues if value is not None else ()) == (value, rescues)
 
 
-def test_what_is_json_and_no_object_is_known():
+def test_json_that_is_not_an_object_is_recognized():
     assert [read_object(text).json for text in ("[1]", "5", '"x"', "null", "{", "x")] == [True] * 4 + [False] * 2
     assert read_value("[1,]").value == [1]
 
@@ -61,5 +61,5 @@ def test_what_is_json_and_no_object_is_known():
         ({"a": [1, 2]}, {"a": [1]}, False),
     ],
 )
-def test_a_value_may_have_grown_out_of_another(before, after, told):
+def test_has_grown_recognizes_an_extended_value(before, after, told):
     assert has_grown(before, after) is told

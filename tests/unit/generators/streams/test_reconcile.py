@@ -16,17 +16,17 @@ def pieces_of(calls, pieces):
     yield finished()
 
 
-def test_rescues_count_calls():
+def test_rescues_are_counted_per_call():
     chunks = [call_chunk(entry(index, "{}", name="now")) for index in range(3)]
     assert reconcile_stream([*chunks, finished()], TOOLS).rescues == {"missing_id": 3}
 
 
-def test_a_kind_counts_once_for_a_call_however_often_it_happens():
+def test_kind_of_rescue_counts_once_per_call():
     chunks = [call_chunk(entry(0, piece, given_id="a", name="search")) for piece in ('{"query"', ": ", '"x"', "}")]
     assert reconcile_stream([*chunks, finished()], TOOLS).rescues == {"repeated_id": 1, "repeated_name": 1}
 
 
-def test_ids_that_are_made_are_the_same_again_and_differ_between_answers():
+def test_generated_ids_are_repeatable_and_differ_between_answers():
     def ids(stream_id):
         chunks = [call_chunk(entry(index, "{}", name="now")) | {"id": stream_id} for index in range(2)]
         return [call.id for call in reconcile_stream([*chunks, finished()], TOOLS).tool_calls]
@@ -35,7 +35,7 @@ def test_ids_that_are_made_are_the_same_again_and_differ_between_answers():
     assert len({*ids("x"), *ids("y")}) == 4
 
 
-def test_an_id_that_is_made_is_never_one_that_was_sent():
+def test_generated_id_never_equals_a_sent_id():
     chunks = [call_chunk(entry(0, "{}", name="now"))]
     (made,) = (call.id for call in reconcile_stream([*chunks, finished()], TOOLS).tool_calls)
     taken = call_chunk(entry(1, "{}", given_id=made, name="now"))
@@ -44,7 +44,7 @@ def test_an_id_that_is_made_is_never_one_that_was_sent():
     assert ids[0] != made
 
 
-def test_calls_in_the_text_can_be_left_there():
+def test_calls_in_text_can_be_left_there():
     content = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
     reconciler = StreamReconciler(TOOLS, text_calls=False)
     assert reconciler.feed(chunk({"content": content})) == content
@@ -53,7 +53,7 @@ def test_calls_in_the_text_can_be_left_there():
     assert (result.tool_calls, result.content) == ((), content)
 
 
-def test_a_loss_after_the_end_is_none_and_a_loss_before_it_is_an_error():
+def test_connection_loss_is_an_error_only_before_the_end():
     for chunks, lost in (
         ([chunk({"content": "a"}), finished("stop")], False),
         ([finished("stop"), chunk({"content": "a"})], True),
@@ -67,7 +67,7 @@ def test_a_loss_after_the_end_is_none_and_a_loss_before_it_is_an_error():
         assert str(result.error) == ("interrupted: the connection was lost" if lost else "None")
 
 
-def test_the_first_error_holds():
+def test_first_error_wins():
     reconciler = StreamReconciler()
     reconciler.feed({"error": {"message": "first", "code": 502}})
     reconciler.fail("interrupted", "second")
@@ -75,26 +75,26 @@ def test_the_first_error_holds():
 
 
 @pytest.mark.parametrize("bad", ["data: {", b"\xff\xfe", "[1]", "5", "{" * 100_000])
-def test_a_chunk_that_is_no_json_object_is_an_error_of_the_stream(bad):
+def test_chunk_that_is_not_a_json_object_is_a_stream_error(bad):
     chunks = [chunk({"content": "a"}), bad, finished("stop")]
     result = reconcile_stream(chunks)
     assert (result.error.code, result.content) == ("bad_chunk", "a")
 
 
 @pytest.mark.parametrize("bad", [5, object(), [chunk({})]])
-def test_what_can_be_no_chunk_is_a_type_error(bad):
+def test_chunk_of_another_type_raises_type_error(bad):
     with pytest.raises(TypeError, match="a chunk is a mapping"):
         reconcile_stream([bad])
 
 
-def test_several_lines_may_come_as_one_chunk():
+def test_one_chunk_may_contain_several_lines():
     text = "".join(f"data: {json.dumps(one)}\r\n\r\n" for one in pieces_of(1, 2))
     assert reconcile_stream([text.encode()], TOOLS) == reconcile_stream(pieces_of(1, 2), TOOLS)
     several = "\n".join(json.dumps(one) for one in pieces_of(1, 2))
     assert reconcile_stream([several], TOOLS) == reconcile_stream(pieces_of(1, 2), TOOLS)
 
 
-def test_an_answer_goes_into_the_next_request():
+def test_answer_becomes_a_message_of_the_next_request():
     extra = {"extra_content": {"google": {"thought_signature": "s"}}}
     chunks = [
         call_chunk({**entry(0, '{"query": "é"}', given_id="functions.search:0", name="search"), **extra}),
@@ -134,15 +134,15 @@ def test_results_are_frozen():
         '{"city": "\ud83d\ude00 \ud800"}',
         json.dumps('{"city": "\\ud83d\\ude00 \\ud800"}'),
     ],
-    ids=["an object", "escapes", "as they are", "JSON in JSON"],
+    ids=["object", "escaped", "unescaped", "JSON in JSON"],
 )
-def test_arguments_have_no_halves_of_characters_however_they_are_sent(arguments):
+def test_surrogates_in_arguments_are_combined_or_replaced(arguments):
     call = {"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
     result = reconcile_stream([chunk({"tool_calls": [call]}), finished("tool_calls")], TOOLS)
     assert [call.arguments for call in result.executable] == [{"city": "\U0001f600 \ufffd"}]
 
 
-def test_arguments_of_a_call_that_is_written_into_the_text_have_none_either():
+def test_surrogates_in_arguments_of_text_calls_are_combined_or_replaced():
     text = '<tool_call>{"name": "get_weather", "arguments": {"city": "\\ud83d\\ude00 \\ud800"}}</tool_call>'
     result = reconcile_stream([chunk({"content": text}), finished("stop")], TOOLS)
     assert [call.arguments for call in result.executable] == [{"city": "\U0001f600 \ufffd"}]

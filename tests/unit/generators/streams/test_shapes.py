@@ -18,7 +18,7 @@ def _texts(value):
 
 
 class Model:
-    """A chunk as OpenAI's package and LiteLLM give it."""
+    """A chunk as OpenAI's package and LiteLLM return it."""
 
     def __init__(self, chunk):
         self._chunk = chunk
@@ -28,7 +28,7 @@ class Model:
 
 
 @EVERY
-def test_every_shape_gives_the_right_calls(shape):
+def test_every_shape_is_read_into_the_right_calls(shape):
     assert said(reconcile_stream(shape.chunks, shape.tools), shape.expected) == wanted(shape.expected)
 
 
@@ -49,7 +49,7 @@ def test_chunks_may_be_text_bytes_or_objects(shape, given):
 
 
 @EVERY
-def test_what_is_shown_on_the_way_is_the_beginning_of_what_remains(shape):
+def test_streamed_text_is_the_beginning_of_the_final_text(shape):
     if shape.name in {"Hermes, never opened, after text", "a draft that nothing began"}:  # known only by its end
         return
     reconciler = StreamReconciler(shape.tools)
@@ -58,7 +58,7 @@ def test_what_is_shown_on_the_way_is_the_beginning_of_what_remains(shape):
 
 
 @EVERY
-def test_a_call_that_must_not_be_executed_has_no_arguments(shape):
+def test_call_with_an_error_has_no_arguments_and_is_not_executable(shape):
     result = reconcile_stream(shape.chunks, shape.tools)
     for call in result.tool_calls:
         assert (call.arguments is None) == (call.error is not None)
@@ -66,7 +66,7 @@ def test_a_call_that_must_not_be_executed_has_no_arguments(shape):
     assert not (result.error and result.executable)
 
 
-def test_there_is_a_shape_for_every_kind_of_rescue_and_error():
+def test_every_kind_of_rescue_and_error_has_a_shape():
     expected = [shape.expected for shape in SHAPES]
     assert {kind for one in expected for kind in one["rescues"]} == set(RESCUES)
     assert {call[3] for one in expected for call in one["calls"] if len(call) > 3} == set(CALL_ERRORS)
@@ -74,5 +74,5 @@ def test_there_is_a_shape_for_every_kind_of_rescue_and_error():
     assert {one["error"] for one in expected if "error" in one} == set(STREAM_ERRORS) - from_outside
 
 
-def test_names_of_shapes_are_their_own():
+def test_names_of_shapes_are_unique():
     assert len(set(IDS)) == len(IDS)

@@ -24,7 +24,7 @@ def test_text_between_calls_stays():
     assert recovered.rest == "one two three"
 
 
-def test_code_in_the_arguments_is_no_code_around_the_call():
+def test_code_fence_in_arguments_does_not_hide_the_next_call():
     text = '<tool_call>{"name": "write", "arguments": {"text": "```\\n`x`\\n"}}</tool_call>\n' + CALL
     assert [name for name, *_ in found(text)] == ["write", "f"]
 
@@ -33,12 +33,12 @@ def test_code_before_a_call_does_not_hide_it():
     assert found(f"Use `ls`, it`s fine:\n```sh\nls\n```\n{CALL}") == [("f", {"x": "1"}, None)]
 
 
-def test_a_value_that_has_run_into_the_next_is_an_error():
+def test_parameter_value_that_runs_into_the_next_is_an_error():
     text = "<function=f>\n<parameter=x>\n1\n<parameter=y>\n2\n</parameter>\n</function>"
     assert found(text) == [("f", None, "invalid_arguments")]
 
 
-def test_a_value_may_speak_of_parameters_that_the_tool_has_not():
+def test_value_may_mention_parameters_that_the_tool_does_not_have():
     text = "<function=write>\n<parameter=text>\n<parameter=city>\n</parameter>\n</function>"
     assert found(text) == [("write", {"text": "<parameter=city>"}, None)]
 
@@ -50,7 +50,7 @@ def test_a_value_may_speak_of_parameters_that_the_tool_has_not():
         "<function=f> </function>",
     ],
 )
-def test_what_stands_after_a_call_does_not_matter(text):
+def test_text_after_a_call_does_not_matter(text):
     assert len(found(text)) == 1
 
 
@@ -64,34 +64,34 @@ def test_what_stands_after_a_call_does_not_matter(text):
         '[TOOL_CALLS]f[ARGS]{"x": ',
     ],
 )
-def test_what_breaks_off_is_cut(text):
+def test_call_that_breaks_off_is_truncated(text):
     assert found(text, ended=False) == [("f", None, "truncated_arguments")]
 
 
-def test_a_call_that_breaks_off_before_its_name_is_none():
+def test_call_that_breaks_off_before_its_name_is_ignored():
     assert found('<tool_call>{"na', ended=False) == []
 
 
 @pytest.mark.parametrize(
     "text", ['<tool_call>{"name": 5}</tool_call>', "<tool_call>5</tool_call>", "<tool_call></tool_call>"]
 )
-def test_a_tag_without_a_call_is_text(text):
+def test_tag_without_a_call_is_text(text):
     assert recover(text, TOOLS, has_ended=True).rest == text
 
 
-def test_a_fence_without_a_call_stays_a_fence():
+def test_fence_without_a_call_stays_a_fence():
     for text in ("```\n<tool_call>\n```", '```json\n<tool_call>{"name": "rm"}</tool_call>\n```'):
         assert recover(text, TOOLS, has_ended=True).rest == text
 
 
-def test_arguments_of_another_type_are_an_error():
+def test_arguments_that_are_not_an_object_are_an_error_unless_empty():
     assert found('<tool_call>{"name": "f", "arguments": [1]}</tool_call>') == [("f", None, "invalid_arguments")]
     assert found('<tool_call>{"name": "f", "arguments": "no"}</tool_call>') == [("f", None, "invalid_arguments")]
     assert found('<tool_call>{"name": "f", "arguments": ""}</tool_call>') == [("f", {}, None)]
     assert found('<tool_call>{"name": "f"}</tool_call>') == [("f", {}, None)]
 
 
-def test_markers_beside_calls_go_and_text_stays():
+def test_calls_and_markers_are_removed_from_the_text():
     assert without_markers(f"one {CALL}", TOOLS) == "one"
     assert without_markers("one <tool_call>", TOOLS) == "one"
     assert without_markers("one < two", TOOLS) == "one < two"
@@ -126,8 +126,8 @@ ENDLESS = {
 
 
 @each_row("name", ENDLESS)
-def test_no_text_is_looked_through_again_from_each_mark(name):
-    """These 60 kB take milliseconds. From each mark to the end they take minutes: then this does not end."""
+def test_recovery_does_not_rescan_the_text_from_each_marker(name):
+    """These 60 kB take milliseconds. A scan from each marker to the end would take minutes."""
     recover(ENDLESS[name], TOOLS, has_ended=True)
     without_markers(ENDLESS[name], TOOLS)
 
@@ -143,7 +143,7 @@ CALL_LIKE = '{"name": "f", "arguments": {"x": "1"}}'
         (f"Like this:\n```\n{CALL_LIKE}\n```", "f"),
         (f"Like this:\n```\n{CALL_LIKE}\n```\nThat would call it.", ""),
     ],
-    ids=["alone", "before a fence", "in the last fence", "in a fence that text is behind"],
+    ids=["alone", "before a fence", "in the last fence", "in a fence with text after it"],
 )
-def test_what_looks_like_a_call_is_one_but_in_an_example(text: str, name: str):
+def test_misplaced_call_is_recognized_except_in_an_example(text: str, name: str):
     assert misplaced_call(text, TOOLS) == name

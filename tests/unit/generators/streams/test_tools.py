@@ -17,7 +17,7 @@ SCHEMA = {
 
 
 class Described:
-    """A tool as MCP's package gives it."""
+    """A tool as MCP's package returns it."""
 
     def model_dump(self):
         return {"name": "f", "inputSchema": SCHEMA}
@@ -33,7 +33,7 @@ class Described:
         read_tools({"f": SCHEMA}),
     ],
 )
-def test_tools_may_be_given_in_many_ways(tools):
+def test_tools_are_read_in_many_forms(tools):
     read = read_tools(tools)
     assert "f" in read
     assert read.parameters("f") == set(SCHEMA["properties"])
@@ -41,7 +41,7 @@ def test_tools_may_be_given_in_many_ways(tools):
     assert values == {"text": "1", "count": 1, "maybe": "1", "either": 1, "one": "1", "open": 1}
 
 
-def test_names_alone_will_do():
+def test_tool_names_alone_are_enough():
     read = read_tools(["f", "g"])
     assert "g" in read
     assert not read_tools(None)
@@ -49,7 +49,7 @@ def test_names_alone_will_do():
 
 
 @pytest.mark.parametrize("tools", ["f", 5, [5], [{"type": "function"}], [{"name": 5}]])
-def test_what_is_no_tool_is_told(tools):
+def test_value_that_is_not_a_tool_is_refused(tools):
     with pytest.raises(TypeError, match="a tool is a name"):
         read_tools(tools)
 
@@ -61,16 +61,16 @@ def test_what_is_no_tool_is_told(tools):
         ("Paris", "Paris"), ("{x", "{x"), ('"Paris"', '"Paris"'), ("", ""), ("1.5", 1.5), ("[" * 100_000, "[" * 100_000),
     ],
 )  # fmt: skip
-def test_a_text_without_a_type_is_read_as_json_where_it_is(text, value):
+def test_untyped_value_is_read_as_json_where_possible(text, value):
     assert read_tools(["f"]).parse_value("f", "x", text) == value
 
 
-def test_a_name_may_have_been_written_twice():
+def test_repeated_name_is_read_once():
     read = read_tools(["ab", "abab", "c"])
     assert [read.once(name) for name in ("ab", "abab", "ababab", "cc", "d", "")] == ["ab", "abab", "ab", "c", "d", ""]
 
 
-def test_a_name_may_come_in_pieces():
+def test_name_may_arrive_in_pieces():
     read = read_tools(["get_weather"])
     assert read.goes_on("get_", "wea")
     assert not read.goes_on("get_", "time")
