@@ -1,4 +1,4 @@
-"""What `.gitignore` names, compared with what git itself says of the same lines and paths."""
+"""Rules of `.gitignore`, compared with what git itself says of the same lines and paths."""
 
 import random
 import subprocess
@@ -43,7 +43,7 @@ NAMES = [
 
 
 def said_by_git(folder, paths):
-    """Return what git says, taking what leads to a path for folders and what is at its end for a file."""
+    """Return which paths git ignores; all parts of a path are folders, except for the last, which is a file."""
     asked = ["git", "-C", folder, "check-ignore", "--no-index", "-z", "-v", "-n", "--stdin"]
     printed = subprocess.run(asked, input="\0".join(paths).encode(), capture_output=True, check=False).stdout
     fields = printed.decode().split("\0")[:-1]
@@ -68,7 +68,7 @@ def paths():
 
 
 @each_row("line", LINES)
-def test_a_line_means_what_it_means_to_git(repository, paths, line):
+def test_line_means_the_same_as_in_git(repository, paths, line):
     (repository / ".gitignore").write_text(f"{line}\n", "utf-8")
     chain = [(0, rules_of(f"{line}\n".encode()))]
     assert {path: said_by_us(chain, path) for path in paths} == said_by_git(repository, paths)
@@ -99,7 +99,7 @@ def test_later_lines_and_nearer_files_win(repository, paths):
     assert set(said.values()) == {True, False}
 
 
-def test_a_pattern_of_many_stars_takes_no_time():
+def test_pattern_with_many_stars_is_fast():
     name = "a" * 200
     for line in ("*a" * 50 + "b", "**/a/" * 50 + "b", "a*" * 100 + "b"):
         rules = rules_of(line.encode())
