@@ -83,7 +83,7 @@ def test_equal_changes_made_by_others_count():
         assert among(mine, [did(B, changed=True, at_ms=2)], kind=kind) in {
             "fine",
             "remind",
-        }  # and it may see something new
+        }  # it may see something new
     errors = [did(B, error="rc=1")] * 3
     assert among([], errors) == "fine"  # errors of others do not count
     assert "2 times" in reminder_of(did(at_ms=2), [], [did(at_ms=1)])
