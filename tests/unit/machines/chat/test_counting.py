@@ -73,7 +73,7 @@ def test_one_success_in_two_guided_retries_is_a_rate_of_half():
 @given(lives())
 def test_conversation_counts_only_reasons_and_rescues_of_the_ledger(told):
     mine, all_ = counters_of(told.conversation), counters(told.entries)
-    assert Counter(mine.rescues) <= Counter(all_.get("rescues", {}))  # which has those of refused events, too
+    assert Counter(mine.rescues) <= Counter(all_.get("rescues", {}))  # the ledger's also count refused events
     named = dict(mine.reasons)
     made_up = named.pop("interrupted", 0)  # calls without an answer: no effect reported them
     assert named == {name: count for name, count in all_.get("reasons", {}).items() if name != "interrupted"}

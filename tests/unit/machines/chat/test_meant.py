@@ -54,7 +54,7 @@ def test_arguments_are_read_as_they_are_meant(name, arguments, text, rescues):
 
 
 @each_row(
-    ("given", "number", "is_mended"),
+    ("given", "number", "is_fixed"),
     [
         ({}, 30, False),
         ({"timeout": None}, 30, False),
@@ -72,10 +72,10 @@ def test_arguments_are_read_as_they_are_meant(name, arguments, text, rescues):
         ({"timeout_s": 9}, 9, False),
     ],
 )
-def test_time_limit_is_a_whole_number_within_bounds(given, number, is_mended):
+def test_time_limit_is_a_whole_number_within_bounds(given, number, is_fixed):
     call = meant("run_python", {"code": CODE, **given})
     assert call.arguments["timeout"] == number
-    assert "number" in call.rescues if is_mended else "number" not in call.rescues
+    assert "number" in call.rescues if is_fixed else "number" not in call.rescues
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def sent(messages):
     return {"messages": [message.as_openai for message in messages]}
 
 
-def said(messages):
+def contents(messages):
     return [message.content for message in messages[1:]]
 
 
@@ -78,12 +78,12 @@ def test_turns_that_fit_exactly_are_sent():
     said_in_all = messages_for(conversation, [])[1:]
     size = size_of(said_in_all)
     assert messages_for(conversation, [], context_chars=size)[1:] == said_in_all
-    assert said(messages_for(conversation, [], context_chars=size - 1))[1:] == ["b" * 45, "?????", "c" * 45]
+    assert contents(messages_for(conversation, [], context_chars=size - 1))[1:] == ["b" * 45, "?????", "c" * 45]
 
 
 def test_last_turn_is_sent_even_if_too_long():
     conversation = turns("a", "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)).conversation
-    assert said(messages_for(conversation, []))[1] == "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)
+    assert contents(messages_for(conversation, []))[1] == "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)
 
 
 def test_call_arguments_count_towards_the_size():

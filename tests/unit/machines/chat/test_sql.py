@@ -394,7 +394,7 @@ def test_fault_of_the_query_process_is_reported_in_full(tmp_path):
             opened.query("SELECT 1")
 
 
-def test_query_process_imports_only_the_duckdb_extension_and_no_file_readers(tmp_path):
+def test_query_process_imports_the_duckdb_extension_and_no_file_readers(tmp_path):
     duckdb.connect(tmp_path / "data.duckdb").close()
     asked = (
         "import sys; from machines.chat.sql import query_process as p; p.connect('data.duckdb'); print(*sys.modules)"

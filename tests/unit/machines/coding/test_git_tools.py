@@ -113,7 +113,7 @@ def test_submodule_of_a_work_tree_or_with_worktree_settings_is_supported(tmp_pat
 
 
 @pytest.mark.parametrize("make", [make_submodule, make_work_tree])
-def test_missing_repository_behind_a_work_tree_is_reported(tmp_path, make):
+def test_missing_repository_of_a_submodule_or_work_tree_is_reported(tmp_path, make):
     root = make(tmp_path)
     shutil.rmtree(tmp_path / "top" / ".git")
     assert refused(GitTools(root).git_status) == "unsafe_repository"

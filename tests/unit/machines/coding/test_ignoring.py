@@ -42,7 +42,7 @@ NAMES = [
 ]
 
 
-def said_by_git(folder, paths):
+def ignored_by_git(folder, paths):
     """Return which paths git ignores; all parts of a path are folders, except for the last, which is a file."""
     asked = ["git", "-C", folder, "check-ignore", "--no-index", "-z", "-v", "-n", "--stdin"]
     printed = subprocess.run(asked, input="\0".join(paths).encode(), capture_output=True, check=False).stdout
@@ -50,7 +50,7 @@ def said_by_git(folder, paths):
     return {fields[at + 3]: fields[at] != "" and not fields[at + 2].startswith("!") for at in range(0, len(fields), 4)}
 
 
-def said_by_us(chain, path):
+def ignored_by_us(chain, path):
     parts = parts_of(path)
     return any(is_named(chain, parts[:depth], is_folder=depth < len(parts)) for depth in range(1, len(parts) + 1))
 
@@ -71,7 +71,7 @@ def paths():
 def test_line_means_the_same_as_in_git(repository, paths, line):
     (repository / ".gitignore").write_text(f"{line}\n", "utf-8")
     chain = [(0, rules_of(f"{line}\n".encode()))]
-    assert {path: said_by_us(chain, path) for path in paths} == said_by_git(repository, paths)
+    assert {path: ignored_by_us(chain, path) for path in paths} == ignored_by_git(repository, paths)
 
 
 def test_later_lines_and_nearer_files_win(repository, paths):
@@ -94,7 +94,7 @@ def test_later_lines_and_nearer_files_win(repository, paths):
             is_named([each for each in chain if each[0] < depth], parts[:depth], is_folder=depth < len(parts))
             for depth in range(1, len(parts) + 1)
         )
-    said = said_by_git(repository, paths)
+    said = ignored_by_git(repository, paths)
     assert ours == said
     assert set(said.values()) == {True, False}
 

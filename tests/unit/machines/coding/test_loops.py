@@ -1,4 +1,4 @@
-"""Loops of repeated calls: every one is counted, and calls that make progress are none."""
+"""Loops of repeated calls: each call is counted, unless it makes progress."""
 
 import attrs
 import pytest
@@ -275,7 +275,7 @@ def polls(*results, last=""):
     return round_of(ran(last, polled=True), [ran(result, polled=True) for result in results])
 
 
-def test_polled_command_counts_while_its_outcome_stays_the_same_up_to_a_limit():
+def test_polled_command_counts_while_unchanged_and_up_to_a_limit():
     assert polls(*map(str, range(POLLS - 1))).level == "fine"
     assert [polls(*["1"] * count).level for count in (SAME_POLLS - 1, SAME_POLLS)] == ["fine", "block"]
     assert polls(*["2"] * SAME_POLLS, "1").level == "fine"

@@ -76,7 +76,7 @@ def test_templates_are_valid_plans(name):
     assert "{goal}" not in str(tasks)
 
 
-def test_independent_subtasks_are_marked():
+def test_independent_subtasks_are_read_from_a_plan():
     said = [{"description": "Both", "independent": True, "subtasks": ["write_file a.txt", "write_file b.txt"]}]
     (task,), faults = read_plan(json.dumps(said))
     assert (task.independent, faults) == (True, [])

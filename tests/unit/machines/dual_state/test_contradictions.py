@@ -125,7 +125,7 @@ def test_07_prompt_has_specification_rejected_artifact_and_feedback():
 
 
 def test_08_failure_without_feedback_is_a_failure():
-    """There, empty feedback meant passed in what was stored."""
+    """There, the stored record took empty feedback for a pass."""
     dag = InMemoryArtifactDAG()
     with pytest.raises(RmaxExhausted):
         DualStateAgent(pair(GuardResult(passed=False)), dag, rmax=0).execute("x")

@@ -81,7 +81,7 @@ def dag(request, tmp_path):
     return OwnDAG() if request.param == "own" else InMemoryArtifactDAG()
 
 
-def said_in(dag):
+def verdicts_in(dag):
     """Return the verdicts on each artifact, by its id."""
     if isinstance(dag, OwnDAG):
         return dag.said
@@ -99,7 +99,7 @@ def test_equal_artifacts_of_two_agents_have_separate_verdicts(dag):
         failing.execute("x")
     [(rejected, _)] = caught.value.provenance
     assert passed.content == rejected.content
-    assert said_in(dag) == {passed.artifact_id: ["passed"], rejected.artifact_id: ["failed"]}
+    assert verdicts_in(dag) == {passed.artifact_id: ["passed"], rejected.artifact_id: ["failed"]}
     assert passed.artifact_id.startswith(f"{passing.run.run_id}/")
     assert rejected.artifact_id.startswith(f"{failing.run.run_id}/")
 
@@ -113,7 +113,7 @@ def test_two_executions_of_one_agent_have_separate_histories(dag):
     assert len({each.artifact_id for lineage in lineages for each in lineage}) == 5
     assert all(each.parent_id in {None, *(e.artifact_id for e in lineage)} for lineage in lineages for each in lineage)
     assert [len(history) for history in generator.histories] == [0, 1, 2, 0, 1]
-    assert list(said_in(dag).values()) == [["failed"], ["failed"], ["passed"], ["failed"], ["passed"]]
+    assert list(verdicts_in(dag).values()) == [["failed"], ["failed"], ["passed"], ["failed"], ["passed"]]
 
 
 def test_concurrent_executions_do_not_mix(dag):
@@ -124,7 +124,7 @@ def test_concurrent_executions_do_not_mix(dag):
     made = asyncio.run(together())
     assert [each.version for each in made] == [1, 2, 3]
     assert [len(dag.get_provenance(each.artifact_id)) for each in made] == [1, 2, 3]
-    assert sorted(said_in(dag).values()) == [["failed"]] * 3 + [["passed"]] * 3
+    assert sorted(verdicts_in(dag).values()) == [["failed"]] * 3 + [["passed"]] * 3
 
 
 def test_agent_and_workflow_can_share_a_dag(dag):
@@ -133,7 +133,7 @@ def test_agent_and_workflow_can_share_a_dag(dag):
     result = Workflow(steps, dag).execute("x")
     assert result.status is WorkflowStatus.SUCCESS
     assert result.artifacts["g"].version == 2
-    assert said_in(dag)[alone.artifact_id] == ["passed"]
+    assert verdicts_in(dag)[alone.artifact_id] == ["passed"]
     assert [each.version for each in dag.get_provenance(result.artifacts["g"].artifact_id)] == [1, 2]
 
 
@@ -148,7 +148,7 @@ def test_dependency_from_another_execution_keeps_its_id_and_is_found(dag):
     contents = [each.content for each in dag.get_provenance(code.artifact_id)]
     assert contents.count("same") == 2
     assert "test" in contents
-    assert said_in(dag)[test.artifact_id] == ["passed"]
+    assert verdicts_in(dag)[test.artifact_id] == ["passed"]
 
 
 def test_dependency_from_another_dag_keeps_its_id(dag):
@@ -170,7 +170,7 @@ def test_id_from_a_generator_is_used(dag):
     made = agent(dag, generator=Repeats(Artifact("x", artifact_id="mine"))).execute("x")
     assert made.artifact_id == "mine"
     assert dag.get_artifact("mine") == made
-    assert said_in(dag) == {"mine": ["passed"]}
+    assert verdicts_in(dag) == {"mine": ["passed"]}
 
 
 def test_repeated_id_from_a_generator_is_used_once(dag):
@@ -180,7 +180,7 @@ def test_repeated_id_from_a_generator_is_used_once(dag):
     assert second.parent_id == "mine"
     assert second.artifact_id.startswith(f"{one.run.run_id}/")
     assert third.artifact_id.startswith(f"{two.run.run_id}/")
-    assert list(said_in(dag).values()) == [["failed"], ["passed"], ["passed"]]
+    assert list(verdicts_in(dag).values()) == [["failed"], ["passed"], ["passed"]]
 
 
 @pytest.mark.parametrize("odd", [7, "", "two\nlines", "\x1b[2J", "x" * 2000, None], ids=range(6))

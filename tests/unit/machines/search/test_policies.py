@@ -171,13 +171,13 @@ def test_run_stops_where_its_script_ends_and_can_be_resumed(scripted, folder):
 def litellm_leaves_no_loop():
     """LiteLLM sets an event loop in the thread that calls it and never closes it; a later test would be blamed."""
     yield
-    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is none after all
+    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is no loop
         warnings.simplefilter("ignore")
         asyncio.get_event_loop_policy().get_event_loop().close()
     asyncio.set_event_loop(None)
 
 
-def said(content=None, calls=(), finish="stop"):
+def completion(content=None, calls=(), finish="stop"):
     tool_calls = [
         {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for n, (name, arguments) in enumerate(calls)
@@ -243,7 +243,7 @@ SEARCH = ("web_search_policy", '{"query": "Python version"}')
 
 def test_model_searches_and_answers_over_http(folder):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
-    with serving(said("Let me search", [SEARCH]), said("Python 3.13")) as (model, received):
+    with serving(completion("Let me search", [SEARCH]), completion("Python 3.13")) as (model, received):
         steps, _ = ask(model | {"over": str(folder)})
     assert steps[-1].payload["text"] == "Python 3.13"
     usage = steps[0].payload["usage"]
@@ -262,7 +262,7 @@ def test_model_searches_and_answers_over_http(folder):
 def test_model_sees_its_errors_and_can_go_on(folder):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
     wrong = [(SEARCH[0], '{"query": '), (SEARCH[0], '{"words": "x"}'), ("delete_files", "{}"), ("search_agent", "{}")]
-    with serving(said(None, wrong), said("I cannot.")) as (model, received):
+    with serving(completion(None, wrong), completion("I cannot.")) as (model, received):
         steps, _ = ask(model | {"over": str(folder)})
     codes = [json.loads(m["content"])["code"] for m in received[1]["messages"] if m["role"] == "tool"]
     assert codes == ["INVALID_PAYLOAD", "INVALID_PAYLOAD", "NOT_ALLOWED", "NOT_ALLOWED"]
@@ -270,7 +270,7 @@ def test_model_sees_its_errors_and_can_go_on(folder):
 
 
 def test_model_that_never_ends_is_stopped(folder):
-    with serving(*[said(None, [SEARCH])] * 2) as (model, received):
+    with serving(*[completion(None, [SEARCH])] * 2) as (model, received):
         steps, _ = ask(model | {"over": str(folder), "max_turns": 2})
     assert (steps[-1].payload["code"], len(received)) == ("MAX_TURNS", 2)
 
@@ -278,15 +278,15 @@ def test_model_that_never_ends_is_stopped(folder):
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (said("half an answ", finish="length"), "cut off"),
-        (said(""), "it was empty"),
+        (completion("half an answ", finish="length"), "cut off"),
+        (completion(""), "it was empty"),
         (500, "server of openai/m failed"),
     ],
 )
 def test_run_stops_at_a_failing_model_and_resumes_from_there(folder, reply, why):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
     saved = []
-    with serving(said(None, [SEARCH]), reply, said("Python 3.13")) as (model, received):
+    with serving(completion(None, [SEARCH]), reply, completion("Python 3.13")) as (model, received):
         with pytest.raises(GenerationError, match=why):
             ask(model | {"over": str(folder)}, append=saved.append)
         steps, _ = ask(model | {"over": str(folder)}, entries=saved)
@@ -298,7 +298,7 @@ def test_run_stops_at_a_failing_model_and_resumes_from_there(folder, reply, why)
 def test_seeded_ledger_is_the_conversation_so_far(folder):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
     before = [text_step("user", "Who are you?"), text_step("assistant", "A searcher.")]
-    with serving(said("Hello")) as (model, received):
+    with serving(completion("Hello")) as (model, received):
         ask(model | {"over": str(folder)}, seed=before)
     told = [(message["role"], message["content"]) for message in received[0]["messages"][1:]]
     assert told == [("user", "Who are you?"), ("assistant", "A searcher."), ("user", QUESTION["text"])]

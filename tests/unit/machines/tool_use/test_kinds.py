@@ -8,10 +8,10 @@ from machines.tool_use import LIMIT, NUMBER, Parameter
 AMOUNT = Parameter("amount", NUMBER, "how much", least=1, most=100)
 
 
-@pytest.mark.parametrize(("said", "meant", "mended"), [(5, 5, []), ("10 EUR", 10, ["number"]), (2.0, 2, [])])
-def test_number_within_its_bounds_is_accepted(said, meant, mended):
+@pytest.mark.parametrize(("said", "meant", "fixed"), [(5, 5, []), ("10 EUR", 10, ["number"]), (2.0, 2, [])])
+def test_number_within_its_bounds_is_accepted(said, meant, fixed):
     found = []
-    assert (NUMBER.read(said, AMOUNT, found), found) == (meant, mended)
+    assert (NUMBER.read(said, AMOUNT, found), found) == (meant, fixed)
     assert LIMIT.read(said, AMOUNT, []) == meant
 
 

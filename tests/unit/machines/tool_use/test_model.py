@@ -156,7 +156,7 @@ def test_work_goes_on_when_the_server_is_back(tmp_path):
 @pytest.mark.parametrize(
     "broken",
     [answered(HALF, RESET), answered(HALF), answered(HALF + events([{"error": {"code": 503, "message": "gone"}}]))],
-    ids=["reset", "no end", "an error"],
+    ids=["reset", "unfinished", "error"],
 )
 def test_answer_that_breaks_off_is_requested_again(broken):
     shown = []

@@ -1,4 +1,4 @@
-"""Edits, and the differences that are shown of them."""
+"""Edits of files, and their diffs."""
 
 import itertools
 
@@ -44,7 +44,7 @@ def test_diff_shows_all_new_content_and_cannot_repaint_a_terminal(workspace, tmp
 
 
 def rebuilt(before, shown):
-    """Do what a difference says."""
+    """Apply a diff."""
     old, new, at = before.split("\n"), [], 0
     for line in shown.splitlines()[2:]:
         if line.startswith("@@"):

@@ -118,7 +118,7 @@ def test_removed_or_changed_tool_is_not_called(opened):
     assert text(foreign, "test__lookup", key="mcp")
 
 
-def test_server_that_died_between_calls_is_started_again_and_the_result_says_so(opened):
+def test_server_that_died_between_calls_is_restarted_and_the_result_says_so(opened):
     foreign = opened(odd=rogue("fine"))
     first = int(text(foreign, "odd__good"))
     os.kill(first, signal.SIGKILL)

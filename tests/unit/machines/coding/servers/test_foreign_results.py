@@ -105,7 +105,7 @@ def test_server_without_a_handshake_is_understood(opened, how):
     assert [tool.name for tool in foreign.tools()] == ["new__good"]
     if how == "modern":
         assert text(foreign, "new__good") == "2026-07-28"
-    else:  # a question comes as a result, there
+    else:  # there, a question arrives as a result
         assert refused(foreign.call, "new__good", {})[0] == "tool_asks"
 
 
